@@ -1,0 +1,35 @@
+# Everything is done in .venv, made from the project's own files.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: setup run test lint bench constraints clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("fbar needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
+	touch $@
+
+run: setup  ## regenerate the paper's figures and print its claims beside our numbers
+	$(BIN)/fbar paper --out paper-results
+
+test: setup lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup
+	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+constraints:  ## pin the versions that are installed now
+	$(BIN)/python -m pip freeze --exclude-editable | grep -v '@' > constraints.txt
+
+clean:
+	rm -rf $(VENV) paper-results .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,77 @@
+"""Validators for a user's input: one at each entrance, none inside."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import numbers
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar.errors import InputError
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+def positive_integer(value: Any, name: str) -> int:
+    """A whole number of at least one; 1e5 is whole, 0, -3, 2.5 and True are not accepted."""
+    whole = isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
+    if not whole or not math.isfinite(value) or int(value) != value or value < 1:
+        raise InputError(f"{name} must be a positive integer; got {value!r}")
+    return int(value)
+
+
+def non_negative_number(value: Any, name: str) -> float:
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
+    if not number or math.isnan(value) or value < 0:
+        raise InputError(f"{name} must be a number of at least 0; got {value!r}")
+    return float(value)
+
+
+def positive_number(value: Any, name: str) -> float:
+    if non_negative_number(value, name) == 0:
+        raise InputError(f"{name} must be greater than 0; got {value!r}")
+    return float(value)
+
+
+def numeric_array(values: Any, name: str) -> FloatArray:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be numbers; got {values!r}") from None
+
+
+def probabilities(values: Any, name: str = "probabilities") -> FloatArray:
+    """Numbers in [0, 1], such as p(x*|θ) at each θ."""
+    p = numeric_array(values, name)
+    bad = ~((p >= 0) & (p <= 1))
+    if bad.any():
+        raise InputError(f"{name} must lie in [0, 1]; got {p[bad].flat[0]:g}")
+    return p
+
+
+def distribution(values: Any, size: int, name: str = "probabilities") -> FloatArray:
+    """Probabilities of ``size`` cells that sum to one; rounding in the last digits is mended."""
+    p = probabilities(values, name)
+    if p.shape != (size,):
+        raise InputError(f"{name} must be {size} numbers, one for each parameter value; got shape {p.shape}")
+    total = float(p.sum())
+    if not math.isclose(total, 1.0, abs_tol=1e-8):
+        raise InputError(f"{name} must sum to 1; they sum to {total:.10g} (divide them by their sum)")
+    return p / total
+
+
+def choice(value: str, known: Iterable[str], name: str) -> str:
+    """One of the known names; otherwise the nearest one is suggested."""
+    names = list(known)
+    if value in names:
+        return value
+    near = difflib.get_close_matches(str(value).lower(), [known.lower() for known in names], n=1, cutoff=0.4)
+    nearest = next((known for known in names if near and known.lower() == near[0]), None)
+    hint = f"did you mean {nearest!r}? " if nearest else ""
+    raise InputError(f"unknown {name} {value!r}; {hint}known: {', '.join(names)}")

@@ -1,0 +1,147 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+from rich.console import Console
+from rich.table import Table
+
+import fbar
+from fbar.errors import FbarError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from matplotlib.figure import Figure
+
+    from fbar.paper import Claim, Record
+
+app = App(
+    name="fbar",
+    version=fbar.__version__,
+    help=(
+        "Likelihood-free inference that says how wrong it is.\n\n"
+        "Inference itself is a Python library: see `import fbar; help(fbar.infer)` and the README. "
+        "The command line regenerates the paper's results."
+    ),
+)
+
+
+def fail(error: FbarError) -> None:
+    print(f"fbar: {error}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+@app.command
+def paper(
+    *names: str,
+    trials: int | None = None,
+    quick: Annotated[bool, Parameter(negative="")] = False,
+    seed: int = 1,
+    out: Path = Path("paper-results"),
+    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    text_likelihood: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Regenerate figures and tables of the paper: data, pictures, and its claims beside our numbers.
+
+    Each experiment writes NAME.csv, NAME.png and NAME.svg. Without names, all are run:
+    fig1 fig2 table3 figS1 figS2 figS3 figS4.
+
+    Examples: "fbar paper", "fbar paper fig1 table3 --quick", "fbar paper figS2 --trials 500 --json".
+
+    Parameters
+    ----------
+    names
+        Which figures and tables; all of them if none is named.
+    trials
+        Number of trials, in place of the paper's own.
+    quick
+        A twentieth of the paper's trials, for a first look.
+    seed
+        The same seed gives the same numbers.
+    out
+        Directory for the files.
+    json_
+        Print rows and claims as one JSON object, and nothing else, to standard output.
+    text_likelihood
+        figS3 and figS4: the likelihood exp(-(theta-5.5)^2/2) of the paper's text, in place of
+        exp(-(theta-5.5)^2), which made its figures.
+    """
+    from fbar.paper import EXPERIMENTS, Options, experiment
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+    try:
+        chosen = [experiment(name) for name in dict.fromkeys(names or EXPERIMENTS)]
+        options = Options(trials=trials, quick=quick, seed=seed, text_likelihood=text_likelihood)
+        options.number_of_trials(1)
+        fbar.Seeds.of(seed)
+        results: dict[str, Record] = {}
+        with _progress(len(chosen)) as advance:
+            for index, item in enumerate(chosen):
+                start = time.perf_counter()
+                record = item.compute(replace(options, progress=advance(index, item.name)))
+                results[item.name] = record
+                _write(record, item.draw, out)
+                if not json_:
+                    seconds = time.perf_counter() - start
+                    console.print(f"[bold]{item.name}[/bold]  {item.title}  ({seconds:.1f} s)")
+    except FbarError as error:
+        fail(error)
+    if json_:
+        print(json.dumps({"experiments": {name: record.as_dict() for name, record in results.items()}}))
+        return
+    claims = [claim for record in results.values() for claim in record.claims]
+    if claims:
+        console.print(_claims_table(claims))
+        differ = sum(not claim.agrees for claim in claims)
+        console.print(f"{len(claims) - differ} of {len(claims)} claims agree; data and pictures are in {out}/")
+
+
+def _write(record: Record, draw: Callable[[Record], Figure] | None, out: Path) -> None:
+    from fbar.paper.style import render
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        record.write_csv(out / f"{record.name}.csv")
+        if draw is not None:
+            render(draw, record, out / record.name)
+    except OSError as error:
+        raise FbarError(f"cannot write to {out}: {error.strerror or error}") from None
+
+
+def _claims_table(claims: list[Claim]) -> Table:
+    table = Table(title="the paper's claims beside our values", title_justify="left", box=None, pad_edge=False)
+    for column in ("", "claim", "paper", "ours", "agrees"):
+        table.add_column(column, overflow="fold")
+    previous = ""
+    for claim in claims:
+        name = "" if claim.experiment == previous else claim.experiment
+        previous = claim.experiment
+        table.add_row(name, claim.text, claim.paper, claim.ours, "yes" if claim.agrees else "[bold red]no[/bold red]")
+    return table
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int, str], Callable[[float], None]]]:
+    """A progress bar on a terminal's standard error; nothing when it is piped."""
+    if not sys.stderr.isatty():
+        yield lambda index, name: lambda share: None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("paper", total=float(total))
+
+        def advance(index: int, name: str) -> Callable[[float], None]:
+            return lambda share: bar.update(task, completed=index + share, description=name)
+
+        yield advance

@@ -1,0 +1,1 @@
+"""Step 1 of likelihood-free inference: where to simulate."""

@@ -1,0 +1,22 @@
+"""The errors that fbar raises. Each message says what was given, what is allowed and what to do."""
+
+from __future__ import annotations
+
+
+class FbarError(Exception):
+    """Anything fbar refuses or cannot do; catch this to catch them all."""
+
+
+class InputError(FbarError, ValueError):
+    """An argument that cannot be used, found before any simulation ran."""
+
+
+class NoPosterior(FbarError, RuntimeError):
+    """Nothing was accepted, so there is no posterior to speak of."""
+
+
+class MissingExtra(FbarError, ImportError):
+    """A feature was asked for whose optional dependency is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"{package} is not installed; install it with: pip install 'fbar[{extra}]'")

@@ -1,0 +1,170 @@
+"""Estimates: values that carry their error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar.checks import BoolArray, FloatArray, choice
+from fbar.errors import InputError
+
+
+def shorthand(value: float, error: float) -> str:
+    """``8.003(12)``: the digits follow the error, which keeps two.
+
+    >>> shorthand(8.00312, 0.0123), shorthand(1234.5, 67.0), shorthand(0.5, float("nan"))
+    ('8.003(12)', '1234(67)', '0.5(?)')
+    """
+    if not math.isfinite(value):
+        return str(value)
+    if not math.isfinite(error):
+        return f"{value:.6g}(?)"
+    if error == 0:
+        return f"{value:.6g}(0)"
+    digits = 1 - math.floor(math.log10(error))
+    scaled = round(error * 10.0**digits)
+    if scaled >= 100:  # 0.0996 rounds up to 100 in its last two digits
+        digits, scaled = digits - 1, 10
+    if digits <= 0:
+        return f"{round(value, digits):.0f}({scaled * 10 ** (-digits)})"
+    if digits > 12:
+        return f"{value:.3g}({error:.2g})"
+    if scaled * 10.0**-digits >= 1:
+        return f"{value:.{digits}f}({scaled * 10.0**-digits:.{digits}f})"
+    return f"{value:.{digits}f}({scaled})"
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """The value of a target and how wrong it may be.
+
+    ``value`` and ``standard_error`` are numbers for a scalar target and arrays for a vector target, with
+    leading trial axes if the run had trials. ``trusted`` is false, and ``warnings`` say why, where the
+    error bar cannot be stood behind.
+    """
+
+    name: str
+    value: Any
+    standard_error: Any
+    df: Any
+    simulations: Any
+    accepted: Any
+    trusted: Any = True
+    warnings: tuple[str, ...] = ()
+    labels: tuple[str, ...] | None = None
+
+    def interval(self, level: float = 0.95) -> tuple[Any, Any]:
+        """A confidence interval by Student's t with the error bar's own degrees of freedom."""
+        if not 0 < level < 1:
+            raise InputError(f"level must lie between 0 and 1; got {level!r}")
+        from scipy.special import stdtrit
+
+        half = stdtrit(self.df, 0.5 + level / 2) * self.standard_error
+        return self.value - half, self.value + half
+
+    @property
+    def variance(self) -> Any:
+        return np.square(self.standard_error)
+
+    def __str__(self) -> str:
+        value, error = np.asarray(self.value), np.asarray(self.standard_error)
+        mark = "" if np.all(self.trusted) else " (not to be trusted)"
+        if value.ndim == 0:
+            return shorthand(float(value), float(error)) + mark
+        if value.ndim == 1 and value.size <= 12:
+            body = ", ".join(shorthand(float(v), float(e)) for v, e in zip(value, error, strict=True))
+            return f"[{body}]{mark}"
+        return f"<{' × '.join(map(str, value.shape))} values>{mark}"
+
+    def __repr__(self) -> str:
+        return f"Estimate({self.name}: {self})"
+
+
+class Estimates(Sequence[Estimate]):
+    """Estimates of several targets from the same simulations, with their joint covariance.
+
+    Index by position or by name. `combine` carries the joint covariance through any smooth function, so
+    that differences and ratios get the right error.
+    """
+
+    def __init__(self, estimates: Sequence[Estimate], covariance: FloatArray, slices: Sequence[slice]) -> None:
+        self._estimates = tuple(estimates)
+        self._slices = tuple(slices)
+        self.covariance = covariance
+
+    def __len__(self) -> int:
+        return len(self._estimates)
+
+    def __iter__(self) -> Iterator[Estimate]:
+        return iter(self._estimates)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return self._estimates[self._index(key)]
+        return self._estimates[key]
+
+    def _index(self, name: str) -> int:
+        names = [estimate.name for estimate in self._estimates]
+        return names.index(choice(name, names, "target"))
+
+    def combine(self, function: Callable[..., Any], *names: str, name: str = "combined") -> Estimate:
+        """f(estimate of the first name, …) by the delta method, with a numerical gradient.
+
+        Scalar targets of a run without trials. Example: ``combine(lambda a, b: a / b, "mean:x", "mean:y")``.
+        """
+        chosen = [self._index(n) for n in names]
+        parts = [self._estimates[i] for i in chosen]
+        if any(np.ndim(part.value) for part in parts):
+            raise InputError("combine takes scalar targets of a run without trials")
+        x = np.array([float(part.value) for part in parts])
+        scale = np.array(
+            [max(float(part.standard_error), 1e-8 * max(1.0, abs(v))) for part, v in zip(parts, x, strict=True)]
+        )
+        step = 1e-3 * np.where(np.isfinite(scale), scale, np.maximum(1.0, np.abs(x)))
+        unit = np.diag(step)
+        gradient = np.array([(function(*(x + h)) - function(*(x - h))) / (2 * h.sum()) for h in unit])
+        rows = [self._slices[i].start for i in chosen]
+        variance = float(gradient @ self.covariance[np.ix_(rows, rows)] @ gradient)
+        return Estimate(
+            name=name,
+            value=float(function(*x)),
+            standard_error=math.sqrt(max(variance, 0.0)),
+            df=min(float(part.df) for part in parts),
+            simulations=parts[0].simulations,
+            accepted=parts[0].accepted,
+            trusted=all(bool(part.trusted) for part in parts),
+            warnings=tuple(dict.fromkeys(text for part in parts for text in part.warnings)),
+        )
+
+    def difference(self, first: str, second: str) -> Estimate:
+        return self.combine(lambda a, b: a - b, first, second, name=f"{first} - {second}")
+
+    def ratio(self, first: str, second: str) -> Estimate:
+        return self.combine(lambda a, b: a / b, first, second, name=f"{first} / {second}")
+
+    def __str__(self) -> str:
+        width = max((len(estimate.name) for estimate in self._estimates), default=0)
+        lines = [f"{estimate.name:<{width}}  {estimate}" for estimate in self._estimates]
+        warnings = dict.fromkeys(text for estimate in self._estimates for text in estimate.warnings)
+        return "\n".join([*lines, *(f"warning: {text}" for text in warnings)])
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorBars:
+    """What an estimator says about the error of m numbers at once, before they are given names.
+
+    ``covariance`` (..., m, m), ``df`` (..., m), and reasons for distrust: pairs of a mask (..., m) and a text.
+    """
+
+    covariance: FloatArray
+    df: FloatArray
+    doubts: tuple[tuple[BoolArray, str], ...] = ()
+
+    @property
+    def standard_error(self) -> npt.NDArray[np.float64]:
+        return np.sqrt(np.diagonal(self.covariance, axis1=-2, axis2=-1))

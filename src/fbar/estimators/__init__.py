@@ -1,0 +1,1 @@
+"""Step 2 of likelihood-free inference: from simulations to a posterior with error bars."""

@@ -1,0 +1,185 @@
+"""Adaptive methods: learn in rounds where simulations reduce the error of the targets most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fbar import theory
+from fbar.checks import FloatArray, IntArray, choice
+from fbar.designs.allocation import largest_remainder, top_up
+from fbar.estimators.cells import ActualCounts
+from fbar.methods.base import ROUNDS, Method
+from fbar.methods.cells import CellRun
+from fbar.problem import Acceptance, Problem
+from fbar.seeds import Purpose
+from fbar.targets import Target
+
+BETA_A, BETA_B = 0.5, 2.0
+"""The prior on an acceptance probability: Beta(½, 2), which leans to rare acceptance."""
+
+
+@dataclass(frozen=True)
+class AdaptiveAllocation(Method):
+    """Spend the budget in rounds, each bringing the counts closest to the estimated optimum for the targets.
+
+    The first round follows the prior. Several targets share the simulations, each scaled by its posterior
+    variance; the components of one vector target count as they are.
+
+    Parameters
+    ----------
+    learning
+        ``"beta"`` (default): a Beta posterior of every acceptance probability, whose uncertainty keeps rarely
+        accepted values in play. ``"plug-in"``: the paper's rule (section S4.2), p̂ = (n*+0.01)/(n+0.02) in the
+        optimum of section 2, with 1/√(simulations so far + 1) added to the proportions; optimistic when
+        acceptances are rare.
+    rounds, tolerance, kernel
+        As for `Allocation`.
+    """
+
+    learning: str = "beta"
+    rounds: int = ROUNDS
+    tolerance: float = 0.0
+    kernel: str = "uniform"
+
+    def start(
+        self,
+        problem: Problem,
+        targets: Target | Sequence[Target],
+        seed: Any = None,
+        budget: int | None = None,
+        *,
+        limit: int | None = None,
+        trials: int | None = None,
+        block_size: int | None = None,
+    ) -> AdaptiveRun:
+        choice(self.learning, ("beta", "plug-in"), "learning")
+        run = BetaRun if self.learning == "beta" else PlugInRun
+        return run(
+            problem,
+            targets,
+            seed,
+            budget,
+            limit=limit,
+            trials=trials,
+            block_size=block_size,
+            acceptance=Acceptance(self.tolerance, self.kernel),
+            estimator=ActualCounts(0.0 if self.learning == "beta" else PSEUDO_COUNT),
+            rounds=self.rounds,
+            every_cell=True,
+        )
+
+
+@dataclass(frozen=True)
+class AdaptivePosterior(Method):
+    """Draw θ in rounds from the posterior estimated so far, as sequential methods do (section S4.2).
+
+    A comparison, not a recommendation: the posterior is not where simulations help most.
+    """
+
+    rounds: int = ROUNDS
+    tolerance: float = 0.0
+    kernel: str = "uniform"
+
+    def start(
+        self,
+        problem: Problem,
+        targets: Target | Sequence[Target],
+        seed: Any = None,
+        budget: int | None = None,
+        *,
+        limit: int | None = None,
+        trials: int | None = None,
+        block_size: int | None = None,
+    ) -> AdaptivePosteriorRun:
+        return AdaptivePosteriorRun(
+            problem,
+            targets,
+            seed,
+            budget,
+            limit=limit,
+            trials=trials,
+            block_size=block_size,
+            acceptance=Acceptance(self.tolerance, self.kernel),
+            estimator=ActualCounts(PSEUDO_COUNT),
+            rounds=self.rounds,
+            every_cell=True,
+        )
+
+
+PSEUDO_COUNT = 0.01
+"""The paper's settings for figures S3 and S4: p̂ = (n* + 0.01)/(n + 0.02)."""
+
+
+def _floored(shares: FloatArray, simulations: int) -> FloatArray:
+    """Proportions with 1/√(simulations so far + 1) added to each."""
+    return theory.normalise(shares + 1 / np.sqrt(simulations + 1))
+
+
+class AdaptiveRun(CellRun):
+    def _shares(self) -> FloatArray:
+        raise NotImplementedError
+
+    def _round_counts(self, size: int) -> IntArray:
+        if self.round == 0:
+            return np.broadcast_to(largest_remainder(self.prior * size), self.counts.shape)
+        return top_up(self.counts, self._shares(), size)
+
+    def _importance(self, influences: Sequence[FloatArray], weights: FloatArray) -> list[FloatArray]:
+        """c_j for each target: 1/Var(ψ_j) with several targets, 1 with one; shape (..., 1, 1) each."""
+        if len(influences) == 1:
+            return [np.ones(1)]
+        scale = [
+            (weights[..., None] * influence**2).sum(axis=-2).sum(axis=-1)[..., None, None] for influence in influences
+        ]
+        return [np.where(s > 0, 1 / np.where(s > 0, s, 1.0), 0.0) for s in scale]
+
+
+class PlugInRun(AdaptiveRun):
+    """n_i ∝ π_i √(p̂_i(1−p̂_i)) |ψ_i|, with the estimates as they are."""
+
+    def _shares(self) -> FloatArray:
+        p = (self.hits + PSEUDO_COUNT) / (self.counts + 2 * PSEUDO_COUNT)
+        weights = theory.posterior(self.prior, p)
+        influences = [target.influence(self._points, weights) for target in self.targets]
+        c = self._importance(influences, weights)
+        square = sum((cj * influence**2).sum(axis=-1) for cj, influence in zip(c, influences, strict=True))
+        shares = theory.optimal_shares(self.prior**2 * p * (1 - p) * square, self.problem.cost)
+        return _floored(shares, self.simulations)
+
+
+class BetaRun(AdaptiveRun):
+    """n_i ∝ π_i √(e_i (ψ_i² + V_ψ)/c_i) with a Beta posterior of every p_i*.
+
+    With A = n*+½, B = n−n*+2: m = A/(A+B) is the posterior mean, e = E[p(1−p)] = m(1−m)(A+B)/(A+B+1) the
+    expected Bernoulli variance and v = m(1−m)/(A+B+1) the variance of p. E[p(1−p)(f−f̄)²] ≈ e((f−f̃)² + V_f),
+    where V_f = Σπ²v(f−f̃)²/(Σπm)² is the uncertainty of f̄ itself.
+    """
+
+    def _shares(self) -> FloatArray:
+        a, b = self.hits + BETA_A, self.counts - self.hits + BETA_B
+        m = a / (a + b)
+        v = m * (1 - m) / (a + b + 1)
+        e = v * (a + b)
+        weights = theory.posterior(self.prior, m)
+        scale = self.prior**2 * v / theory.evidence(self.prior, m)[..., None] ** 2
+        influences = [target.influence(self._points, weights) for target in self.targets]
+        c = self._importance(influences, weights)
+        square = np.zeros(m.shape)
+        for cj, influence in zip(c, influences, strict=True):
+            unsure = (scale[..., None] * influence**2).sum(axis=-2, keepdims=True)
+            square = square + (cj * (influence**2 + unsure)).sum(axis=-1)
+        return theory.optimal_shares(self.prior**2 * e * square, self.problem.cost)
+
+
+class AdaptivePosteriorRun(CellRun):
+    """Multinomial draws from the floored estimate of the posterior."""
+
+    def _round_counts(self, size: int) -> IntArray:
+        p = (self.hits + PSEUDO_COUNT) / (self.counts + 2 * PSEUDO_COUNT)
+        q = _floored(theory.posterior(self.prior, p), self.simulations)
+        rng = self.seeds.generator(Purpose.DESIGN, self.round, 0)
+        return rng.multinomial(size, q)

@@ -1,0 +1,163 @@
+"""Methods and their runs: the ask/tell contract, written once.
+
+A *round* is the unit of learning, a *block* the unit of work. What block b of round r asks for depends on
+the seed and on the state at the round's start alone. `Run.tell` takes blocks in any order and grouping and
+absorbs them in index order, so that neither the number of workers nor their speed can change a result.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from fbar.checks import positive_integer
+from fbar.errors import InputError
+from fbar.outcomes import Batch, Outcomes, Seen
+from fbar.posterior import Posterior
+from fbar.problem import Problem
+from fbar.seeds import Seeds
+from fbar.targets import Target, as_targets
+
+ROUNDS = 16
+"""In how many rounds a budget is spent by default (section S4.2 of the paper)."""
+
+
+class Run(ABC):
+    """An algorithm at work. Ask it for batches of θ, tell it their outcomes, take its posterior at any time.
+
+    >>> import fbar
+    >>> problem = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2]), [0.3, 0.05])
+    >>> run = fbar.Rejection().start(problem, fbar.mean("theta"), seed=1, budget=1000)
+    >>> while batches := run.ask():
+    ...     run.tell(*((batch, fbar.simulate(problem, batch)) for batch in batches))
+    >>> run.simulations
+    1000
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        targets: Target | Sequence[Target],
+        seed: Any,
+        budget: int | None,
+        limit: int | None,
+    ) -> None:
+        self.problem = problem
+        self.targets = as_targets(targets)
+        self.seeds = Seeds.of(seed)
+        self.budget = None if budget is None else positive_integer(budget, "budget")
+        self.limit = None if limit is None else positive_integer(limit, "limit")
+        self.round = 0
+        self.seen = Seen()
+        self._asked = 0
+        self._absorbed = 0
+        self._told: dict[int, tuple[Batch, Outcomes]] = {}
+
+    # ------------------------------------------------------------ what a method fills in
+
+    @property
+    @abstractmethod
+    def finished(self) -> bool:
+        """Whether the run has no more to ask, ever."""
+
+    @property
+    @abstractmethod
+    def simulations(self) -> int:
+        """Simulations told so far, in blocks without a gap."""
+
+    @abstractmethod
+    def posterior(self) -> Posterior:
+        """The posterior from all blocks told so far without a gap."""
+
+    @abstractmethod
+    def _blocks(self) -> int:
+        """The number of blocks in the present round."""
+
+    @abstractmethod
+    def _block(self, block: int) -> Batch:
+        """What a block of the present round asks for."""
+
+    @abstractmethod
+    def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
+        """Take in the outcomes of the next block in index order."""
+
+    @abstractmethod
+    def _end_round(self) -> None:
+        """Learn from a complete round, and plan the next one unless the run is finished."""
+
+    # ------------------------------------------------------------ ask and tell
+
+    def ask(self, limit: int | None = None) -> list[Batch]:
+        """The blocks that can be simulated now, with at most ``limit`` simulations together.
+
+        Empty while the round waits for blocks that were asked before, and when the run is finished. Blocks
+        are never cut: a limit below the next block's size is refused.
+        """
+        if limit is not None:
+            positive_integer(limit, "limit")
+        batches: list[Batch] = []
+        used = 0
+        while not self.finished and self._asked < self._blocks():
+            batch = self._block(self._asked)
+            used += batch.simulations
+            if limit is not None and used > limit:
+                if not batches:
+                    raise InputError(
+                        f"limit {limit} is below the next block's {batch.simulations} simulations; "
+                        "raise it, or start the run with a smaller block_size"
+                    )
+                break
+            batches.append(batch)
+            self._asked += 1
+        return batches
+
+    def tell(self, *answers: tuple[Batch, Outcomes]) -> None:
+        """Take the outcomes of blocks, as pairs (batch, outcomes), in any order and grouping."""
+        for batch, outcomes in answers:
+            if batch.round != self.round or not 0 <= batch.block < self._asked:
+                raise InputError(f"block {batch.key} was not asked for in round {self.round}, the present one")
+            if batch.block < self._absorbed or batch.block in self._told:
+                raise InputError(f"block {batch.key} was told already")
+            self._told[batch.block] = (batch, outcomes)
+        while self._absorbed in self._told:
+            self._absorb(*self._told.pop(self._absorbed))
+            self._absorbed += 1
+        if not self.finished and self._absorbed == self._blocks():
+            self.round += 1
+            self._asked = self._absorbed = 0
+            self._end_round()
+
+
+class Method(ABC):
+    """An algorithm's settings: its constructor arguments and nothing else."""
+
+    @abstractmethod
+    def start(
+        self,
+        problem: Problem,
+        targets: Target | Sequence[Target],
+        seed: Any = None,
+        budget: int | None = None,
+        *,
+        limit: int | None = None,
+        trials: int | None = None,
+        block_size: int | None = None,
+    ) -> Run:
+        """Begin a run.
+
+        Parameters
+        ----------
+        seed
+            A whole number; the same seed gives the same result. None for a fresh one.
+        budget
+            The number of simulations to plan for and to run.
+        limit
+            Without a budget: the number of simulations never to exceed, in rounds that grow, for runs that
+            a stopping rule ends.
+        trials
+            Carry this many independent trials at once, as a leading axis of every array; for problems
+            with tabulated probabilities.
+        block_size
+            Simulations in a block. Part of what the seed determines: another size gives other numbers.
+        """

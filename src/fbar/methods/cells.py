@@ -1,0 +1,144 @@
+"""Runs on a finite parameter space: the state is the counts of the cells."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fbar.checks import FloatArray, IntArray, positive_integer
+from fbar.errors import InputError
+from fbar.estimators.cells import Cells
+from fbar.methods.base import ROUNDS, Run
+from fbar.outcomes import Batch, Outcomes
+from fbar.posterior import Posterior
+from fbar.problem import Acceptance, Problem, Tabulated
+from fbar.targets import Target
+
+BLOCK_SIZE = 1024
+FIRST_ROUND, FIRST_PER_CELL = 100, 4
+
+
+class CellRun(Run):
+    """A run that spends its rounds on the cells of a finite prior.
+
+    Arrays are (k,), or (trials, k) for a run of many trials at once: the same code serves both.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        targets: Target | Sequence[Target],
+        seed: Any,
+        budget: int | None,
+        *,
+        limit: int | None,
+        trials: int | None,
+        block_size: int | None,
+        acceptance: Acceptance,
+        estimator: Callable[[Cells], Posterior],
+        rounds: int = ROUNDS,
+        every_cell: bool = False,
+    ) -> None:
+        super().__init__(problem, targets, seed, budget, limit)
+        prior = problem.finite
+        tabulated = isinstance(problem.simulate, Tabulated)
+        if tabulated and acceptance != Acceptance():
+            raise InputError("a tabulated problem matches exactly; leave tolerance and kernel at their defaults")
+        if trials is not None and not tabulated:
+            raise InputError("trials= needs a problem with tabulated probabilities; run the trials one by one")
+        most = self.limit if self.budget is None else self.budget
+        if every_cell and most is not None and most < prior.size:
+            raise InputError(
+                f"budget must be at least {prior.size}, one simulation for each parameter value; got {most}"
+            )
+        self._points = problem.points
+        for target in self.targets:
+            target.check(self._points)
+        self.acceptance = acceptance
+        self.estimator = estimator
+        self.rounds = positive_integer(rounds, "rounds")
+        if self.budget is not None:
+            self.rounds = min(self.rounds, self.budget)
+        self.block_size = (
+            positive_integer(block_size, "block_size") if block_size is not None else None if tabulated else BLOCK_SIZE
+        )
+        self.trials = None if trials is None else positive_integer(trials, "trials")
+        shape = (prior.size,) if self.trials is None else (self.trials, prior.size)
+        self.counts: IntArray = np.zeros(shape, dtype=np.int64)
+        self.hits: FloatArray = np.zeros(shape)
+        self.squares: FloatArray = np.zeros(shape)
+        self._start_round()
+
+    # ------------------------------------------------------------ for a method to fill in
+
+    @abstractmethod
+    def _round_counts(self, size: int) -> IntArray:
+        """How the ``size`` simulations of the present round are shared out among the cells."""
+
+    # ------------------------------------------------------------ state
+
+    @property
+    def prior(self) -> FloatArray:
+        return self.problem.finite.probabilities
+
+    @property
+    def finished(self) -> bool:
+        if self.budget is not None:
+            return self.round >= self.rounds
+        return self.limit is not None and self.simulations >= self.limit
+
+    @property
+    def simulations(self) -> int:
+        return int(self.counts.sum(axis=-1).max())
+
+    @property
+    def cells(self) -> Cells:
+        return Cells(self._points, self.prior, self.counts.astype(np.float64), self.hits, self.squares, self.seen)
+
+    def posterior(self) -> Posterior:
+        return self.estimator(self.cells)
+
+    # ------------------------------------------------------------ rounds and blocks
+
+    def _start_round(self) -> None:
+        if self.finished:
+            return
+        self._plan = self._round_counts(self._round_size())
+
+    def _round_size(self) -> int:
+        """Equal parts of the budget; without one, rounds that grow by a quarter of what there is."""
+        if self.budget is not None:
+            return (self.round + 1) * self.budget // self.rounds - self.round * self.budget // self.rounds
+        size = max(FIRST_ROUND, FIRST_PER_CELL * self.prior.size, self.simulations // 4)
+        return size if self.limit is None else min(size, self.limit - self.simulations)
+
+    def _end_round(self) -> None:
+        self._start_round()
+
+    def _blocks(self) -> int:
+        if self.block_size is None or self._plan.ndim > 1:
+            return 1
+        return max(1, -(-int(self._plan.sum()) // self.block_size))
+
+    def _block(self, block: int) -> Batch:
+        cells = np.arange(self.problem.finite.size)
+        repeats = self._plan
+        if repeats.ndim == 1 and self.block_size is not None:
+            # The round is one line of simulations, cell by cell; a block is a piece of that line.
+            end = np.cumsum(repeats)
+            low, high = block * self.block_size, (block + 1) * self.block_size
+            repeats = np.minimum(end, high).clip(low) - np.minimum(end - repeats, high).clip(low)
+            cells = np.flatnonzero(repeats)
+            repeats = repeats[cells]
+        return Batch(self.round, block, self._points.take(cells), repeats, self.seeds, cells)
+
+    def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
+        tally = self.problem.tally(batch, outcomes, self.acceptance)
+        assert batch.cells is not None
+        self.counts[..., batch.cells] += batch.repeats
+        self.hits[..., batch.cells] += tally.weight
+        self.squares[..., batch.cells] += tally.square
+        self.seen = self.seen + tally.seen

@@ -1,0 +1,142 @@
+"""What travels between a run and the simulator: batches of θ out, outcomes back."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar.checks import FloatArray, IntArray
+from fbar.errors import InputError
+from fbar.points import Points
+from fbar.seeds import Purpose, Seeds
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """One block of work: the θ to simulate and how often.
+
+    ``points`` has one row for each distinct θ and ``repeats`` its number of simulations, with leading
+    trial axes when a run carries several trials at once. ``theta`` is the same written out, one row a
+    simulation. ``cells`` says which value of a finite prior each row is.
+    """
+
+    round: int
+    block: int
+    points: Points
+    repeats: IntArray
+    seeds: Seeds
+    cells: IntArray | None = None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.round, self.block
+
+    @property
+    def simulations(self) -> int:
+        """The number of simulations asked for (in the busiest trial, if there are several)."""
+        return int(self.repeats.sum(axis=-1).max())
+
+    @property
+    def theta(self) -> Points:
+        """Every simulation's θ, a row each."""
+        if self.repeats.ndim > 1:
+            raise InputError("a batch of several trials can only be tallied; start the run without trials=")
+        return self.points.repeat(self.repeats)
+
+    def rng(self) -> np.random.Generator:
+        """The generator that this block, and nothing else, is simulated with."""
+        return self.seeds.generator(Purpose.SIMULATE, self.round, self.block)
+
+    def row_rng(self, row: int) -> np.random.Generator:
+        """The generator of one simulation, for a block that is rerun row by row."""
+        return self.seeds.generator(Purpose.RERUN, self.round, self.block, row)
+
+
+class Failure(enum.IntEnum):
+    """Why a simulation gave nothing that could be compared with the data."""
+
+    NONE = 0
+    EXCEPTION = 1
+    NOT_FINITE = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """What each simulation of a block gave, in the order of ``Batch.theta``."""
+
+    summaries: npt.NDArray[np.generic]
+    recorded: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict)
+    failure: npt.NDArray[np.int8] | None = None
+    message: str = ""
+
+    @property
+    def simulations(self) -> int:
+        return len(self.summaries)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The closest distance to the data, and the failures, of some simulations."""
+
+    closest: float = math.inf
+    exceptions: int = 0
+    not_finite: int = 0
+    message: str = ""
+
+    def __add__(self, other: Seen) -> Seen:
+        return Seen(
+            min(self.closest, other.closest),
+            self.exceptions + other.exceptions,
+            self.not_finite + other.not_finite,
+            self.message or other.message,
+        )
+
+    @property
+    def failures(self) -> int:
+        return self.exceptions + self.not_finite
+
+    def __str__(self) -> str:
+        parts = []
+        if math.isfinite(self.closest):
+            parts.append(f"the closest came within {self.closest:.4g} of the data")
+        if self.exceptions:
+            parts.append(f"{self.exceptions} raised an exception ({self.message})")
+        if self.not_finite:
+            parts.append(f"{self.not_finite} gave a result that is not finite")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Sums of the acceptance weights a over the repeats of each row: Σa and Σa², shape (..., rows).
+
+    ``seen`` is what a message can tell about the simulations behind the sums.
+    """
+
+    weight: FloatArray
+    square: FloatArray
+    seen: Seen = field(default_factory=lambda: Seen())
+
+
+Outcomes: TypeAlias = Simulated | Tally
+
+
+def tally(batch: Batch, weights: FloatArray, seen: Seen) -> Tally:
+    """Sum the acceptance weights of single simulations over the repeats of each row, in index order."""
+    if len(weights) != batch.simulations:
+        raise InputError(
+            f"block {batch.key} asked for {batch.simulations} simulations and was told {len(weights)} outcomes"
+        )
+    row = np.repeat(np.arange(batch.points.rows), batch.repeats)
+    size = batch.points.rows
+    return Tally(
+        np.bincount(row, weights=weights, minlength=size).astype(np.float64),
+        np.bincount(row, weights=weights**2, minlength=size).astype(np.float64),
+        seen,
+    )

@@ -1,0 +1,20 @@
+"""The figures and tables of "Measuring the accuracy of likelihood-free inference", regenerated."""
+
+from __future__ import annotations
+
+from fbar.checks import choice
+from fbar.paper.record import Claim, Experiment, Options, Record, Row
+
+__all__ = ["EXPERIMENTS", "Claim", "Experiment", "Options", "Record", "Row", "experiment"]
+
+EXPERIMENTS = ("fig1", "fig2", "table3", "figS1", "figS2", "figS3", "figS4")
+
+
+def experiment(name: str) -> Experiment:
+    """An experiment by its name in the paper."""
+    from importlib import import_module
+
+    choice(name, EXPERIMENTS, "experiment")
+    found = import_module(f"fbar.paper.{name}").EXPERIMENT
+    assert isinstance(found, Experiment)
+    return found

@@ -1,0 +1,94 @@
+"""The posterior approximation that comes out of a run: weighted points that answer questions with error bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from fbar.checks import BoolArray, FloatArray
+from fbar.estimate import ErrorBars, Estimate, Estimates
+from fbar.points import Points
+from fbar.targets import Target, as_targets
+
+
+class ErrorModel(Protocol):
+    """How the error of a posterior expectation follows from the influence function at the points."""
+
+    def error_bars(self, influence: FloatArray) -> ErrorBars: ...
+
+
+class Posterior:
+    """Weighted points approximating p(θ|x*).
+
+    Parameters
+    ----------
+    points, weights
+        θ and its normalised weights, shape (..., n) with any trial axes first.
+    errors
+        The estimator's error model.
+    simulations, accepted
+        How many simulations were run, and how many were accepted (Σa for a kernel), per trial.
+    """
+
+    def __init__(
+        self, points: Points, weights: FloatArray, errors: ErrorModel, simulations: Any, accepted: Any
+    ) -> None:
+        self.points = points
+        self.weights = weights
+        self.errors = errors
+        self.simulations = simulations
+        self.accepted = accepted
+
+    @property
+    def ess(self) -> Any:
+        """Effective sample size (Σw)²/Σw², over single accepted simulations (section 1.2.2, e:ESS)."""
+        return getattr(self.errors, "ess", None)
+
+    def value(self, target: Target) -> FloatArray:
+        """The target's value alone, shape (..., m): cheaper than `expect` when no error bar is wanted."""
+        return target.value(self.points, self.weights)
+
+    def expect(self, targets: Target | Sequence[Target]) -> Any:
+        """The `Estimate` of one target, or the `Estimates` of several with their joint covariance."""
+        listed = as_targets(targets)
+        for target in listed:
+            target.check(self.points)
+        influences = [target.influence(self.points, self.weights) for target in listed]
+        bars = self.errors.error_bars(np.concatenate(influences, axis=-1))
+        estimates, slices, start = [], [], 0
+        for target, influence in zip(listed, influences, strict=True):
+            part = slice(start, start + influence.shape[-1])
+            slices.append(part)
+            start = part.stop
+            estimates.append(self._estimate(target, bars, part))
+        if isinstance(targets, Target):
+            return estimates[0]
+        return Estimates(estimates, bars.covariance, slices)
+
+    def _estimate(self, target: Target, bars: ErrorBars, part: slice) -> Estimate:
+        def shaped(array: FloatArray | BoolArray) -> Any:
+            if target.scalar:
+                array = array[..., 0]
+            return array.item() if array.ndim == 0 else array
+
+        trusted = np.ones(bars.df.shape, dtype=bool)
+        warnings = []
+        for mask, text in bars.doubts:
+            trusted &= ~mask
+            concerned = mask[..., part].any(axis=-1)
+            if concerned.any():
+                share = f" (in {concerned.mean():.1%} of the trials)" if concerned.ndim else ""
+                warnings.append(text + share)
+        return Estimate(
+            name=target.name,
+            value=shaped(self.value(target)),
+            standard_error=shaped(bars.standard_error[..., part]),
+            df=shaped(bars.df[..., part]),
+            simulations=self.simulations,
+            accepted=self.accepted,
+            trusted=shaped(trusted[..., part]),
+            warnings=tuple(warnings),
+            labels=target.labels,
+        )

@@ -1,0 +1,56 @@
+"""Random numbers by key, so that neither workers nor their order can change a result.
+
+A run has 128 bits of entropy. The generator for a purpose, a round, a block and a row comes from
+``SeedSequence(entropy, spawn_key=(purpose, round, block, row))``. Keys have a fixed length and
+components below 2³²; longer or larger ones could collide.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fbar.errors import InputError
+
+
+class Purpose(enum.IntEnum):
+    """What a stream of random numbers is for; streams of different purposes never meet."""
+
+    DESIGN = 0
+    SIMULATE = 1
+    RERUN = 2
+    TRIAL = 3
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """All generators of one run."""
+
+    entropy: int
+
+    @classmethod
+    def of(cls, seed: Any) -> Seeds:
+        """From an integer, another ``Seeds``, or ``None`` for fresh entropy of the system."""
+        if isinstance(seed, Seeds):
+            return seed
+        if seed is None:
+            entropy = np.random.SeedSequence().entropy
+            assert isinstance(entropy, int)
+            return cls(entropy)
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**128:
+            raise InputError(f"seed must be a whole number from 0 to 2**128 - 1, or None; got {seed!r}")
+        return cls(int(seed))
+
+    def sequence(self, purpose: Purpose, round: int, block: int, row: int = 0) -> np.random.SeedSequence:
+        return np.random.SeedSequence(self.entropy, spawn_key=(int(purpose), round, block, row))
+
+    def generator(self, purpose: Purpose, round: int, block: int, row: int = 0) -> np.random.Generator:
+        return np.random.Generator(np.random.PCG64(self.sequence(purpose, round, block, row)))
+
+    def trial(self, index: int) -> Seeds:
+        """The seeds of an independent run, such as one trial of a study."""
+        words = self.sequence(Purpose.TRIAL, index >> 32, index & 0xFFFFFFFF).generate_state(2, np.uint64)
+        return Seeds(int(words[0]) << 64 | int(words[1]))

@@ -1,0 +1,145 @@
+"""Stopping rules, read at the end of each round and joined by ``|`` (either) and ``&`` (both)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from fbar.checks import choice, positive_integer, positive_number
+from fbar.errors import InputError, NoPosterior
+from fbar.methods import Run
+
+ENOUGH_ACCEPTED = 50
+ENOUGH_EACH_SIDE = 10
+
+
+class StoppingRule(ABC):
+    """When a run ends."""
+
+    @abstractmethod
+    def holds(self, run: Run) -> bool:
+        """Whether the run may end now."""
+
+    @property
+    def limit(self) -> int | None:
+        """The largest number of simulations the rule allows; None if it sets none."""
+        return None
+
+    def check(self, run: Run) -> None:
+        """Refuse a rule that this run can never meet. Nothing to refuse by default."""
+        return
+
+    def __or__(self, other: StoppingRule) -> StoppingRule:
+        return Either(self, other)
+
+    def __and__(self, other: StoppingRule) -> StoppingRule:
+        return Both(self, other)
+
+
+@dataclass(frozen=True)
+class Either(StoppingRule):
+    first: StoppingRule
+    second: StoppingRule
+
+    def holds(self, run: Run) -> bool:
+        return self.first.holds(run) or self.second.holds(run)
+
+    @property
+    def limit(self) -> int | None:
+        limits = [rule.limit for rule in (self.first, self.second) if rule.limit is not None]
+        return min(limits) if limits else None
+
+    def check(self, run: Run) -> None:
+        self.first.check(run)
+        self.second.check(run)
+
+
+@dataclass(frozen=True)
+class Both(StoppingRule):
+    first: StoppingRule
+    second: StoppingRule
+
+    def holds(self, run: Run) -> bool:
+        return self.first.holds(run) and self.second.holds(run)
+
+    def check(self, run: Run) -> None:
+        self.first.check(run)
+        self.second.check(run)
+
+
+@dataclass(frozen=True)
+class Budget(StoppingRule):
+    """Stop after so many simulations.
+
+    >>> (Budget(1000) | StandardError("mean:beta", 0.01)).limit
+    1000
+    """
+
+    simulations: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "simulations", positive_integer(self.simulations, "budget"))
+
+    def holds(self, run: Run) -> bool:
+        return run.simulations >= self.simulations
+
+    @property
+    def limit(self) -> int | None:
+        return self.simulations
+
+
+@dataclass(frozen=True)
+class Acceptances(StoppingRule):
+    """Stop when so many simulations were accepted."""
+
+    accepted: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "accepted", positive_integer(self.accepted, "accepted"))
+
+    def holds(self, run: Run) -> bool:
+        try:
+            return bool(np.all(run.posterior().accepted >= self.accepted))
+        except NoPosterior:
+            return False
+
+
+@dataclass(frozen=True)
+class StandardError(StoppingRule):
+    """Stop when a target's standard error is at most ``wanted``, and can be trusted.
+
+    At least 50 simulations must be accepted, and for a probability 10 on each side: an error bar that is
+    small because nothing was seen yet would otherwise end the run.
+    """
+
+    target: str
+    wanted: float
+
+    def __post_init__(self) -> None:
+        positive_number(self.wanted, "wanted standard error")
+
+    def check(self, run: Run) -> None:
+        choice(self.target, [target.name for target in run.targets], "target of a stopping rule")
+
+    def holds(self, run: Run) -> bool:
+        target = next(target for target in run.targets if target.name == self.target)
+        try:
+            posterior = run.posterior()
+        except NoPosterior:
+            return False
+        if np.min(posterior.accepted) < ENOUGH_ACCEPTED:
+            return False
+        estimate = posterior.expect(target)
+        if target.binary:
+            share = np.minimum(estimate.value, 1 - np.asarray(estimate.value)) * posterior.ess
+            if np.min(share) < ENOUGH_EACH_SIDE:
+                return False
+        return bool(np.all(np.asarray(estimate.standard_error) <= self.wanted) and np.all(estimate.trusted))
+
+
+def require_rule(rule: object) -> StoppingRule:
+    if not isinstance(rule, StoppingRule):
+        raise InputError(f"a stopping rule is made by fbar.Budget(…), fbar.StandardError(…), …; got {rule!r}")
+    return rule

@@ -1,0 +1,146 @@
+"""fbar paper: rows, claims, files, messages."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fbar.paper import EXPERIMENTS, Options, experiment
+
+COLUMNS = "experiment,setting,target,n,x_name,x,quantity,value,standard_error,trials"
+
+
+def fbar_command(*arguments, cwd=None):
+    return subprocess.run([sys.executable, "-m", "fbar", *arguments], capture_output=True, text=True, cwd=cwd)
+
+
+@pytest.fixture(scope="module")
+def records():
+    return {name: experiment(name).compute(Options(quick=True)) for name in EXPERIMENTS}
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """One run of everything, as a user would start it."""
+    out = tmp_path_factory.mktemp("paper")
+    done = fbar_command("paper", "--quick", "--json", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    return out, done
+
+
+def test_every_experiment_writes_its_files(printed):
+    out, done = printed
+    assert done.stderr == ""
+    results = json.loads(done.stdout)["experiments"]
+    assert list(results) == list(EXPERIMENTS)
+    for name in EXPERIMENTS:
+        with (out / f"{name}.csv").open(encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            assert ",".join(reader.fieldnames) == COLUMNS
+            rows = list(reader)
+        assert len(rows) == len(results[name]["rows"]) > 0
+        assert rows[0]["experiment"] == name
+        assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert b"<svg" in (out / f"{name}.svg").read_bytes()
+        assert results[name]["claims"]
+
+
+def test_json_holds_the_numbers_of_the_csv(printed):
+    out, done = printed
+    rows = json.loads(done.stdout)["experiments"]["table3"]["rows"]
+    with (out / "table3.csv").open(encoding="utf-8") as file:
+        assert [float(row["value"]) for row in csv.DictReader(file)] == [row["value"] for row in rows]
+
+
+def test_table3_and_fig2_hold_the_papers_numbers(records):
+    assert all(claim.agrees for name in ("table3", "fig2", "figS1") for claim in records[name].claims)
+    half = records["fig2"].select(setting="fixed-counts", x=0.5)
+    assert [row.value for row in half] == pytest.approx([1, 1, 1, 1])
+
+
+def test_fig1_agrees_with_theory_and_counts_undefined_trials():
+    """At N = 1000 every point of the curve lies on the asymptotic variance; 81 points, |z| < 5 plus 5%."""
+    record = experiment("fig1").compute(Options(seed=3))
+    x, mse, error = record.curve("x", quantity="mse", n=1000)
+    _, theory, _ = record.curve("x", quantity="asymptotic_mse", n=1000)
+    middle = (x >= 0.1) & (x <= 0.9)
+    assert (np.abs(mse - theory)[middle] < 5 * error[middle] + 0.05 * theory[middle]).all()
+    undefined = record.select(quantity="undefined_share", n=100, target="indicator", x=0.01)
+    exact = 0.7 * 0.95**99
+    assert undefined[0].value == pytest.approx(exact, abs=5 * np.sqrt(exact / 1000))
+    assert {row.setting for row in record.select(quantity="allocation")} == {"min-mse", "posterior"}
+    assert record.select(quantity="kl_scaled_p25")
+
+
+def test_figs2_lies_on_the_asymptotic_mse(records):
+    record = records["figS2"]
+    for setting in ("prior", "max-ess", "min-unnormalised-mse", "min-mse"):
+        for target in ("posterior", "mean", "second-moment", "interval"):
+            n, mse, error = record.curve("n", quantity="mse", setting=setting, target=target)
+            _, theory, _ = record.curve("n", quantity="asymptotic_mse", setting=setting, target=target)
+            assert n.tolist() == [10**p + 101 for p in range(3, 9)]
+            large = n > 10**6
+            assert (np.abs(mse - theory)[large] < 5 * error[large] + 0.02 * theory[large]).all(), (setting, target)
+
+
+def test_figs3_orders_the_strategies_as_the_paper_does(records):
+    mse = {
+        setting: records["figS3"].curve("n", quantity="mse", setting=setting)[1][-3:].mean()
+        for setting in ("prior", "adaptive-posterior", "adaptive-min-mse", "min-mse-oracle")
+    }
+    assert mse["adaptive-min-mse"] < 0.8 * mse["prior"] < mse["adaptive-posterior"]
+    assert mse["adaptive-min-mse"] < 1.5 * mse["min-mse-oracle"]
+
+
+def test_figs4_holds_estimates_beside_errors(records):
+    record = records["figS4"]
+    for setting in ("prior", "adaptive-posterior"):
+        estimate = record.one(quantity="mse_estimate", setting=setting, n=2**15)
+        mse = record.one(quantity="mse", setting=setting, n=2**15)
+        assert abs(estimate.value - mse.value) < 5 * mse.standard_error + 0.05 * mse.value
+
+
+def test_the_likelihood_of_the_text_is_offered(records):
+    text = experiment("figS3").compute(Options(quick=True, text_likelihood=True))
+    figures = records["figS3"].one(quantity="acceptance_rate", setting="prior", n=2**15).value
+    assert text.one(quantity="acceptance_rate", setting="prior", n=2**15).value > 1.2 * figures
+
+
+def test_the_same_seed_gives_the_same_rows(records):
+    again = experiment("fig1").compute(Options(quick=True))
+    assert again.rows == records["fig1"].rows
+    assert experiment("fig1").compute(Options(quick=True, seed=2)).rows != again.rows
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("paper", "figs1"), "unknown experiment 'figs1'; did you mean 'figS1'?"),
+        (("paper", "fig1", "--trials", "0"), "trials must be a positive integer; got 0"),
+        (("paper", "fig1", "--seed", "-3"), "seed must be a whole number"),
+    ],
+)
+def test_bad_arguments_are_one_line_on_standard_error(arguments, message, tmp_path):
+    done = fbar_command(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_claims_are_printed_for_people(tmp_path):
+    done = fbar_command("paper", "table3", "fig2", "--out", str(tmp_path))
+    assert done.returncode == 0
+    assert "8 of 8 claims agree" in done.stdout
+    assert "1.23" in done.stdout
+
+
+def test_help_teaches():
+    top, paper = fbar_command("--help").stdout, fbar_command("paper", "--help").stdout
+    assert "paper" in top
+    for word in ("--trials", "--quick", "--seed", "--out", "--json", "figS4"):
+        assert word in paper

@@ -1,0 +1,83 @@
+"""Targets: values, and influence functions against finite differences of the functional."""
+
+import numpy as np
+import pytest
+
+import fbar
+from fbar.errors import InputError
+
+POINTS = fbar.Points(
+    {"a": [0.5, 1.0, 3.0, -2.0], "b": [1.0, 0.0, 2.0, 2.0], "model": ["x", "y", "x", "y"]},
+    derived={"sum": lambda t: t["a"] + t["b"]},
+)
+WEIGHTS = np.array([0.1, 0.2, 0.3, 0.4])
+TARGETS = [
+    fbar.mean("a"),
+    fbar.mean("sum"),
+    fbar.second_moment("b"),
+    fbar.variance("a"),
+    fbar.covariance("a", "b"),
+    fbar.probability("a > 0.7 and b < 1.5"),
+    fbar.probability(lambda t: t["a"] > t["b"], name="larger"),
+    fbar.interval("a", -3, 1),
+    fbar.model_probability("x"),
+    fbar.expectation(lambda t: np.exp(t["a"])),
+    fbar.expectation(lambda t: np.stack([t["a"], t["b"] ** 2], axis=1), vector=True, name="pair"),
+    fbar.posterior({"a": [0.5, 1.0, 3.0, -2.0]}),
+]
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
+def test_influence_is_the_derivative_towards_a_point_mass(target):
+    """ψ(θ_i) = d/dt T((1−t)p + t δ_i) at t = 0, and it has posterior mean zero."""
+    psi = target.influence(POINTS, WEIGHTS)
+    assert psi.shape == (4, target.value(POINTS, WEIGHTS).size)
+    t = 1e-6
+    for i in range(4):
+        mass = np.eye(4)[i]
+        up = target.value(POINTS, (1 - t) * WEIGHTS + t * mass)
+        down = target.value(POINTS, (1 + t) * WEIGHTS - t * mass)
+        assert np.allclose((up - down) / (2 * t), psi[i], atol=1e-6)
+    assert np.allclose(WEIGHTS @ psi, 0)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
+def test_trials_come_first(target):
+    weights = np.stack([WEIGHTS, WEIGHTS[::-1]])
+    assert np.allclose(target.value(POINTS, weights), [target.value(POINTS, w) for w in weights])
+    assert np.allclose(target.influence(POINTS, weights), [target.influence(POINTS, w) for w in weights])
+
+
+def test_values():
+    assert np.isclose(fbar.mean("a").value(POINTS, WEIGHTS)[0], WEIGHTS @ POINTS["a"])
+    assert np.isclose(fbar.variance("a").value(POINTS, WEIGHTS)[0], np.cov(POINTS["a"], aweights=WEIGHTS, ddof=0))
+    expected = np.cov(POINTS["a"], POINTS["b"], aweights=WEIGHTS, ddof=0)[0, 1]
+    assert np.isclose(fbar.covariance("a", "b").value(POINTS, WEIGHTS)[0], expected)
+    assert np.isclose(fbar.probability("-1 < a <= 1").value(POINTS, WEIGHTS)[0], 0.3)
+    assert np.isclose(fbar.model_probability("x").value(POINTS, WEIGHTS)[0], 0.4)
+    assert np.allclose(fbar.posterior({"model": ["x", "y"]}).value(POINTS, WEIGHTS), [0.4, 0.6])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: fbar.mean("model").check(POINTS), "holds labels"),
+        (lambda: fbar.mean("c").check(POINTS), "there is no parameter 'c'; known: a, b, model, sum"),
+        (
+            lambda: fbar.expectation(lambda t: 1 / t["b"], name="inverse").check(POINTS),
+            "'inverse' is not defined at a=1.0",
+        ),
+        (lambda: fbar.probability("a + b").check(POINTS), "must be true or false"),
+        (lambda: fbar.expectation(lambda t: np.ones((4, 2))).check(POINTS), "one value for each of 4 points"),
+        (lambda: fbar.probability("__import__('os')"), "uses Call, which is not allowed"),
+        (lambda: fbar.probability("a.b > 1"), "uses Attribute, which is not allowed"),
+        (lambda: fbar.probability("a >"), "cannot read the expression"),
+        (lambda: fbar.interval("a", 2, 1), "needs low < high"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_bad_targets_are_refused_in_one_line(make, message):
+    with pytest.raises(InputError) as caught:
+        make()
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
