@@ -19,7 +19,7 @@ def test_a_finite_prior_samples_what_its_logpdf_says():
     assert not (sample == "b").any()
     unknown = fbar.Points({"model": ["a", "b", "z"]})
     assert np.allclose(np.exp(prior.logpdf(unknown)), [0.2, 0, 0])
-    assert isinstance(prior, fbar.Prior)
+    assert isinstance(prior, fbar.Distribution)
 
 
 @given(st.lists(st.floats(0.01, 1), min_size=1, max_size=8), st.floats(0, 1, exclude_max=True))

@@ -4,10 +4,12 @@ Name the function f you care about; get E[f(θ)|x*] with an honest error bar, fr
 they reduce that error.
 """
 
-from fbar import theory
+from fbar import designs, theory
+from fbar.designs.schemes import Independent, Sobol, Stratified
 from fbar.engine import InProcess, simulate
-from fbar.errors import FbarError, InputError, MissingExtra, NoPosterior
+from fbar.errors import FbarError, InputError, MissingExtra, NoPosterior, SimulatorFailed
 from fbar.estimate import Estimate, Estimates
+from fbar.estimators import KernelRegression, WeightedAverage
 from fbar.inference import Result, drive, infer
 from fbar.methods import (
     AdaptiveAllocation,
@@ -21,19 +23,31 @@ from fbar.methods import (
 )
 from fbar.points import Points
 from fbar.posterior import Posterior
-from fbar.priors import Finite, Prior
-from fbar.problem import Acceptance, Problem, each
+from fbar.priors import (
+    Categorical,
+    Density,
+    Distribution,
+    Finite,
+    Mixture,
+    ModelChoice,
+    Prior,
+    UnitTransform,
+    truncate,
+)
+from fbar.problem import Acceptance, Model, Problem, Separable, each
 from fbar.seeds import Seeds
 from fbar.stopping import Acceptances, Budget, StandardError, StoppingRule
 from fbar.targets import (
     Target,
     covariance,
+    density_at,
     expectation,
     interval,
     mean,
     model_probability,
     posterior,
     probability,
+    quantile,
     second_moment,
     variance,
 )
@@ -47,16 +61,24 @@ __all__ = [
     "AdaptivePosterior",
     "Allocation",
     "Budget",
+    "Categorical",
+    "Density",
+    "Distribution",
     "Estimate",
     "Estimates",
     "FbarError",
     "Finite",
     "Importance",
     "InProcess",
+    "Independent",
     "InputError",
     "InverseBinomial",
+    "KernelRegression",
     "Method",
     "MissingExtra",
+    "Mixture",
+    "Model",
+    "ModelChoice",
     "NoPosterior",
     "Points",
     "Posterior",
@@ -66,10 +88,18 @@ __all__ = [
     "Result",
     "Run",
     "Seeds",
+    "Separable",
+    "SimulatorFailed",
+    "Sobol",
     "StandardError",
     "StoppingRule",
+    "Stratified",
     "Target",
+    "UnitTransform",
+    "WeightedAverage",
     "covariance",
+    "density_at",
+    "designs",
     "drive",
     "each",
     "expectation",
@@ -79,8 +109,10 @@ __all__ = [
     "model_probability",
     "posterior",
     "probability",
+    "quantile",
     "second_moment",
     "simulate",
     "theory",
+    "truncate",
     "variance",
 ]

@@ -16,6 +16,7 @@ from fbar.errors import InputError
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+MOST = 2**53
 
 
 def positive_integer(value: Any, name: str) -> int:
@@ -23,7 +24,20 @@ def positive_integer(value: Any, name: str) -> int:
     whole = isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
     if not whole or not math.isfinite(value) or int(value) != value or value < 1:
         raise InputError(f"{name} must be a positive integer; got {value!r}")
+    if value > MOST:
+        raise InputError(f"{name} must be at most 2**53, beyond which counts are not exact; got {value!r}")
     return int(value)
+
+
+def number(value: Any, name: str) -> float:
+    if not isinstance(value, numbers.Real) or isinstance(value, bool | np.bool_) or math.isnan(value):
+        raise InputError(f"{name} must be a number; got {value!r}")
+    return float(value)
+
+
+def function(value: Any, name: str) -> None:
+    if not callable(value):
+        raise InputError(f"{name} must be a function; got {value!r}")
 
 
 def non_negative_number(value: Any, name: str) -> float:

@@ -15,6 +15,10 @@ class NoPosterior(FbarError, RuntimeError):
     """Nothing was accepted, so there is no posterior to speak of."""
 
 
+class SimulatorFailed(FbarError, RuntimeError):
+    """Every simulation so far raised an exception: the simulator does not work."""
+
+
 class MissingExtra(FbarError, ImportError):
     """A feature was asked for whose optional dependency is not installed."""
 

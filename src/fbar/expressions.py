@@ -22,8 +22,8 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
     ast.Pow: operator.pow,
     ast.Mod: operator.mod,
-    ast.BitAnd: np.logical_and,
-    ast.BitOr: np.logical_or,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
 }
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt,
@@ -49,10 +49,16 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
+def _boolean(*values: Any) -> bool:
+    return all(np.asarray(value).dtype == np.bool_ for value in values)
+
+
 class Expression:
     """A parsed expression; call it with a mapping of columns."""
 
     def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise InputError(f"an expression is text such as 'beta > 3'; got {text!r}")
         self.text = text
         try:
             self._tree = ast.parse(text.strip(), mode="eval").body
@@ -81,7 +87,12 @@ class Expression:
             )
 
     def __call__(self, columns: Mapping[str, Any]) -> Any:
-        return self._evaluate(self._tree, columns)
+        try:
+            return self._evaluate(self._tree, columns)
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"the expression {self.text!r} cannot be evaluated: {error}") from None
 
     def _evaluate(self, node: ast.AST, columns: Mapping[str, Any]) -> Any:
         if isinstance(node, ast.Constant):
@@ -92,6 +103,11 @@ class Expression:
             return _UNARY[type(node.op)](self._evaluate(node.operand, columns))
         if isinstance(node, ast.BinOp):
             left, right = self._evaluate(node.left, columns), self._evaluate(node.right, columns)
+            if isinstance(node.op, ast.BitAnd | ast.BitOr) and not _boolean(left, right):
+                raise InputError(
+                    f"the expression {self.text!r} joins numbers by & or |, which bind tighter than comparisons; "
+                    "write 'and' or 'or'"
+                )
             return _BINARY[type(node.op)](left, right)
         if isinstance(node, ast.BoolOp):
             join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from fbar.checks import function as check_function
 from fbar.engine import InProcess
-from fbar.errors import InputError
+from fbar.errors import InputError, SimulatorFailed
 from fbar.estimate import Estimates
-from fbar.methods import AdaptiveAllocation, Method, Run
+from fbar.methods import AdaptiveAllocation, Method, Rejection, Run
 from fbar.posterior import Posterior
+from fbar.priors import Finite
 from fbar.problem import Problem
 from fbar.stopping import StandardError, StoppingRule, require_rule
 from fbar.targets import Target, as_targets
@@ -20,6 +22,9 @@ from fbar.targets import Target, as_targets
 Progress = Callable[[Run], None]
 MOST_SIMULATIONS = 10_000_000
 """Where a run ends at the latest that was given a stopping rule and no budget."""
+
+HOPELESS = 100_000
+"""A run towards a precision ends with an error after so many simulations if none was accepted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +60,7 @@ class Result:
         lines = [str(self.estimates)]
         failures = self.run.seen.failures
         if failures:
-            lines.append(f"warning: {failures} simulations failed and were rejected: {self.run.seen}")
+            lines.append(f"warning: {failures} simulations failed and were rejected: {self.run.seen.failed}")
         lines.append(f"{np.sum(self.simulations):,} simulations, {accepted:,.6g} accepted; {self.stopped_by}")
         return "\n".join(lines)
 
@@ -83,7 +88,20 @@ def drive(
             run.tell(answer)
             if progress is not None:
                 progress(run)
-    return "budget spent"
+        if run.seen.exceptions >= run.simulations > 0:
+            raise SimulatorFailed(
+                f"every one of {run.simulations} simulations raised an exception; the first was {run.seen.message}"
+            )
+        if stop is not None and run.simulations >= HOPELESS:
+            _require_hope(run)
+    if stop is not None and not stop.holds(run):
+        return f"{run.ended}; its stopping rule was not reached"
+    return run.ended
+
+
+def _require_hope(run: Run) -> None:
+    """A rule on the error is never met without acceptances: say so long before the budget is gone."""
+    run.posterior()
 
 
 def infer(
@@ -105,8 +123,8 @@ def infer(
     problem, targets
         What is asked: see `Problem`, and `mean`, `probability` and the other targets.
     method
-        The algorithm; `AdaptiveAllocation` by default, which spends simulations where they reduce the
-        error of the targets.
+        The algorithm. On a finite space `AdaptiveAllocation` by default, which spends simulations where they
+        reduce the error of the targets; on others `Rejection`.
     budget
         The largest number of simulations.
     precision
@@ -121,18 +139,25 @@ def infer(
     >>> print(fbar.infer(problem, fbar.mean("theta"), budget=10_000, seed=1)["mean:theta"])
     1.829(16)
     """
+    if not isinstance(problem, Problem):
+        raise InputError(f"problem must be an fbar.Problem; got {problem!r}")
+    if method is not None and not isinstance(method, Method):
+        raise InputError(f"method must be a method such as fbar.Rejection(); got {method!r}")
+    if progress is not None:
+        check_function(progress, "progress")
     listed = as_targets(targets)
     if precision is not None and stop is not None:
         raise InputError("give either precision= or stop=, not both")
     if precision is not None:
-        if not precision:
-            raise InputError("precision is empty; give for example {'mean:theta': 0.01}")
+        if not isinstance(precision, Mapping) or not precision:
+            raise InputError("precision must name its targets; give for example {'mean:theta': 0.01}")
         for name, wanted in precision.items():
             rule = StandardError(name, wanted)
             stop = rule if stop is None else stop & rule
-    if budget is None and stop is None:
+    if budget is None and stop is None and not (method is not None and method.ends_by_itself):
         raise InputError("say when to stop: give budget=, precision= or stop=")
-    method = AdaptiveAllocation() if method is None else method
+    if method is None:
+        method = AdaptiveAllocation() if isinstance(problem.prior, Finite) else Rejection()
     if stop is None:
         run = method.start(problem, listed, seed, budget, block_size=block_size)
     else:

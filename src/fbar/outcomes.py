@@ -21,15 +21,15 @@ from fbar.seeds import Purpose, Seeds
 class Batch:
     """One block of work: the θ to simulate and how often.
 
-    ``points`` has one row for each distinct θ and ``repeats`` its number of simulations, with leading
-    trial axes when a run carries several trials at once. ``theta`` is the same written out, one row a
-    simulation. ``cells`` says which value of a finite prior each row is.
+    ``points`` has one row for each distinct θ and ``repeats`` its number of simulations, with leading trial
+    axes when a run carries several trials at once; None stands for one each. ``theta`` is the same written out,
+    one row a simulation. ``cells`` says which value of a finite prior each row is.
     """
 
     round: int
     block: int
     points: Points
-    repeats: IntArray
+    repeats: IntArray | None
     seeds: Seeds
     cells: IntArray | None = None
 
@@ -40,11 +40,13 @@ class Batch:
     @property
     def simulations(self) -> int:
         """The number of simulations asked for (in the busiest trial, if there are several)."""
-        return int(self.repeats.sum(axis=-1).max())
+        return self.points.rows if self.repeats is None else int(self.repeats.sum(axis=-1).max())
 
     @property
     def theta(self) -> Points:
         """Every simulation's θ, a row each."""
+        if self.repeats is None:
+            return self.points
         if self.repeats.ndim > 1:
             raise InputError("a batch of several trials can only be tallied; start the run without trials=")
         return self.points.repeat(self.repeats)
@@ -102,9 +104,13 @@ class Seen:
         return self.exceptions + self.not_finite
 
     def __str__(self) -> str:
+        closest = f"the closest came within {self.closest:.4g} of the data" if math.isfinite(self.closest) else ""
+        return ", ".join(part for part in (closest, self.failed) if part)
+
+    @property
+    def failed(self) -> str:
+        """The failures in words."""
         parts = []
-        if math.isfinite(self.closest):
-            parts.append(f"the closest came within {self.closest:.4g} of the data")
         if self.exceptions:
             parts.append(f"{self.exceptions} raised an exception ({self.message})")
         if self.not_finite:
@@ -133,6 +139,8 @@ def tally(batch: Batch, weights: FloatArray, seen: Seen) -> Tally:
         raise InputError(
             f"block {batch.key} asked for {batch.simulations} simulations and was told {len(weights)} outcomes"
         )
+    if batch.repeats is None:
+        return Tally(weights, weights**2, seen)
     row = np.repeat(np.arange(batch.points.rows), batch.repeats)
     size = batch.points.rows
     return Tally(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fbar.checks import BoolArray, FloatArray
 from fbar.errors import InputError
 
 Column = npt.NDArray[Any]
@@ -16,6 +17,18 @@ Column = npt.NDArray[Any]
 class Points(Mapping[str, Column]):
     """A batch of θ: ``points["beta"]`` is an array with one value for each row.
 
+    Parameters
+    ----------
+    columns
+        The parameters by name.
+    derived
+        Further columns as functions of the batch, computed when asked for.
+    present
+        Where a column belongs to some rows only (the parameters of one model among several): a mask of
+        these rows. A column without a mask is present everywhere.
+    unit
+        The rows' coordinates in the unit cube of the distribution that made them, its ``owner``.
+
     >>> p = Points({"beta": [1.0, 2.0, 3.0]}, derived={"double": lambda t: 2 * t["beta"]})
     >>> p["double"]
     array([2., 4., 6.])
@@ -23,26 +36,43 @@ class Points(Mapping[str, Column]):
     (1, 3)
     """
 
-    __slots__ = ("_columns", "derived", "rows")
+    __slots__ = ("_columns", "_present", "derived", "owner", "rows", "unit")
 
     def __init__(
         self,
         columns: Mapping[str, npt.ArrayLike],
         derived: Mapping[str, Callable[[Points], npt.ArrayLike]] | None = None,
+        present: Mapping[str, BoolArray] | None = None,
+        unit: FloatArray | None = None,
+        owner: object = None,
     ) -> None:
         self._columns = {name: np.asarray(values) for name, values in columns.items()}
-        self.derived = dict(derived or {})
-        lengths = {name: len(column) if column.ndim == 1 else -1 for name, column in self._columns.items()}
-        if not lengths or len(set(lengths.values())) != 1 or -1 in lengths.values():
-            shapes = {name: column.shape for name, column in self._columns.items()}
-            raise InputError(f"parameter columns must be one-dimensional and of equal length; got {shapes}")
-        self.rows = next(iter(lengths.values()))
+        self.derived = derived or {}
+        self._present = present or {}
+        self.unit, self.owner = unit, owner
+        shapes = {column.shape for column in self._columns.values()}
+        if len(shapes) != 1 or len(next(iter(shapes))) != 1:
+            given = {name: column.shape for name, column in self._columns.items()}
+            raise InputError(
+                f"parameter columns must be one-dimensional and of equal length; got {given} "
+                "(for a grid of values use fbar.Finite.grid)"
+            )
+        self.rows: int = next(iter(shapes))[0]
 
     def __getitem__(self, name: str) -> Column:
-        if name in self._columns:
-            return self._columns[name]
+        column = self._columns.get(name)
+        if column is not None:
+            return column
         if name in self.derived:
-            return np.broadcast_to(np.asarray(self.derived[name](self)), (self.rows,))
+            try:
+                return np.broadcast_to(np.asarray(self.derived[name](self)), (self.rows,))
+            except InputError:
+                raise
+            except (Exception, RecursionError) as error:
+                raise InputError(
+                    f"derived parameter {name!r} cannot be computed for {self.rows} rows: "
+                    f"{type(error).__name__}: {error}"
+                ) from None
         known = ", ".join([*self._columns, *self.derived])
         raise InputError(f"there is no parameter {name!r}; known: {known}")
 
@@ -58,10 +88,43 @@ class Points(Mapping[str, Column]):
     def __repr__(self) -> str:
         return f"Points({', '.join(self._columns)}; {self.rows} rows)"
 
+    def present(self, name: str) -> BoolArray:
+        """The rows in which a parameter exists. A derived one exists where it is a number."""
+        if name in self._present:
+            return self._present[name]
+        if name in self.derived and self._present:
+            column = self[name]
+            return ~np.isnan(column) if column.dtype.kind == "f" else np.ones(self.rows, dtype=bool)
+        return np.ones(self.rows, dtype=bool)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every parameter exists in every row."""
+        return not self._present
+
     def take(self, index: npt.ArrayLike) -> Points:
-        """The rows of ``index``, in its order."""
+        """The rows of ``index`` (numbers or a mask), in its order."""
         which = np.asarray(index)
-        return Points({name: column[which] for name, column in self._columns.items()}, self.derived)
+        return Points(
+            {name: column[which] for name, column in self._columns.items()},
+            self.derived,
+            {name: mask[which] for name, mask in self._present.items()},
+            None if self.unit is None else self.unit[which],
+            self.owner,
+        )
+
+    def only(self, names: Sequence[str]) -> Points:
+        """Some of the columns, as a complete batch."""
+        return Points({name: self._columns[name] for name in names})
+
+    def with_derived(self, derived: Mapping[str, Callable[[Points], npt.ArrayLike]]) -> Points:
+        return Points(self._columns, derived, self._present, self.unit, self.owner) if derived else self
+
+    def with_columns(self, columns: Mapping[str, npt.ArrayLike]) -> Points:
+        """The batch with further columns, such as outputs that a simulator recorded."""
+        if not columns:
+            return self
+        return Points({**self._columns, **columns}, self.derived, self._present, self.unit, self.owner)
 
     def repeat(self, times: npt.ArrayLike) -> Points:
         """Each row as often as ``times`` says, in row order."""
@@ -69,4 +132,24 @@ class Points(Mapping[str, Column]):
 
     def label(self, row: int) -> str:
         """How one row is called in messages: ``theta=3`` or ``beta=1, gamma=0.5``."""
-        return ", ".join(f"{name}={column[row]}" for name, column in self._columns.items())
+        return ", ".join(f"{name}={column[row]}" for name, column in self._columns.items() if self.present(name)[row])
+
+    @staticmethod
+    def concatenate(parts: Sequence[Points]) -> Points:
+        """Batches of the same columns, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        first = parts[0]
+        units = [part.unit for part in parts if part.unit is not None and part.owner is first.owner]
+        known = len(units) == len(parts)
+        return Points(
+            {name: np.concatenate([part[name] for part in parts]) for name in first},
+            first.derived,
+            {
+                name: np.concatenate([part.present(name) for part in parts])
+                for name in first
+                if any(name in part._present for part in parts)
+            },
+            np.concatenate(units) if known else None,
+            first.owner if known else None,
+        )

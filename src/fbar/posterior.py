@@ -33,7 +33,7 @@ class Posterior:
     """
 
     def __init__(
-        self, points: Points, weights: FloatArray, errors: ErrorModel, simulations: Any, accepted: Any
+        self, points: Points, weights: FloatArray, errors: ErrorModel | None, simulations: Any, accepted: Any
     ) -> None:
         self.points = points
         self.weights = weights
@@ -55,26 +55,47 @@ class Posterior:
         listed = as_targets(targets)
         for target in listed:
             target.check(self.points)
-        influences = [target.influence(self.points, self.weights) for target in listed]
-        bars = self.errors.error_bars(np.concatenate(influences, axis=-1))
+        bars = self._error_bars(listed)
         estimates, slices, start = [], [], 0
-        for target, influence in zip(listed, influences, strict=True):
-            part = slice(start, start + influence.shape[-1])
+        for target in listed:
+            value = self.value(target)
+            part = slice(start, start + value.shape[-1])
             slices.append(part)
             start = part.stop
-            estimates.append(self._estimate(target, bars, part))
+            estimates.append(self._estimate(target, value, bars, part))
         if isinstance(targets, Target):
             return estimates[0]
         return Estimates(estimates, bars.covariance, slices)
 
-    def _estimate(self, target: Target, bars: ErrorBars, part: slice) -> Estimate:
+    def _error_bars(self, targets: tuple[Target, ...]) -> ErrorBars:
+        assert self.errors is not None
+        influences = [target.influence(self.points, self.weights) for target in targets]
+        size = sum(influence.shape[-1] for influence in influences)
+        inner = [target.inner(self.points, self.weights) for target in targets]
+        extra = [part for part in inner if part is not None]
+        bars = self.errors.error_bars(np.concatenate([*influences, *extra], axis=-1))
+        if not extra:
+            return bars
+        # var(δa δb) = V_a V_b + C² for the errors of two inner quantities, to be added where a target has them.
+        covariance = bars.covariance[..., :size, :size].copy()
+        place, start = 0, size
+        for influence, part in zip(influences, inner, strict=True):
+            if part is not None:
+                v = bars.covariance[..., start : start + 2, start : start + 2]
+                covariance[..., place, place] += v[..., 0, 0] * v[..., 1, 1] + v[..., 0, 1] ** 2
+                start += 2
+            place += influence.shape[-1]
+        doubts = tuple((mask[..., :size], text) for mask, text in bars.doubts)
+        return ErrorBars(covariance, bars.df[..., :size], doubts)
+
+    def _estimate(self, target: Target, value: FloatArray, bars: ErrorBars, part: slice) -> Estimate:
         def shaped(array: FloatArray | BoolArray) -> Any:
             if target.scalar:
                 array = array[..., 0]
             return array.item() if array.ndim == 0 else array
 
         trusted = np.ones(bars.df.shape, dtype=bool)
-        warnings = []
+        warnings = [target.note] if target.note else []
         for mask, text in bars.doubts:
             trusted &= ~mask
             concerned = mask[..., part].any(axis=-1)
@@ -83,7 +104,7 @@ class Posterior:
                 warnings.append(text + share)
         return Estimate(
             name=target.name,
-            value=shaped(self.value(target)),
+            value=shaped(value),
             standard_error=shaped(bars.standard_error[..., part]),
             df=shaped(bars.df[..., part]),
             simulations=self.simulations,

@@ -32,10 +32,10 @@ class StoppingRule(ABC):
         return
 
     def __or__(self, other: StoppingRule) -> StoppingRule:
-        return Either(self, other)
+        return Either(self, require_rule(other))
 
     def __and__(self, other: StoppingRule) -> StoppingRule:
-        return Both(self, other)
+        return Both(self, require_rule(other))
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class StandardError(StoppingRule):
         if np.min(posterior.accepted) < ENOUGH_ACCEPTED:
             return False
         estimate = posterior.expect(target)
-        if target.binary:
+        if target.binary and target.scalar:
             share = np.minimum(estimate.value, 1 - np.asarray(estimate.value)) * posterior.ess
             if np.min(share) < ENOUGH_EACH_SIDE:
                 return False

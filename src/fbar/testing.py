@@ -116,7 +116,7 @@ class MethodConformance:
                 pieces += part
             assert [piece.key for piece in pieces] == [batch.key for batch in batches]
             for batch, piece in zip(batches, pieces, strict=True):
-                assert np.array_equal(batch.repeats, piece.repeats)
+                assert np.array_equal(np.asarray(batch.repeats), np.asarray(piece.repeats))
                 assert all(np.array_equal(batch.points[name], piece.points[name]) for name in batch.points)
                 assert batch.rng().random() == piece.rng().random()
             # Blocks that were asked for later must not have seen what earlier ones gave.

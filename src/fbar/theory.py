@@ -171,9 +171,12 @@ def optimal_shares(alpha: ArrayLike, cost: ArrayLike = 1.0) -> Array:
     """Minimiser of Σ α_i/n_i at a fixed total cost Σ c_i n_i: n_i ∝ √(α_i/c_i).
 
     Section S3.1 (e:sum_of_reciprocals_argmin) has unit costs; with costs the Lagrangian's stationary
-    point is α_i/n_i² = λ c_i. Shares are of the number of simulations and sum to one.
+    point is α_i/n_i² = λ c_i. Shares are of the number of simulations and sum to one. Where all α are zero any
+    allocation is as good as another, and the shares are equal.
     """
-    return normalise(np.sqrt(_a(alpha) / _a(cost)))
+    root = np.sqrt(_a(alpha) / _a(cost))
+    total = root.sum(axis=-1, keepdims=True)
+    return np.where(total > 0, root / np.where(total > 0, total, 1.0), 1 / root.shape[-1])
 
 
 def max_acceptance(prior: ArrayLike, p_star: ArrayLike) -> Array:
@@ -183,9 +186,14 @@ def max_acceptance(prior: ArrayLike, p_star: ArrayLike) -> Array:
 
 
 def inverse_binomial(p_star: ArrayLike) -> Array:
-    """n_i ∝ 1/p_i*: where inverse binomial sampling spends its simulations on average."""
+    """n_i ∝ 1/p_i*: where inverse binomial sampling spends its simulations on average.
+
+    A value that never matches takes them all.
+    """
     p = _a(p_star)
-    return normalise(p.min(axis=-1, keepdims=True) / p)
+    least = p.min(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return normalise(np.where(p == least, 1.0, least / p))
 
 
 def max_ess(prior: ArrayLike, p_star: ArrayLike, cost: ArrayLike = 1.0) -> Array:
@@ -244,8 +252,16 @@ def acceptance_rate(p_star: ArrayLike, shares: ArrayLike) -> Array:
 
 def phi_divergence(q_hat: ArrayLike, q: ArrayLike, phi: Callable[[Array], Array]) -> Array:
     """Σ_i φ(q̂_i/q_i) q_i (section 1.2.2, e:phi_divergence); swap the arguments for the other direction."""
-    t = _ratio(_a(q_hat), _a(q))
-    return np.asarray((phi(t) * _a(q)).sum(axis=-1))
+    top, bottom = np.broadcast_arrays(_a(q_hat), _a(q))
+    missing = bottom == 0
+    t = np.where(missing, 1.0, top / np.where(missing, 1.0, bottom))
+    terms = phi(t) * bottom
+    if missing.any():
+        # q φ(q̂/q) → q̂ lim φ(t)/t: infinite for t log t, ½ for the total variation.
+        slopes = [float(phi(np.array([large]))[0] / large) for large in (1e100, 1e200)]
+        slope = np.inf if slopes[1] > 1.01 * abs(slopes[0]) else slopes[1]
+        terms = np.where(missing & (top > 0), np.where(top > 0, top, 1.0) * slope, np.where(missing, 0.0, terms))
+    return np.asarray(terms.sum(axis=-1))
 
 
 def kullback_leibler(t: Array) -> Array:

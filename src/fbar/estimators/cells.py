@@ -70,8 +70,11 @@ class Cells:
         return (self.hits + 0.5) / (self.counts + 1.0)
 
     @property
-    def unsure(self) -> BoolArray:
-        """Cells whose plug-in variance cannot be taken at its word."""
+    def few_hits(self) -> BoolArray:
+        return (self.hits < FEW) & (self.prior > 0)
+
+    @property
+    def few_hits_or_misses(self) -> BoolArray:
         return (np.minimum(self.hits, self.counts - self.hits) < FEW) & (self.prior > 0)
 
     def require_acceptances(self) -> None:
@@ -90,7 +93,8 @@ class CellErrors:
 
     ``plain`` are the plug-in g_i and ``careful`` those with p̃; ``plain_spread`` and ``careful_spread`` the
     relative variances of these numbers themselves, from which the degrees of freedom follow. ``careful`` is
-    None where the plug-in is wanted as it stands (the paper's figures).
+    None where the plug-in is wanted as it stands (the paper's figures). ``unsure`` are the cells whose plug-in
+    cannot be taken at its word.
     """
 
     cells: Cells
@@ -98,7 +102,9 @@ class CellErrors:
     plain_spread: FloatArray
     careful: FloatArray | None
     careful_spread: FloatArray | None
+    unsure: BoolArray
     ess: Any
+    doubt: str = ""
 
     def error_bars(self, influence: FloatArray) -> ErrorBars:
         square = influence**2
@@ -106,10 +112,10 @@ class CellErrors:
         spread = np.broadcast_to(self.plain_spread[..., None], part.shape)
         replaced = np.zeros(part.shape, dtype=bool)
         if self.careful is not None and self.careful_spread is not None:
-            doubtful = np.where(self.cells.unsure, self.careful, self.plain)[..., None] * square
+            doubtful = np.where(self.unsure, self.careful, self.plain)[..., None] * square
             doubtful = np.maximum(part, doubtful)
             total = doubtful.sum(axis=-2, keepdims=True)
-            unsure = np.broadcast_to(self.cells.unsure[..., None], part.shape)
+            unsure = np.broadcast_to(self.unsure[..., None], part.shape)
             replaced = unsure & (doubtful > SHARE_THAT_MATTERS * total) & (doubtful > part)
             part = np.where(replaced, doubtful, part)
             spread = np.where(replaced, self.careful_spread[..., None], spread)
@@ -129,15 +135,18 @@ class CellErrors:
         with np.errstate(divide="ignore", invalid="ignore"):
             one = np.where(cells.hits[..., None] > 0, part / cells.hits[..., None], 0.0).max(axis=-2) / variance
             guessed = np.where(replaced, part, 0.0).sum(axis=-2) / variance
-        missing = (cells.counts == 0) & (cells.prior > 0)
-        never = np.broadcast_to(missing.any(axis=-1)[..., None], variance.shape)
+            share = part / variance[..., None, :]
+        missing = ((cells.counts < 2) & (cells.prior > 0))[..., None] & ~(share <= SHARE_THAT_MATTERS)
+        general = ((np.ones(variance.shape, dtype=bool), self.doubt),) if self.doubt else ()
         return (
+            *general,
             (few, f"fewer than {FEW_ACCEPTED} simulations were accepted"),
             (one > ONE_CARRIES, f"one accepted simulation carries over {ONE_CARRIES:.0%} of the variance"),
-            (never, "some parameter values were never simulated; their likelihood is taken as unknown"),
+            (missing.any(axis=-2), "some parameter values that matter were simulated never or once"),
             (
                 guessed > 0.5,
-                f"over half of the error bar is a guess about parameter values with fewer than {FEW} acceptances",
+                "over half of the error bar is a guess about parameter values with fewer than "
+                f"{FEW} acceptances or rejections",
             ),
         )
 
@@ -164,11 +173,12 @@ def _posterior(cells: Cells, p_hat: FloatArray, errors: CellErrors) -> Posterior
 class ActualCounts:
     """p̂_i = n_i*/n_i (section 2), and the variance of section S4.2 with the small-sample factor n/(n−1).
 
-    With ``pseudo_count`` c > 0, p̂_i = (n_i* + c)/(n_i + 2c) and the plug-in variance p̂_i(1−p̂_i)/n_i
-    as it stands: the settings of the paper's figures S3 and S4 (c = 0.01).
+    With ``pseudo_count`` c > 0, p̂_i = (n_i* + c)/(n_i + 2c). With ``plug_in`` the variance is p̂_i(1−p̂_i)/n_i
+    as it stands. The paper's figures S3 and S4 have both (c = 0.01).
     """
 
     pseudo_count: float = 0.0
+    plug_in: bool = False
 
     def __call__(self, cells: Cells) -> Posterior:
         cells.require_acceptances()
@@ -176,20 +186,22 @@ class ActualCounts:
         n = cells.counts + 2 * c
         with np.errstate(divide="ignore", invalid="ignore"):
             p_hat = np.where(n > 0, (cells.hits + c) / n, 0.0)
-            if c > 0:
+            if self.plug_in:
                 variance = p_hat * (1 - p_hat) / cells.counts  # ∞ for a value that was never simulated
             else:
-                second = np.where(n > 0, cells.squares / n, 0.0)
-                variance = np.where(n > 1, np.maximum(second - p_hat**2, 0.0) / (n - 1), 0.0)
+                spread = cells.squares / cells.counts - (cells.hits / cells.counts) ** 2
+                variance = np.where(cells.counts > 1, np.maximum(spread, 0.0) / (cells.counts - 1), 0.0)
             # S3.3: each accepted simulation of cell i has weight π_i/n_i.
             unit = np.where(cells.counts > 0, cells.prior / cells.counts, 0.0)
             ess = (cells.hits * unit).sum(-1) ** 2 / (cells.squares * unit**2).sum(-1)
         scale = _scale(cells, p_hat)
         careful = careful_spread = None
-        if c == 0:
+        if not self.plug_in:
             p, m = cells.jeffreys, cells.counts + 1
             careful, careful_spread = scale * (p * (1 - p) / m), _spread(p, m)
-        errors = CellErrors(cells, scale * variance, _spread(p_hat, n), careful, careful_spread, ess)
+        errors = CellErrors(
+            cells, scale * variance, _spread(p_hat, n), careful, careful_spread, cells.few_hits_or_misses, ess
+        )
         return _posterior(cells, p_hat, errors)
 
 
@@ -216,7 +228,7 @@ class ExpectedCounts:
         guess = total * self.q * cells.jeffreys  # hits that could have been expected
         with np.errstate(divide="ignore"):
             guess_spread = np.where(guess > 0, 1 / guess, 0.0)
-        errors = CellErrors(cells, plain, plain_spread, scale * guess, guess_spread, ess)
+        errors = CellErrors(cells, plain, plain_spread, scale * guess, guess_spread, cells.few_hits, ess)
         return _posterior(cells, p_hat, errors)
 
 
@@ -242,6 +254,13 @@ class InverseCounts:
         scale = _scale(cells, p_hat)
         p, m = cells.jeffreys, n + 1
         errors = CellErrors(
-            cells, scale * variance, 1 / np.maximum(hits, 1), scale * p * (1 - p) / m, _spread(p, m), ess
+            cells,
+            scale * variance,
+            1 / np.maximum(hits, 1),
+            scale * p * (1 - p) / m,
+            _spread(p, m),
+            cells.few_hits_or_misses,
+            ess,
+            "" if self.required >= FEW_ACCEPTED else f"values were simulated to fewer than {FEW_ACCEPTED} hits",
         )
         return _posterior(cells, p_hat, errors)

@@ -12,6 +12,7 @@ from fbar import theory
 from fbar.checks import FloatArray, IntArray, choice
 from fbar.designs.allocation import largest_remainder, top_up
 from fbar.estimators.cells import ActualCounts
+from fbar.methods.allocation import importance
 from fbar.methods.base import ROUNDS, Method
 from fbar.methods.cells import CellRun
 from fbar.problem import Acceptance, Problem
@@ -128,15 +129,6 @@ class AdaptiveRun(CellRun):
             return np.broadcast_to(largest_remainder(self.prior * size), self.counts.shape)
         return top_up(self.counts, self._shares(), size)
 
-    def _importance(self, influences: Sequence[FloatArray], weights: FloatArray) -> list[FloatArray]:
-        """c_j for each target: 1/Var(ψ_j) with several targets, 1 with one; shape (..., 1, 1) each."""
-        if len(influences) == 1:
-            return [np.ones(1)]
-        scale = [
-            (weights[..., None] * influence**2).sum(axis=-2).sum(axis=-1)[..., None, None] for influence in influences
-        ]
-        return [np.where(s > 0, 1 / np.where(s > 0, s, 1.0), 0.0) for s in scale]
-
 
 class PlugInRun(AdaptiveRun):
     """n_i ∝ π_i √(p̂_i(1−p̂_i)) |ψ_i|, with the estimates as they are."""
@@ -145,7 +137,7 @@ class PlugInRun(AdaptiveRun):
         p = (self.hits + PSEUDO_COUNT) / (self.counts + 2 * PSEUDO_COUNT)
         weights = theory.posterior(self.prior, p)
         influences = [target.influence(self._points, weights) for target in self.targets]
-        c = self._importance(influences, weights)
+        c = importance(influences, weights)
         square = sum((cj * influence**2).sum(axis=-1) for cj, influence in zip(c, influences, strict=True))
         shares = theory.optimal_shares(self.prior**2 * p * (1 - p) * square, self.problem.cost)
         return _floored(shares, self.simulations)
@@ -163,16 +155,22 @@ class BetaRun(AdaptiveRun):
         a, b = self.hits + BETA_A, self.counts - self.hits + BETA_B
         m = a / (a + b)
         v = m * (1 - m) / (a + b + 1)
-        e = v * (a + b)
+        e = self._second_moment_ratio() * m - m**2 - v  # for an indicator, v (A + B)
         weights = theory.posterior(self.prior, m)
         scale = self.prior**2 * v / theory.evidence(self.prior, m)[..., None] ** 2
         influences = [target.influence(self._points, weights) for target in self.targets]
-        c = self._importance(influences, weights)
+        c = importance(influences, weights)
         square = np.zeros(m.shape)
         for cj, influence in zip(c, influences, strict=True):
             unsure = (scale[..., None] * influence**2).sum(axis=-2, keepdims=True)
             square = square + (cj * (influence**2 + unsure)).sum(axis=-1)
         return theory.optimal_shares(self.prior**2 * e * square, self.problem.cost)
+
+    def _second_moment_ratio(self) -> FloatArray:
+        """E[a²]/E[a] of each cell, 1 for an indicator; cells with few acceptances lean on the others."""
+        hits, squares = self.hits.sum(axis=-1, keepdims=True), self.squares.sum(axis=-1, keepdims=True)
+        overall = np.where(hits > 0, squares / np.where(hits > 0, hits, 1.0), 1.0)
+        return np.asarray((self.squares + BETA_A * overall) / (self.hits + BETA_A))
 
 
 class AdaptivePosteriorRun(CellRun):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fbar import theory
 from fbar.checks import FloatArray, IntArray, choice, distribution, numeric_array
 from fbar.designs.allocation import RULES, largest_remainder, top_up
 from fbar.errors import InputError
@@ -30,8 +31,21 @@ def oracle_shares(rule: str, problem: Problem, targets: Sequence[Target]) -> Flo
             f"the allocation {rule!r} needs acceptance probabilities that this problem does not know; "
             "use fbar.AdaptiveAllocation(), which learns them, or give the shares as numbers"
         )
-    f = np.concatenate([target.components(problem.points) for target in targets], axis=1).T
-    return RULES[rule](prior, problem.p_star, f)
+    # ψ has posterior mean zero, so that it takes the place of f; several targets are scaled as they are in
+    # the adaptive allocation.
+    points, weights = problem.points, theory.posterior(prior, problem.p_star)
+    influences = [target.influence(points, weights) for target in targets]
+    scale = importance(influences, weights)
+    psi = np.concatenate([np.sqrt(c) * influence for c, influence in zip(scale, influences, strict=True)], axis=1)
+    return RULES[rule](prior, problem.p_star, psi.T)
+
+
+def importance(influences: Sequence[FloatArray], weights: FloatArray) -> list[FloatArray]:
+    """c_j for each target: 1/Var(ψ_j) with several targets, 1 with one; shape (..., 1, 1) each."""
+    if len(influences) == 1:
+        return [np.ones((1, 1))]
+    scale = [(weights[..., None] * influence**2).sum(axis=(-2, -1))[..., None, None] for influence in influences]
+    return [np.where(s > 0, 1 / np.where(s > 0, s, 1.0), 0.0) for s in scale]
 
 
 @dataclass(frozen=True)
@@ -65,29 +79,36 @@ class Allocation(Method):
         """The whole numbers n_i."""
         k = problem.finite.size
         if self.counts is not None:
-            counts = numeric_array(self.counts, "counts")
-            if counts.shape != (k,) or (counts < 0).any() or (counts != np.floor(counts)).any():
-                raise InputError(f"counts must be {k} whole numbers of at least 0; got {self.counts!r}")
-            if counts.sum() < 1:
-                raise InputError("counts must hold at least one simulation; they are all 0")
+            counts = self.whole_counts(k)
             if budget is not None and budget != counts.sum():
-                raise InputError(f"counts sum to {int(counts.sum())} and the budget is {budget}; leave one of them out")
-            return counts.astype(np.int64)
+                raise InputError(f"counts sum to {counts.sum()} and the budget is {budget}; leave one of them out")
+            return counts
         if budget is None:
             raise InputError("an allocation by shares needs a budget; give budget=")
-        if self.floor < 0 or self.floor != int(self.floor):
-            raise InputError(f"floor must be a whole number of at least 0; got {self.floor!r}")
         left = budget - k * self.floor
         if left < 0:
             raise InputError(
                 f"budget must be at least {k * self.floor}, {self.floor} for each of {k} parameter values; got {budget}"
             )
+        return self.floor + largest_remainder(self.wanted_shares(problem, targets) * left)
+
+    def whole_counts(self, k: int) -> IntArray:
+        counts = numeric_array(self.counts, "counts")
+        good = counts.shape == (k,) and np.isfinite(counts).all() and (counts >= 0).all() and counts.sum() >= 1
+        if not good or (counts != np.floor(counts)).any():
+            raise InputError(f"counts must be {k} whole numbers of at least 0, not all 0; got {self.counts!r}")
+        return counts.astype(np.int64)
+
+    def wanted_shares(self, problem: Problem, targets: Sequence[Target]) -> FloatArray:
+        """n_i/N of what lies above the floor."""
+        if isinstance(self.floor, bool) or not isinstance(self.floor, int) or self.floor < 0:
+            raise InputError(f"floor must be a whole number of at least 0; got {self.floor!r}")
         shares = self.shares
         if isinstance(shares, str):
             shares = oracle_shares(shares, problem, targets)
         elif isinstance(shares, Mapping):
             shares = self._by_value(shares, problem)
-        return self.floor + largest_remainder(distribution(shares, k, "shares") * left)
+        return distribution(shares, problem.finite.size, "shares")
 
     @staticmethod
     def _by_value(shares: Mapping[Any, float], problem: Problem) -> list[float]:
@@ -111,8 +132,7 @@ class Allocation(Method):
         trials: int | None = None,
         block_size: int | None = None,
     ) -> AllocationRun:
-        budget = limit if budget is None and self.counts is None else budget
-        return AllocationRun(self, problem, as_targets(targets), seed, budget, trials, block_size)
+        return AllocationRun(self, problem, as_targets(targets), seed, budget, limit, trials, block_size)
 
 
 class AllocationRun(CellRun):
@@ -123,11 +143,12 @@ class AllocationRun(CellRun):
         targets: tuple[Target, ...],
         seed: Any,
         budget: int | None,
+        limit: int | None,
         trials: int | None,
         block_size: int | None,
     ) -> None:
         if budget is None and method.counts is not None:
-            budget = int(np.sum(method.counts))
+            budget = int(method.whole_counts(problem.finite.size).sum())
         self._wanted: IntArray | None = None
         self._method = method
         super().__init__(
@@ -135,7 +156,7 @@ class AllocationRun(CellRun):
             targets,
             seed,
             budget,
-            limit=None,
+            limit=limit,
             trials=trials,
             block_size=block_size,
             acceptance=Acceptance(method.tolerance, method.kernel),
@@ -145,6 +166,12 @@ class AllocationRun(CellRun):
         )
 
     def _round_counts(self, size: int) -> IntArray:
+        if self.budget is None:
+            # Without a budget the rounds grow and follow the shares, after the floor.
+            shares = self._method.wanted_shares(self.problem, self.targets)
+            floor = np.minimum(self._method.floor, 0 if self.round else size // shares.size)
+            first = np.full(shares.size, floor)
+            return first + top_up(self.counts + first, shares, size - int(first.sum()))
         if self._wanted is None:
             self._wanted = self._method.plan(self.problem, self.targets, self.budget)
         if self.rounds == 1:

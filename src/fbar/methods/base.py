@@ -86,6 +86,11 @@ class Run(ABC):
     def _end_round(self) -> None:
         """Learn from a complete round, and plan the next one unless the run is finished."""
 
+    @property
+    def ended(self) -> str:
+        """Why a finished run ended."""
+        return "budget spent"
+
     # ------------------------------------------------------------ ask and tell
 
     def ask(self, limit: int | None = None) -> list[Batch]:
@@ -114,7 +119,12 @@ class Run(ABC):
 
     def tell(self, *answers: tuple[Batch, Outcomes]) -> None:
         """Take the outcomes of blocks, as pairs (batch, outcomes), in any order and grouping."""
-        for batch, outcomes in answers:
+        for answer in answers:
+            if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[0], Batch):
+                raise InputError(f"tell takes pairs (batch, outcomes); got {type(answer).__name__}")
+            batch, outcomes = answer
+            if batch.round < self.round:
+                raise InputError(f"block {batch.key} was told already")
             if batch.round != self.round or not 0 <= batch.block < self._asked:
                 raise InputError(f"block {batch.key} was not asked for in round {self.round}, the present one")
             if batch.block < self._absorbed or batch.block in self._told:
@@ -131,6 +141,9 @@ class Run(ABC):
 
 class Method(ABC):
     """An algorithm's settings: its constructor arguments and nothing else."""
+
+    ends_by_itself = False
+    """Whether its runs end without a budget or a stopping rule."""
 
     @abstractmethod
     def start(

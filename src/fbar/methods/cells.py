@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fbar.checks import FloatArray, IntArray, positive_integer
-from fbar.errors import InputError
+from fbar.errors import InputError, NoPosterior
 from fbar.estimators.cells import Cells
 from fbar.methods.base import ROUNDS, Run
 from fbar.outcomes import Batch, Outcomes
@@ -45,8 +45,7 @@ class CellRun(Run):
         super().__init__(problem, targets, seed, budget, limit)
         prior = problem.finite
         tabulated = isinstance(problem.simulate, Tabulated)
-        if tabulated and acceptance != Acceptance():
-            raise InputError("a tabulated problem matches exactly; leave tolerance and kernel at their defaults")
+        problem.check_acceptance(acceptance)
         if trials is not None and not tabulated:
             raise InputError("trials= needs a problem with tabulated probabilities; run the trials one by one")
         most = self.limit if self.budget is None else self.budget
@@ -56,7 +55,12 @@ class CellRun(Run):
             )
         self._points = problem.points
         for target in self.targets:
-            target.check(self._points)
+            target.check_space(self._points)
+            if not target.smooth:
+                raise InputError(
+                    f"target {target.name!r} is not defined on a finite parameter space; "
+                    "ask for probabilities, such as fbar.probability('theta > 2')"
+                )
         self.acceptance = acceptance
         self.estimator = estimator
         self.rounds = positive_integer(rounds, "rounds")
@@ -99,6 +103,8 @@ class CellRun(Run):
         return Cells(self._points, self.prior, self.counts.astype(np.float64), self.hits, self.squares, self.seen)
 
     def posterior(self) -> Posterior:
+        if not self.counts.any():
+            raise NoPosterior("nothing was simulated yet; ask the run for batches and tell it their outcomes")
         return self.estimator(self.cells)
 
     # ------------------------------------------------------------ rounds and blocks
@@ -138,6 +144,7 @@ class CellRun(Run):
     def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
         tally = self.problem.tally(batch, outcomes, self.acceptance)
         assert batch.cells is not None
+        assert batch.repeats is not None
         self.counts[..., batch.cells] += batch.repeats
         self.hits[..., batch.cells] += tally.weight
         self.squares[..., batch.cells] += tally.square

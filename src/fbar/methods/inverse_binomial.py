@@ -20,6 +20,7 @@ from fbar.problem import Acceptance, Problem
 from fbar.targets import Target
 
 MOST_ROWS = 1_000_000
+ENOUGH_HITS = 10
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class InverseBinomial(Method):
     `surplus` and in the number of simulations, and not used, since stopping at a hit is what makes the
     estimates unbiased.
     """
+
+    ends_by_itself = True
 
     hits: int = 10
     tolerance: float = 0.0
@@ -94,6 +97,10 @@ class InverseBinomialRun(CellRun):
     @property
     def simulations(self) -> int:
         return 0 if self._spent is None else int(self._spent.sum(axis=-1).max())
+
+    @property
+    def ended(self) -> str:
+        return "budget spent before every value had its hits" if self.open.any() else "every value has its hits"
 
     @property
     def surplus(self) -> Any:
@@ -191,11 +198,20 @@ class InverseBinomialRun(CellRun):
         A value with no completed repeat has NaN and is not trusted; neither is one stopped by the budget,
         whose completed repeats are the short ones.
         """
+        from scipy.special import spence
+
         with np.errstate(divide="ignore", invalid="ignore"):
             value = np.where(self.hits > 0, self._log / self.hits, np.nan)
-            error = np.where(self.hits > 0, np.sqrt(self._log_variance) / self.hits, np.nan)
+            # Hits at the first draw alone leave the unbiased variance at zero; Li₂(1−p), its expectation, is not
+            # zero at Jeffreys' estimate of p.
+            expected = self.hits * spence((self.hits + 0.5) / (self.counts + 1))
+            error = np.where(self.hits > 0, np.sqrt(np.maximum(self._log_variance, expected)) / self.hits, np.nan)
         unfinished = self.open
-        warnings = ("some values were stopped by the budget before their last hit",) if unfinished.any() else ()
+        warnings = []
+        if unfinished.any():
+            warnings.append("some values were stopped by the budget before their last hit")
+        if self.required < ENOUGH_HITS:
+            warnings.append(f"with fewer than {ENOUGH_HITS} hits a value its log-likelihood is far from normal")
         return Estimate(
             name="log-likelihood",
             value=value,
@@ -203,7 +219,7 @@ class InverseBinomialRun(CellRun):
             df=np.maximum(self.hits - 1, 1.0),
             simulations=self.simulations,
             accepted=self.hits.sum(axis=-1),
-            trusted=~unfinished,
-            warnings=warnings,
+            trusted=~unfinished & (self.required >= ENOUGH_HITS),
+            warnings=tuple(warnings),
             labels=tuple(self._points.label(row) for row in range(self._points.rows)),
         )

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fbar.checks import FloatArray, IntArray, choice, distribution
+from fbar.designs.optimal import NAMED, lost_mass
+from fbar.designs.schemes import SCHEMES, Independent, Scheme
 from fbar.errors import InputError
 from fbar.estimators.cells import ActualCounts, Cells, ExpectedCounts
+from fbar.estimators.draws import WeightedAverage
+from fbar.estimators.kernel_regression import KernelRegression
 from fbar.methods.allocation import oracle_shares
 from fbar.methods.base import ROUNDS, Method
 from fbar.methods.cells import CellRun
+from fbar.methods.draws import DrawRun
+from fbar.outcomes import Batch
 from fbar.posterior import Posterior
+from fbar.priors import Distribution, Finite
 from fbar.problem import Acceptance, Problem
 from fbar.seeds import Purpose
 from fbar.targets import Target, as_targets
@@ -23,30 +30,45 @@ from fbar.targets import Target, as_targets
 
 @dataclass(frozen=True)
 class Importance(Method):
-    """Draw θ independently from q and weigh the accepted draws by π/q (section S5.1 of the paper).
+    """Draw θ from q and weigh the accepted draws by p/q (section S5 of the paper).
 
     Parameters
     ----------
     q
-        The sampling distribution: probabilities of the parameter values, or the name of a rule of table 3
-        where the acceptance probabilities are known.
+        Where to simulate. On a finite space: probabilities of the values, or the name of a rule of table 3. On any
+        other: a distribution with the prior's parameters, or the name of a design of `fbar.designs.optimal`:
+        ``"prior"``, ``"posterior"``, ``"max-ess"``, ``"targeted"``, ``"stratified"``. Names other than
+        ``"prior"`` need a known acceptance probability.
+    scheme
+        ``"independent"``, ``"stratified"`` or ``"sobol"`` draws, or a `Scheme` such as ``Stratified(2)``; stratified
+        and Sobol draws gain where acceptance is likely, see the README. For spaces that are not finite.
+    estimator
+        ``WeightedAverage()`` or a `KernelRegression`; for spaces that are not finite.
     weighting
-        ``"expected"`` weighs by the expected number of draws, N q_i, as importance sampling does;
-        ``"actual"`` by the number n_i that θ_i really got, which has lower variance (section S5.1).
+        On a finite space: ``"expected"`` weighs by the expected number of draws, N q_i, as importance sampling
+        does; ``"actual"`` by the number n_i that θ_i really got, which has lower variance (section S5.1).
     pseudo_count
-        See `ActualCounts`; the paper's figures S3 and S4 use 0.01.
-    rounds, tolerance, kernel
-        As for `Allocation`.
+        On a finite space, see `ActualCounts`; the paper's figures S3 and S4 use 0.01.
+    rounds
+        In how many parts the budget is spent; stopping rules are read in between. 16 for independent draws and 1
+        for others by default, since draws are stratified within their round.
+    tolerance, kernel
+        When a simulation is accepted, see `Acceptance`.
     """
 
-    q: str | Sequence[float] | npt.NDArray[np.float64] = "prior"
+    q: str | Sequence[float] | npt.NDArray[np.float64] | Distribution = "prior"
+    scheme: str | Scheme = "independent"
+    estimator: WeightedAverage | KernelRegression = field(default_factory=WeightedAverage)
     weighting: str = "expected"
     pseudo_count: float = 0.0
-    rounds: int = ROUNDS
+    rounds: int | None = None
     tolerance: float = 0.0
     kernel: str = "uniform"
 
     def distribution(self, problem: Problem, targets: Sequence[Target]) -> FloatArray:
+        """q on a finite space."""
+        if isinstance(self.q, Distribution):
+            raise InputError(f"q must be probabilities of the {problem.finite.size} parameter values; got {self.q!r}")
         given = oracle_shares(self.q, problem, targets) if isinstance(self.q, str) else self.q
         q = distribution(given, problem.finite.size, "q")
         lost = (q == 0) & (problem.finite.probabilities > 0)
@@ -58,6 +80,25 @@ class Importance(Method):
             )
         return q
 
+    def design(self, problem: Problem, targets: Sequence[Target]) -> Distribution:
+        """q on any other space."""
+        if isinstance(self.q, str):
+            return NAMED[choice(self.q, NAMED, "design")](problem, targets, self.tolerance)
+        if not isinstance(self.q, Distribution):
+            raise InputError(f"q must be a distribution of {', '.join(problem.prior.names)}; got {self.q!r}")
+        if set(self.q.names) != set(problem.prior.names):
+            raise InputError(
+                f"q has the parameters {', '.join(self.q.names)}, the prior {', '.join(problem.prior.names)}; "
+                "they must be the same"
+            )
+        lost = lost_mass(problem.prior, self.q)
+        if lost > 0 and not problem.knows_acceptance:
+            raise InputError(
+                f"q has no density where about {lost:.2g} of the prior's mass is, so the answer would lack it; "
+                "mix q with the prior: fbar.designs.defensive(q, prior)"
+            )
+        return self.q
+
     def start(
         self,
         problem: Problem,
@@ -68,32 +109,61 @@ class Importance(Method):
         limit: int | None = None,
         trials: int | None = None,
         block_size: int | None = None,
-    ) -> SamplingRun:
+    ) -> CellRun | DrawRun:
+        listed = as_targets(targets)
+        acceptance = Acceptance(self.tolerance, self.kernel)
+        if not isinstance(problem.prior, Finite):
+            if trials is not None:
+                raise InputError("trials= needs a finite parameter space; run the trials one by one")
+            scheme = SCHEMES[choice(self.scheme, SCHEMES, "scheme")] if isinstance(self.scheme, str) else self.scheme
+            rounds = self.rounds or (ROUNDS if isinstance(scheme, Independent) else 1)
+            return DrawRun(
+                problem,
+                listed,
+                seed,
+                budget,
+                limit=limit,
+                block_size=block_size,
+                design=self.design(problem, listed),
+                scheme=scheme,
+                acceptance=acceptance,
+                estimator=self.estimator,
+                rounds=rounds,
+            )
+        if self.scheme != "independent" or self.estimator != WeightedAverage():
+            raise InputError(
+                "schemes and estimators are for parameters that are not finite; on a finite space fbar.Allocation "
+                "stratifies completely"
+            )
         choice(self.weighting, ("expected", "actual"), "weighting")
-        q = self.distribution(problem, as_targets(targets))
+        q = self.distribution(problem, listed)
         estimator: Callable[[Cells], Posterior] = (
             ExpectedCounts(q) if self.weighting == "expected" else ActualCounts(self.pseudo_count)
         )
         return SamplingRun(
             q,
             problem,
-            targets,
+            listed,
             seed,
             budget,
             limit=limit,
             trials=trials,
             block_size=block_size,
-            acceptance=Acceptance(self.tolerance, self.kernel),
+            acceptance=acceptance,
             estimator=estimator,
-            rounds=self.rounds,
+            rounds=self.rounds or ROUNDS,
         )
 
 
 @dataclass(frozen=True)
 class Rejection(Method):
-    """ABC rejection sampling (algorithm 1 of the paper): draw θ from the prior, keep what matches the data."""
+    """ABC rejection sampling (algorithm 1 of the paper): draw θ from the prior, keep what matches the data.
 
-    rounds: int = ROUNDS
+    ``scheme`` places the draws as in `Importance`.
+    """
+
+    scheme: str | Scheme = "independent"
+    rounds: int | None = None
     tolerance: float = 0.0
     kernel: str = "uniform"
 
@@ -107,8 +177,8 @@ class Rejection(Method):
         limit: int | None = None,
         trials: int | None = None,
         block_size: int | None = None,
-    ) -> SamplingRun:
-        method = Importance("prior", rounds=self.rounds, tolerance=self.tolerance, kernel=self.kernel)
+    ) -> CellRun | DrawRun:
+        method = Importance("prior", self.scheme, rounds=self.rounds, tolerance=self.tolerance, kernel=self.kernel)
         return method.start(problem, targets, seed, budget, limit=limit, trials=trials, block_size=block_size)
 
 
@@ -118,5 +188,16 @@ class SamplingRun(CellRun):
         super().__init__(*arguments, **options)
 
     def _round_counts(self, size: int) -> IntArray:
-        rng = self.seeds.generator(Purpose.DESIGN, self.round, 0)
-        return rng.multinomial(size, self.q, size=self.counts.shape[:-1])
+        return np.array([size])
+
+    def _block(self, block: int) -> Batch:
+        """Every block draws for itself, so that part of a round is a sample like the whole."""
+        total = int(self._plan[0])
+        size = total if self.block_size is None else min(self.block_size, total - block * self.block_size)
+        rng = self.seeds.generator(Purpose.DESIGN, self.round, block)
+        repeats = rng.multinomial(size, self.q, size=self.counts.shape[:-1])
+        cells = np.arange(self.q.size)
+        if repeats.ndim == 1:
+            cells = np.flatnonzero(repeats)
+            repeats = repeats[cells]
+        return Batch(self.round, block, self._points.take(cells), repeats, self.seeds, cells)

@@ -1,12 +1,10 @@
-"""Priors: what is believed about θ before the data.
-
-`Prior` is the interface that every prior fills; `Finite` is the prior on a finite set of parameter values.
-"""
+"""The prior on a finite set of parameter values."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,22 +14,19 @@ from fbar.errors import InputError
 from fbar.points import Points
 
 
-@runtime_checkable
-class Prior(Protocol):
-    """What a prior can do.
-
-    ``from_unit`` is the inverse of the distribution function, from the unit cube to θ; stratified and
-    quasi-random designs draw through it.
-    """
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-
-    def sample(self, size: int, *, rng: np.random.Generator) -> Points: ...
-
-    def logpdf(self, points: Points) -> FloatArray: ...
-
-    def from_unit(self, unit: npt.ArrayLike) -> Points: ...
+def _as_column(given: Any, name: str) -> npt.NDArray[Any]:
+    """Numbers or labels, not both."""
+    items = list(given) if isinstance(given, list | tuple | range) else given
+    try:
+        column = np.atleast_1d(np.asarray(items))
+    except ValueError:
+        raise InputError(f"parameter {name!r} must be a list of numbers or labels; got {given!r}") from None
+    mixed = isinstance(items, list) and column.dtype.kind == "U" and not all(isinstance(v, str) for v in items)
+    if column.dtype.kind not in "biufU" or mixed:
+        raise InputError(f"parameter {name!r} must be a list of numbers or labels; got {given!r}")
+    if column.ndim > 1:
+        raise InputError(f"parameter {name!r} must be a flat list; for a grid use Finite.grid({name}=[...], ...)")
+    return column
 
 
 class Finite:
@@ -51,12 +46,17 @@ class Finite:
         probabilities: npt.ArrayLike | None = None,
         **named: npt.ArrayLike,
     ) -> None:
+        if columns is not None and not isinstance(columns, Mapping):
+            raise InputError(f"name the parameter: Finite(theta={columns!r})")
         columns = {**(columns or {}), **named}
+        for name in named:
+            if difflib.SequenceMatcher(None, name, "probabilities").ratio() > 0.7 or name in ("prob", "weights"):
+                raise InputError(f"Finite has no option {name!r}; did you mean 'probabilities'?")
         if not columns:
             raise InputError("a finite prior needs named parameter values, such as Finite(theta=[1, 2, 3])")
         values = {}
         for name, given in columns.items():
-            column = np.atleast_1d(np.asarray(given))
+            column = _as_column(given, name)
             if column.size == 0:
                 raise InputError(f"parameter {name!r} has no values; give at least one")
             if column.dtype.kind == "f" and not np.isfinite(column).all():
@@ -80,6 +80,19 @@ class Finite:
         self._rows = seen
         self._cumulative = np.cumsum(self.probabilities)
 
+    @classmethod
+    def grid(cls, **axes: npt.ArrayLike) -> Finite:
+        """All combinations of the given values, equally probable.
+
+        >>> Finite.grid(beta=[1.0, 2.0], gamma=[0.1, 0.2, 0.3]).size
+        6
+        """
+        columns = {name: _as_column(values, name) for name, values in axes.items()}
+        if not columns:
+            raise InputError("a grid needs named axes, such as Finite.grid(beta=[1, 2], gamma=[0.1, 0.2])")
+        index = np.indices([column.size for column in columns.values()]).reshape(len(columns), -1)
+        return cls({name: column[row] for row, (name, column) in zip(index, columns.items(), strict=True)})
+
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self.points)
@@ -92,6 +105,10 @@ class Finite:
     def __repr__(self) -> str:
         return f"Finite({', '.join(self.names)}; {self.size} values)"
 
+    @property
+    def dimension(self) -> int:
+        return 1
+
     def sample(self, size: int, *, rng: np.random.Generator) -> Points:
         return self.from_unit(rng.random(size))
 
@@ -99,6 +116,12 @@ class Finite:
         u = np.asarray(unit, dtype=np.float64).reshape(-1)
         rows = np.searchsorted(self._cumulative, u * self._cumulative[-1], side="right")
         return self.points.take(np.minimum(rows, self.size - 1))
+
+    def to_unit(self, points: Points) -> FloatArray:
+        """The middle of each value's share of the unit interval."""
+        keys = zip(*(points[name].tolist() for name in self.names), strict=True)
+        rows = np.array([self._rows[key] for key in keys], dtype=np.int64)
+        return (self._cumulative[rows] - self.probabilities[rows] / 2)[:, None]
 
     def logpdf(self, points: Points) -> FloatArray:
         """The log probability of each row; −∞ for a value outside the set."""

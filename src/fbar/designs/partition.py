@@ -1,0 +1,207 @@
+"""A density on the unit cube that is constant on boxes: the design for several dimensions without structure.
+
+The boxes come from a tree of halvings that are chosen to even the wanted density out. Whatever its quality,
+the density of the draws is known exactly, so that their weights are right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar.checks import FloatArray
+from fbar.errors import InputError
+from fbar.points import Points
+from fbar.priors import Distribution
+from fbar.priors.base import as_unit
+
+PASSES = 3
+POINTS = 2**15
+LEAF = 12
+PROBES = 16
+FLOOR = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Nodes as arrays. An inner node is split at ``cut`` in coordinate ``axis`` and its left child has ``share`` of
+    its probability; a leaf has axis −1 and a density relative to the uniform one."""
+
+    axis: npt.NDArray[np.int64]
+    cut: FloatArray
+    share: FloatArray
+    left: npt.NDArray[np.int64]
+    right: npt.NDArray[np.int64]
+    low: FloatArray
+    high: FloatArray
+    log_density: FloatArray
+
+    def _descend(self, values: FloatArray, sampling: bool) -> tuple[npt.NDArray[np.int64], FloatArray]:
+        """Each row's leaf. When sampling, coordinates are uniform and stretched at each split."""
+        node = np.zeros(len(values), dtype=np.int64)
+        v = values.copy() if sampling else values
+        rows = np.arange(len(values))
+        while rows.size:
+            at = node[rows]
+            rows = rows[self.axis[at] >= 0]
+            if not rows.size:
+                break
+            at = node[rows]
+            axis = self.axis[at]
+            x = v[rows, axis]
+            border = self.share[at] if sampling else self.cut[at]
+            goes_left = x < border
+            if sampling:
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    v[rows, axis] = np.where(goes_left, x / border, (x - border) / (1 - border))
+            node[rows] = np.where(goes_left, self.left[at], self.right[at])
+        return node, v
+
+    def from_unit(self, v: FloatArray) -> FloatArray:
+        leaf, inner = self._descend(v, sampling=True)
+        return self.low[leaf] + (self.high[leaf] - self.low[leaf]) * np.clip(inner, 0.0, 1.0)
+
+    def log_relative(self, u: FloatArray) -> FloatArray:
+        return self.log_density[self._descend(u, sampling=False)[0]]
+
+
+class Partition:
+    """The distribution with density ≈ p(θ)·factor(θ)/∫, constant on boxes of the prior's unit cube.
+
+    A share of 5% is the prior itself, so that no place the prior can reach is left out.
+    """
+
+    def __init__(self, prior: Distribution, factor: Callable[[Points], FloatArray], *, seed: int = 0) -> None:
+        from scipy.stats import qmc
+
+        self.prior = prior
+        d = prior.dimension
+        rng = np.random.Generator(np.random.PCG64(seed))
+        self._tree: Tree | None = None
+        for number in range(PASSES):
+            v = qmc.Sobol(d, rng=rng).random(POINTS)
+            u = v if self._tree is None else self._tree.from_unit(v)
+            value = np.asarray(factor(prior.from_unit(u)), dtype=np.float64)
+            bad = ~(np.isfinite(value) & (value >= 0))
+            if bad.any():
+                raise InputError(f"the wanted density is not a number of at least 0 somewhere: {value[bad][0]:g}")
+            weight = value if self._tree is None else value * np.exp(-self._tree.log_relative(u))
+            if not weight.sum() > 0:
+                raise InputError("the wanted density was zero at every place looked at; it cannot be normalised")
+            self.mass = float(weight.mean())
+            """∫ p·factor."""
+            self._tree = self._grow(u, value, weight, factor, rng, last=number == PASSES - 1)
+
+    def _grow(
+        self,
+        u: FloatArray,
+        value: FloatArray,
+        weight: FloatArray,
+        factor: Callable[[Points], FloatArray],
+        rng: np.random.Generator,
+        *,
+        last: bool,
+    ) -> Tree:
+        d = u.shape[1]
+        axis, cut, left, right, low, high = [-1], [0.0], [-1], [-1], [np.zeros(d)], [np.ones(d)]
+        total = weight.sum()
+        stack = [(0, np.arange(len(u)))]
+        while stack:
+            node, rows = stack.pop()
+            if rows.size < 2 * LEAF or weight[rows].sum() < 2e-4 * total:
+                continue
+            best, gain = None, 0.0
+            w = weight[rows]
+            for j in range(d):
+                middle = (low[node][j] + high[node][j]) / 2
+                side = u[rows, j] < middle
+                n = np.array([side.sum(), (~side).sum()])
+                if n.min() < LEAF // 2:
+                    continue
+                # A box of volume V and mass m with constant density costs m²/V; halves are cheaper by this much.
+                mass = np.array([w[side].sum(), w[~side].sum()])
+                spread = abs(mass[0] - mass[1]) / mass.sum()
+                if spread > gain:
+                    best, gain = (j, middle, side), spread
+            if best is None or gain < 0.02:
+                spans = high[node] - low[node]
+                inside = value[rows]
+                if inside.max() < 1.5 * inside.mean() or rows.size < 8 * LEAF:
+                    continue
+                j = int(np.argmax(spans))
+                middle = (low[node][j] + high[node][j]) / 2
+                best = (j, middle, u[rows, j] < middle)
+            j, middle, side = best
+            for child, part in ((0, rows[side]), (1, rows[~side])):
+                box_low, box_high = low[node].copy(), high[node].copy()
+                (box_high if child == 0 else box_low)[j] = middle
+                axis.append(-1)
+                cut.append(0.0)
+                left.append(-1)
+                right.append(-1)
+                low.append(box_low)
+                high.append(box_high)
+                stack.append((len(axis) - 1, part))
+            axis[node], cut[node], left[node], right[node] = j, middle, len(axis) - 2, len(axis) - 1
+        lows, highs = np.array(low), np.array(high)
+        axes = np.array(axis)
+        return self._weigh(axes, np.array(cut), np.array(left), np.array(right), lows, highs, factor, rng)
+
+    def _weigh(
+        self,
+        axis: npt.NDArray[np.int64],
+        cut: FloatArray,
+        left: npt.NDArray[np.int64],
+        right: npt.NDArray[np.int64],
+        low: FloatArray,
+        high: FloatArray,
+        factor: Callable[[Points], FloatArray],
+        rng: np.random.Generator,
+    ) -> Tree:
+        """Fresh points in every leaf give its mass: √E[g²], the best constant for a density that varies."""
+        leaves = np.flatnonzero(axis < 0)
+        volume = np.prod(high - low, axis=1)
+        v = rng.random((leaves.size, PROBES, low.shape[1]))
+        u = low[leaves, None, :] + (high - low)[leaves, None, :] * v
+        value = factor(self.prior.from_unit(u.reshape(-1, low.shape[1]))).reshape(leaves.size, PROBES)
+        mass = np.zeros(axis.size)
+        mass[leaves] = volume[leaves] * np.sqrt((value**2).mean(axis=1))
+        mass[leaves] = (1 - FLOOR) * mass[leaves] / mass[leaves].sum() + FLOOR * volume[leaves]
+        for node in range(axis.size - 1, -1, -1):
+            if axis[node] >= 0:
+                mass[node] = mass[left[node]] + mass[right[node]]
+        share = np.where(axis >= 0, mass[np.maximum(left, 0)] / mass, 0.5)
+        with np.errstate(divide="ignore"):
+            return Tree(axis, cut, share, left, right, low, high, np.log(mass / volume))
+
+    @property
+    def tree(self) -> Tree:
+        assert self._tree is not None
+        return self._tree
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.prior.names
+
+    @property
+    def dimension(self) -> int:
+        return self.prior.dimension
+
+    def sample(self, size: int, *, rng: np.random.Generator) -> Points:
+        return self.from_unit(rng.random((size, self.dimension)))
+
+    def from_unit(self, unit: npt.ArrayLike) -> Points:
+        return self.prior.from_unit(self.tree.from_unit(as_unit(unit, self.dimension)))
+
+    def log_relative(self, points: Points) -> FloatArray:
+        """log of the density over the prior's."""
+        return self.tree.log_relative(self.prior.to_unit(points))
+
+    def logpdf(self, points: Points) -> FloatArray:
+        return self.prior.logpdf(points) + self.log_relative(points)
+
+    def to_unit(self, points: Points) -> FloatArray:
+        raise InputError("a partition's own coordinates are not kept")

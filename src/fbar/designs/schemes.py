@@ -1,0 +1,191 @@
+"""How draws fill the unit cube of a design: independently, one or more to a stratum, or quasi-randomly.
+
+A scheme plans a round of n draws and cuts it into blocks. Beside the coordinates it says how the variance is to
+be estimated (section 3 of the methods): draws form *clusters* (single draws, or a whole scrambled sequence)
+and clusters form *strata*, within which the variance between clusters is taken:
+V̂ = Σ_s c_s/(c_s−1) Σ_{c∈s} (ζ_c − ζ̄_s)², ζ_c the sum of z over the cluster.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from fbar.checks import FloatArray, IntArray, positive_integer
+from fbar.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """The draws of a block: coordinates, and where they are not independent of one another, their group.
+
+    ``factor`` is N/(K n_k) for a stratum with n_k of the N draws, 1 where all have their due. ``cluster`` and
+    ``stratum`` number the groups within the round; None stands for single draws in one stratum.
+    """
+
+    unit: FloatArray
+    factor: FloatArray | None = None
+    cluster: IntArray | None = None
+    stratum: IntArray | None = None
+
+
+class Scheme(ABC):
+    """How n draws are placed in the unit cube."""
+
+    name: str
+
+    @abstractmethod
+    def sizes(self, n: int, block_size: int) -> list[int]:
+        """The sizes of a round's blocks."""
+
+    @abstractmethod
+    def place(self, block: int, sizes: list[int], dimension: int, rng: np.random.Generator) -> Placed:
+        """The draws of one block."""
+
+    def stratum_sizes(self, n: int) -> IntArray:
+        """c_s, the number of clusters in each stratum of a round of n draws."""
+        return np.array([n])
+
+    def check(self, n: int) -> None:
+        """Refuse a round that could not have an error bar. Nothing to refuse by default."""
+        return
+
+
+def _blocks(n: int, size: int) -> list[int]:
+    return [min(size, n - start) for start in range(0, n, size)]
+
+
+@dataclass(frozen=True)
+class Independent(Scheme):
+    """Draws that know nothing of one another."""
+
+    name = "independent"
+
+    def sizes(self, n: int, block_size: int) -> list[int]:
+        return _blocks(n, block_size)
+
+    def place(self, block: int, sizes: list[int], dimension: int, rng: np.random.Generator) -> Placed:
+        return Placed(rng.random((sizes[block], dimension)))
+
+
+@lru_cache(maxsize=8)
+def strata(number: int, dimension: int) -> tuple[FloatArray, FloatArray]:
+    """``number`` boxes of equal volume that fill the unit cube: lower corners and widths, (number, dimension).
+
+    Coordinates are split one after the other, each slab of the one before into as many parts as its share of
+    the boxes asks for, so that any number will do. Through a design's ``from_unit`` these are strata of equal
+    probability, made by sequential conditional splitting.
+
+    >>> low, width = strata(5, 2)
+    >>> width.prod(axis=1).round(12).tolist()
+    [0.2, 0.2, 0.2, 0.2, 0.2]
+    """
+    low, width = np.zeros((number, dimension)), np.ones((number, dimension))
+    groups = [(0, number)]
+    for axis in range(dimension):
+        left = dimension - axis
+        following = []
+        for start, stop in groups:
+            size = stop - start
+            parts = size if left == 1 else max(1, round(size ** (1 / left)))
+            borders = start + (np.arange(parts + 1) * size) // parts
+            counts = np.diff(borders)
+            low[start:stop, axis] = np.repeat((borders[:-1] - start) / size, counts)
+            width[start:stop, axis] = np.repeat(counts / size, counts)
+            if left > 1:
+                following += [(int(a), int(b)) for a, b in pairwise(borders)]
+        groups = following
+    return low, width
+
+
+@dataclass(frozen=True)
+class Stratified(Scheme):
+    """``per_stratum`` draws in each of n/per_stratum strata of equal probability (section S5.2 of the paper).
+
+    With one draw a stratum, neighbours are paired for the error bar; it is then slightly too large.
+    """
+
+    per_stratum: int = 1
+    name = "stratified"
+
+    def __post_init__(self) -> None:
+        positive_integer(self.per_stratum, "per_stratum")
+
+    def check(self, n: int) -> None:
+        if n < 2:
+            raise InputError("a single stratum with one draw has no error bar; raise the budget to at least 2")
+
+    def sizes(self, n: int, block_size: int) -> list[int]:
+        return _blocks(n, block_size)
+
+    def _strata(self, n: int) -> tuple[int, IntArray]:
+        """K strata, and the stratum of every draw; draws left over go to the first strata."""
+        number = max(1, n // self.per_stratum)
+        counts = np.full(number, n // number)
+        counts[: n % number] += 1
+        return number, np.repeat(np.arange(number), counts)
+
+    def place(self, block: int, sizes: list[int], dimension: int, rng: np.random.Generator) -> Placed:
+        n, start = sum(sizes), sum(sizes[:block])
+        number, stratum = self._strata(n)
+        mine = stratum[start : start + sizes[block]]
+        low, width = strata(number, dimension)
+        unit = low[mine] + width[mine] * rng.random((sizes[block], dimension))
+        factor = None
+        if n % number:
+            counts = np.bincount(stratum, minlength=number)
+            factor = n / (number * counts[mine])
+        return Placed(unit, factor, None, self._variance_strata(stratum, number)[mine])
+
+    @staticmethod
+    def _variance_strata(stratum: IntArray, number: int) -> IntArray:
+        """Strata as they are; neighbours in pairs (the last three together) where some have a single draw."""
+        index = np.arange(number)
+        if number > 1 and np.bincount(stratum, minlength=number).min() < 2:
+            return np.minimum(index // 2, number // 2 - 1)
+        return index
+
+    def stratum_sizes(self, n: int) -> IntArray:
+        number, stratum = self._strata(n)
+        return np.bincount(self._variance_strata(stratum, number)[stratum])
+
+
+@dataclass(frozen=True)
+class Sobol(Scheme):
+    """Scrambled Sobol points: ``replicates`` independent scrambles, whose spread is the error bar.
+
+    Best when the budget divided by the replicates is a power of two.
+    """
+
+    replicates: int = 16
+    name = "sobol"
+
+    def __post_init__(self) -> None:
+        if positive_integer(self.replicates, "replicates") < 2:
+            raise InputError("Sobol draws need at least 2 replicates for an error bar; got 1")
+
+    def check(self, n: int) -> None:
+        if n < self.replicates:
+            raise InputError(f"{self.replicates} scrambles need a budget of at least {self.replicates}; got {n}")
+
+    def sizes(self, n: int, block_size: int) -> list[int]:
+        return [n // self.replicates + (index < n % self.replicates) for index in range(self.replicates)]
+
+    def place(self, block: int, sizes: list[int], dimension: int, rng: np.random.Generator) -> Placed:
+        from scipy.stats import qmc
+
+        size = sizes[block]
+        # Drawing a power of two and dropping the end keeps scipy from warning of lost balance.
+        unit = qmc.Sobol(dimension, rng=rng).random_base2(max(0, (size - 1).bit_length()))[:size]
+        factor = np.full(size, sum(sizes) / (len(sizes) * size)) if len(set(sizes)) > 1 else None
+        return Placed(unit, factor, np.full(size, block), np.zeros(size, dtype=np.int64))
+
+    def stratum_sizes(self, n: int) -> IntArray:
+        return np.array([self.replicates])
+
+
+SCHEMES: dict[str, Scheme] = {"independent": Independent(), "stratified": Stratified(), "sobol": Sobol()}

@@ -1,0 +1,190 @@
+"""Runs on any parameter space: draws from a design, one simulation each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fbar.checks import FloatArray, IntArray, positive_integer
+from fbar.designs.optimal import log_weights
+from fbar.designs.schemes import Independent, Placed, Scheme
+from fbar.errors import NoPosterior
+from fbar.estimators.draws import Draws
+from fbar.methods.base import Run
+from fbar.outcomes import Batch, Outcomes, Simulated
+from fbar.points import Points
+from fbar.posterior import Posterior
+from fbar.priors import Distribution
+from fbar.problem import Acceptance, Problem
+from fbar.seeds import Purpose
+from fbar.targets import Target
+
+BLOCK_SIZE = 4096
+FIRST_ROUND = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """What is kept of one block: its accepted draws (or all), and how many there were."""
+
+    round: int
+    drawn: int
+    points: Points
+    weight: FloatArray
+    factor: FloatArray | None = None
+    stratum: IntArray | None = None
+    cluster: IntArray | None = None
+
+
+class DrawRun(Run):
+    """Independent, stratified or quasi-random draws from one design, in rounds."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        targets: Target | Sequence[Target],
+        seed: Any,
+        budget: int | None,
+        *,
+        limit: int | None,
+        block_size: int | None,
+        design: Distribution,
+        scheme: Scheme,
+        acceptance: Acceptance,
+        estimator: Callable[[Draws], Posterior],
+        rounds: int,
+    ) -> None:
+        super().__init__(problem, targets, seed, budget, limit)
+        self.design, self.scheme = design, scheme
+        self.acceptance, self.estimator = acceptance, estimator
+        self.rounds = positive_integer(rounds, "rounds")
+        if self.budget is not None:
+            self.rounds = min(self.rounds, self.budget)
+        problem.check_acceptance(acceptance)
+        self.block_size = BLOCK_SIZE if block_size is None else positive_integer(block_size, "block_size")
+        self._check_targets()
+        self._simulations = 0
+        self._keep_all = bool(getattr(estimator, "needs_rejected", False))
+        self._pieces: list[_Piece] = []
+        self._stratum_sizes: list[IntArray] = []
+        self._strata = self._clusters = 0
+        self._start_round()
+
+    def _check_targets(self) -> None:
+        """Find a target that is not defined on the parameters before any simulation runs."""
+        if self.problem.records:
+            return  # it may be a function of recorded outputs, which only a simulation gives
+        prior = self.problem.prior
+        points = prior.from_unit(np.random.default_rng(0).random((256, prior.dimension)))
+        points = points.with_derived(self.problem.derived)
+        for target in self.targets:
+            target.check_space(points)
+
+    # ------------------------------------------------------------ state
+
+    @property
+    def finished(self) -> bool:
+        if self.budget is not None:
+            return self.round >= self.rounds
+        return self.limit is not None and self._simulations >= self.limit
+
+    @property
+    def simulations(self) -> int:
+        return self._simulations
+
+    def _start_round(self) -> None:
+        if self.finished:
+            return
+        if self.budget is not None:
+            size = (self.round + 1) * self.budget // self.rounds - self.round * self.budget // self.rounds
+        else:
+            size = max(FIRST_ROUND, self._simulations // 4)
+            size = size if self.limit is None else min(size, self.limit - self._simulations)
+        self.scheme.check(size)
+        self._sizes = self.scheme.sizes(size, self.block_size)
+        self._stratum_sizes.append(self.scheme.stratum_sizes(size))
+
+    def _end_round(self) -> None:
+        self._strata += len(self._stratum_sizes[-1])
+        self._clusters += len(self._sizes)
+        self._start_round()
+
+    def _blocks(self) -> int:
+        return len(self._sizes)
+
+    def _place(self, block: int) -> Placed:
+        rng = self.seeds.generator(Purpose.DESIGN, self.round, block)
+        return self.scheme.place(block, self._sizes, self.design.dimension, rng)
+
+    def _block(self, block: int) -> Batch:
+        points = self.design.from_unit(self._place(block).unit)
+        return Batch(self.round, block, points.with_derived(self.problem.derived), None, self.seeds)
+
+    def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
+        tally = self.problem.tally(batch, outcomes, self.acceptance)
+        points = batch.points
+        if isinstance(outcomes, Simulated) and outcomes.recorded:
+            points = points.with_columns(outcomes.recorded)
+        weight = tally.weight
+        rows: IntArray | None = None
+        if not self._keep_all:
+            rows = np.flatnonzero(weight)
+            points, weight = points.take(rows), weight[rows]
+        piece = _Piece(self.round, batch.points.rows, points, weight)
+        if not isinstance(self.scheme, Independent):
+            piece = self._grouped(piece, self._place(batch.block), rows)
+        self._pieces.append(piece)
+        self._simulations += batch.points.rows
+        self.seen = self.seen + tally.seen
+
+    def _grouped(self, piece: _Piece, placed: Placed, rows: IntArray | None) -> _Piece:
+        """The draws' factors, strata and clusters, numbered on from those of earlier rounds."""
+
+        def mine(values: Any) -> Any:
+            return values if values is None or rows is None else values[rows]
+
+        cluster, stratum = mine(placed.cluster), mine(placed.stratum)
+        return replace(
+            piece,
+            factor=mine(placed.factor),
+            stratum=None if stratum is None else stratum + self._strata,
+            cluster=None if cluster is None else cluster + self._clusters,
+        )
+
+    # ------------------------------------------------------------ what comes out
+
+    def draws(self) -> Draws:
+        """The accepted simulations so far (all of them, for estimators that learn from rejection)."""
+        independent = isinstance(self.scheme, Independent)
+        # Part of a stratified round covers part of the space only: it waits until the round is complete.
+        pieces = [piece for piece in self._pieces if independent or piece.round < self.round]
+        if not pieces:
+            raise NoPosterior("no round is complete yet; ask the run for batches and tell it their outcomes")
+        last = pieces[-1].round
+        sizes = np.concatenate(self._stratum_sizes[: last + 1])
+        if independent:
+            sizes = np.bincount([piece.round for piece in pieces], weights=[piece.drawn for piece in pieces])
+        points = Points.concatenate([piece.points for piece in pieces])
+        log_w = log_weights(self.problem.prior, self.design, points)
+        if any(piece.factor is not None for piece in pieces):
+            log_w = log_w + np.concatenate(
+                [np.zeros(p.weight.size) if p.factor is None else np.log(p.factor) for p in pieces]
+            )
+        return Draws(
+            self.problem,
+            points,
+            np.concatenate([piece.weight for piece in pieces]),
+            log_w,
+            sum(piece.drawn for piece in pieces),
+            self.scheme.name,
+            sizes,
+            np.concatenate([np.full(p.weight.size, p.round) if p.stratum is None else p.stratum for p in pieces]),
+            None if pieces[0].cluster is None else np.concatenate([p.cluster for p in pieces if p.cluster is not None]),
+            self.seen,
+        )
+
+    def posterior(self) -> Posterior:
+        return self.estimator(self.draws())

@@ -1,0 +1,186 @@
+"""Priors of named parameters, and priors given as a transform of the unit cube."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar.checks import FloatArray, positive_integer
+from fbar.errors import InputError
+from fbar.points import Points
+from fbar.priors.base import as_unit
+from fbar.priors.marginals import Marginal, as_marginal
+
+
+class Prior:
+    """Named parameters, each with its distribution, independent unless said otherwise.
+
+    A distribution is one of scipy.stats, frozen or new-style, `Categorical`, `truncate`, or a function of the
+    parameters before it that gives one: a dependent prior, written down as it is sampled.
+
+    >>> from scipy import stats
+    >>> prior = Prior(beta=stats.uniform(0, 2), gamma=lambda t: stats.uniform(0, t["beta"]))
+    >>> points = prior.from_unit([[0.5, 0.5]])
+    >>> float(points["beta"][0]), float(points["gamma"][0]), float(np.exp(prior.logpdf(points))[0])
+    (1.0, 0.5, 0.5)
+    """
+
+    def __init__(self, marginals: Mapping[str, Any] | None = None, /, **named: Any) -> None:
+        given = {**(marginals or {}), **named}
+        if not given:
+            raise InputError("a prior needs named parameters, such as Prior(beta=scipy.stats.uniform(0, 1))")
+        self.marginals: dict[str, Marginal | Callable[[Points], Any]] = {}
+        for name, marginal in given.items():
+            conditional = callable(marginal) and not isinstance(marginal, Marginal) and not hasattr(marginal, "dist")
+            if conditional and not isinstance(marginal, type) and not hasattr(marginal, "ppf"):
+                if not self.marginals:
+                    raise InputError(f"the first parameter, {name!r}, cannot depend on others; give its distribution")
+                self.marginals[name] = marginal
+            else:
+                self.marginals[name] = as_marginal(marginal, name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.marginals)
+
+    @property
+    def dimension(self) -> int:
+        return len(self.marginals)
+
+    def __repr__(self) -> str:
+        return f"Prior({', '.join(self.names)})"
+
+    def _marginal(self, name: str, earlier: Mapping[str, Any]) -> Marginal:
+        marginal = self.marginals[name]
+        if isinstance(marginal, Marginal):
+            return marginal
+        given = marginal(Points(earlier))
+        return given if isinstance(given, Marginal) else _Row(given, name)
+
+    def sample(self, size: int, *, rng: np.random.Generator) -> Points:
+        return self.from_unit(rng.random((size, self.dimension)))
+
+    def from_unit(self, unit: npt.ArrayLike) -> Points:
+        u = as_unit(unit, self.dimension)
+        columns: dict[str, Any] = {}
+        for index, name in enumerate(self.marginals):
+            columns[name] = self._marginal(name, columns).ppf(u[:, index])
+        return Points(columns, unit=u, owner=self)
+
+    def to_unit(self, points: Points) -> FloatArray:
+        if points.unit is not None and points.owner is self:
+            return points.unit
+        columns = {name: points[name] for name in self.names}
+        earlier: dict[str, Any] = {}
+        result = np.empty((points.rows, self.dimension))
+        for index, name in enumerate(self.marginals):
+            result[:, index] = self._marginal(name, earlier).cdf(columns[name])
+            earlier[name] = columns[name]
+        return result
+
+    def logpdf(self, points: Points) -> FloatArray:
+        earlier: dict[str, Any] = {}
+        total = np.zeros(points.rows)
+        for name in self.marginals:
+            column = points[name]
+            total = total + self._marginal(name, earlier).logpdf(column)
+            earlier[name] = column
+        return total
+
+
+class _Row:
+    """A conditional distribution whose parameters differ from row to row; scipy broadcasts them."""
+
+    discrete = False
+    support = (-np.inf, np.inf)
+
+    def __init__(self, given: Any, name: str) -> None:
+        if not hasattr(given, "logpdf") or not (hasattr(given, "ppf") or hasattr(given, "icdf")):
+            raise InputError(
+                f"the function for {name!r} must give a distribution such as scipy.stats.norm(...); got {given!r}"
+            )
+        self._given, self._name = given, name
+
+    def _checked(self, values: Any) -> FloatArray:
+        result = np.asarray(values, dtype=np.float64)
+        if np.isnan(result).any():
+            raise InputError(f"the conditional distribution of {self._name!r} is improper for some earlier parameters")
+        return result
+
+    def ppf(self, u: FloatArray) -> FloatArray:
+        return self._checked((self._given.ppf if hasattr(self._given, "ppf") else self._given.icdf)(u))
+
+    def cdf(self, x: FloatArray) -> FloatArray:
+        return self._checked(self._given.cdf(x))
+
+    def logpdf(self, x: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            return self._checked(self._given.logpdf(x))
+
+
+class UnitTransform:
+    """A prior given by how it is sampled: a function from the unit cube to the parameters.
+
+    Parameters
+    ----------
+    function
+        Takes coordinates (n, dimension) and gives a mapping of n values for each parameter.
+    names, dimension
+        The parameters, and how many coordinates the function takes (as many as parameters by default).
+    logpdf
+        The log density of a batch, if there is a formula. Without it, θ can be drawn from designs that are
+        built on the unit cube, but not from a distribution of θ of your own.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[FloatArray], Mapping[str, npt.ArrayLike]],
+        names: Sequence[str],
+        *,
+        dimension: int | None = None,
+        logpdf: Callable[[Points], npt.ArrayLike] | None = None,
+    ) -> None:
+        self._function = function
+        self._names = tuple(names)
+        self._dimension = positive_integer(len(self._names) if dimension is None else dimension, "dimension")
+        self._logpdf = logpdf
+        trial = self.from_unit(np.full((2, self._dimension), 0.5))
+        if set(trial) != set(self._names):
+            raise InputError(f"the transform gives {sorted(trial)}; its names are {sorted(self._names)}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self._names
+
+    @property
+    def dimension(self) -> int:
+        return self._dimension
+
+    def __repr__(self) -> str:
+        return f"UnitTransform({', '.join(self._names)})"
+
+    def sample(self, size: int, *, rng: np.random.Generator) -> Points:
+        return self.from_unit(rng.random((size, self._dimension)))
+
+    def from_unit(self, unit: npt.ArrayLike) -> Points:
+        u = as_unit(unit, self._dimension)
+        columns = {name: np.asarray(values) for name, values in self._function(u).items()}
+        for name, column in columns.items():
+            if column.shape != (len(u),):
+                raise InputError(f"the transform gives {name!r} of shape {column.shape} for {len(u)} rows")
+            if column.dtype.kind == "f" and np.isnan(column).any():
+                raise InputError(f"the transform gives {name!r} that is not a number")
+        return Points(columns, unit=u, owner=self)
+
+    def to_unit(self, points: Points) -> FloatArray:
+        if points.unit is None or points.owner is not self:
+            raise InputError("a transform of the unit cube cannot be inverted; keep the points it made")
+        return points.unit
+
+    def logpdf(self, points: Points) -> FloatArray:
+        if self._logpdf is None:
+            raise InputError("this prior has no density; give the transform a logpdf=")
+        return np.asarray(self._logpdf(points), dtype=np.float64)

@@ -1,0 +1,187 @@
+"""Distributions of one parameter, in one form: scipy's old and new ones, categories, truncations."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar.checks import FloatArray, distribution
+from fbar.errors import InputError
+
+
+@runtime_checkable
+class Marginal(Protocol):
+    """A distribution of one parameter. ``discrete`` ones have probabilities where others have a density."""
+
+    discrete: bool
+
+    @property
+    def support(self) -> tuple[float, float]: ...
+
+    def ppf(self, u: FloatArray) -> npt.NDArray[Any]: ...
+
+    def cdf(self, x: npt.NDArray[Any]) -> FloatArray: ...
+
+    def logpdf(self, x: npt.NDArray[Any]) -> FloatArray: ...
+
+
+class Uniform:
+    """Uniform on [low, high], with nothing between the caller and numpy."""
+
+    discrete = False
+
+    def __init__(self, low: float, high: float) -> None:
+        self.low, self.high = float(low), float(high)
+        self._log = -np.log(self.high - self.low)
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return self.low, self.high
+
+    def ppf(self, u: FloatArray) -> FloatArray:
+        return self.low + (self.high - self.low) * u
+
+    def cdf(self, x: FloatArray) -> FloatArray:
+        return np.clip((x - self.low) / (self.high - self.low), 0.0, 1.0)
+
+    def logpdf(self, x: FloatArray) -> FloatArray:
+        return np.where((x >= self.low) & (x <= self.high), self._log, -np.inf)
+
+
+class Scipy:
+    """A distribution of scipy.stats: frozen (``stats.gamma(2)``) or new-style (``stats.Normal()``)."""
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+        self._ppf = given.ppf if hasattr(given, "ppf") else given.icdf
+        self.discrete = not hasattr(given, "icdf") and not hasattr(getattr(given, "dist", given), "pdf")
+        self._log = given.logpmf if self.discrete else given.logpdf
+
+    @property
+    def support(self) -> tuple[float, float]:
+        low, high = self.given.support()
+        return float(low), float(high)
+
+    def ppf(self, u: FloatArray) -> FloatArray:
+        return np.asarray(self._ppf(u), dtype=np.float64)
+
+    def cdf(self, x: FloatArray) -> FloatArray:
+        return np.asarray(self.given.cdf(x), dtype=np.float64)
+
+    def logpdf(self, x: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            return np.asarray(self._log(x), dtype=np.float64)
+
+
+class Categorical:
+    """A parameter with finitely many values, numbers or labels; equally probable by default.
+
+    >>> Categorical(["seir", "sir"], [0.25, 0.75]).ppf(np.array([0.1, 0.9])).tolist()
+    ['seir', 'sir']
+    """
+
+    discrete = True
+
+    def __init__(self, values: npt.ArrayLike, probabilities: npt.ArrayLike | None = None) -> None:
+        self.values = np.atleast_1d(np.asarray(values))
+        if self.values.size == 0:
+            raise InputError("a categorical parameter needs at least one value")
+        if len(set(self.values.tolist())) < self.values.size:
+            raise InputError(f"the values of a categorical parameter must differ; got {self.values.tolist()}")
+        k = self.values.size
+        self.probabilities = np.full(k, 1 / k) if probabilities is None else distribution(probabilities, k)
+        self._cumulative = np.cumsum(self.probabilities)
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return -np.inf, np.inf
+
+    def _index(self, x: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        same = np.asarray(x)[:, None] == self.values[None, :]
+        return np.where(same.any(axis=1), same.argmax(axis=1), -1)
+
+    def ppf(self, u: FloatArray) -> npt.NDArray[Any]:
+        row = np.searchsorted(self._cumulative, u * self._cumulative[-1], side="right")
+        return np.asarray(self.values[np.minimum(row, self.values.size - 1)])
+
+    def cdf(self, x: npt.NDArray[Any]) -> FloatArray:
+        """The middle of each value's share, so that ``ppf`` leads back to it."""
+        row = self._index(x)
+        return np.where(row >= 0, self._cumulative[row] - self.probabilities[row] / 2, np.nan)
+
+    def logpdf(self, x: npt.NDArray[Any]) -> FloatArray:
+        row = self._index(x)
+        with np.errstate(divide="ignore"):
+            return np.where(row >= 0, np.log(self.probabilities)[row], -np.inf)
+
+
+class Truncated:
+    """A continuous marginal restricted to [low, high], through its distribution function."""
+
+    discrete = False
+
+    def __init__(self, base: Marginal, low: float, high: float) -> None:
+        self.base, self.low, self.high = base, float(low), float(high)
+        ends = base.cdf(np.array([self.low, self.high]))
+        self._from, self._mass = float(ends[0]), float(ends[1] - ends[0])
+        if not self._mass > 1e-12:
+            raise InputError(f"truncation to [{low:g}, {high:g}] leaves no mass; choose an interval inside the support")
+
+    @property
+    def support(self) -> tuple[float, float]:
+        low, high = self.base.support
+        return max(low, self.low), min(high, self.high)
+
+    def ppf(self, u: FloatArray) -> FloatArray:
+        return np.asarray(np.clip(self.base.ppf(self._from + self._mass * u), self.low, self.high))
+
+    def cdf(self, x: FloatArray) -> FloatArray:
+        return np.asarray(np.clip((self.base.cdf(x) - self._from) / self._mass, 0.0, 1.0))
+
+    def logpdf(self, x: FloatArray) -> FloatArray:
+        inside = (x >= self.low) & (x <= self.high)
+        return np.where(inside, self.base.logpdf(x) - np.log(self._mass), -np.inf)
+
+
+def truncate(given: Any, low: float = -np.inf, high: float = np.inf) -> Marginal:
+    """A continuous distribution restricted to an interval.
+
+    >>> from scipy import stats
+    >>> truncate(stats.norm(0, 1), low=0).support
+    (0.0, inf)
+    """
+    if not low < high:
+        raise InputError(f"truncation needs low < high; got {low!r} and {high!r}")
+    base = as_marginal(given, "truncated")
+    if base.discrete:
+        raise InputError("truncate takes a continuous distribution; for a discrete one leave values out")
+    return Truncated(base, low, high)
+
+
+def as_marginal(given: Any, name: str) -> Marginal:
+    """A user's distribution of one parameter in our form, refused if it is not a proper one."""
+    if isinstance(given, Marginal):
+        return given
+    has_density = hasattr(given, "logpdf") or hasattr(given, "logpmf")
+    if not has_density or not (hasattr(given, "ppf") or hasattr(given, "icdf")):
+        raise InputError(
+            f"parameter {name!r} needs a distribution, such as scipy.stats.uniform(0, 1) or fbar.Categorical(...); "
+            f"got {given!r}"
+        )
+    if isinstance(given, type) or (hasattr(given, "freeze") and not hasattr(given, "args")):
+        raise InputError(f"parameter {name!r} needs a frozen distribution, such as stats.norm(0, 1); got {given!r}")
+    marginal: Marginal = Scipy(given)
+    with np.errstate(all="ignore"):
+        try:
+            middle = marginal.ppf(np.array([0.1, 0.5, 0.9]))
+            mass = marginal.cdf(np.array(marginal.support))
+        except (TypeError, ValueError) as error:
+            raise InputError(f"the distribution of {name!r} cannot be used: {error}") from None
+    proper = np.isfinite(middle).all() and (np.diff(middle) >= 0).all() and np.isclose(mass[1], 1.0, atol=1e-6)
+    if not proper:
+        raise InputError(f"the distribution of {name!r} is improper or has no mass: {given!r}; check its parameters")
+    if getattr(getattr(given, "dist", None), "name", None) == "uniform":
+        return Uniform(*marginal.support)
+    return marginal

@@ -1,0 +1,124 @@
+"""Model choice: a model index, and parameters of its own for each model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar.checks import FloatArray, distribution
+from fbar.errors import InputError
+from fbar.points import Points
+from fbar.priors.base import Distribution, as_unit
+
+
+class ModelChoice:
+    """The prior over models and their parameters, which may differ in number.
+
+    A batch has the columns of all models, with NaN and an explicit mask (`Points.present`) where a model does
+    not have them. The mean of such a parameter is conditional on its models.
+
+    >>> from scipy import stats
+    >>> from fbar.priors import Prior
+    >>> choice = ModelChoice({"one": Prior(a=stats.uniform()), "none": None}, [0.25, 0.75])
+    >>> choice.from_unit([[0.1, 0.5], [0.9, 0.5]])["model"].tolist()
+    ['one', 'none']
+    """
+
+    def __init__(
+        self,
+        models: Mapping[Any, Distribution | None],
+        probabilities: npt.ArrayLike | None = None,
+        *,
+        name: str = "model",
+    ) -> None:
+        if not models:
+            raise InputError("give at least one model, as a mapping from its name to its prior")
+        self.models = dict(models)
+        for label, prior in self.models.items():
+            if prior is not None and not isinstance(prior, Distribution):
+                raise InputError(f"model {label!r} needs a prior such as fbar.Prior(...), or None; got {prior!r}")
+            if prior is not None and name in prior.names:
+                raise InputError(f"model {label!r} has a parameter called {name!r}, the name of the model index")
+        self.name = name
+        self.labels = np.array(list(self.models))
+        k = len(self.models)
+        self.probabilities = np.full(k, 1 / k) if probabilities is None else distribution(probabilities, k)
+        self._cumulative = np.concatenate([[0.0], np.cumsum(self.probabilities)])
+        self.parameters = tuple(dict.fromkeys(n for prior in self.models.values() if prior for n in prior.names))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.parameters)
+
+    @property
+    def dimension(self) -> int:
+        return 1 + max((prior.dimension if prior else 0) for prior in self.models.values())
+
+    def __repr__(self) -> str:
+        return f"ModelChoice({', '.join(map(str, self.models))})"
+
+    def sample(self, size: int, *, rng: np.random.Generator) -> Points:
+        return self.from_unit(rng.random((size, self.dimension)))
+
+    def from_unit(self, unit: npt.ArrayLike) -> Points:
+        u = as_unit(unit, self.dimension)
+        which = np.minimum(np.searchsorted(self._cumulative[1:], u[:, 0], side="right"), len(self.models) - 1)
+        n = len(u)
+        columns: dict[str, Any] = {self.name: self.labels[which]}
+        present = {name: np.zeros(n, dtype=bool) for name in self.parameters}
+        for name in self.parameters:
+            columns[name] = np.full(n, np.nan)
+        for index, prior in enumerate(self.models.values()):
+            if prior is None:
+                continue
+            rows = np.flatnonzero(which == index)
+            inner = prior.from_unit(u[rows, 1 : 1 + prior.dimension])
+            for name in prior.names:
+                if columns[name].dtype.kind == "f" and inner[name].dtype.kind not in "biuf":
+                    columns[name] = columns[name].astype(object)
+                columns[name][rows] = inner[name]
+                present[name][rows] = True
+        return Points(
+            columns, present={name: mask for name, mask in present.items() if not mask.all()}, unit=u, owner=self
+        )
+
+    def embed(self, label: Any, own: Points | None, rows: int = 1) -> Points:
+        """A batch of one model's own parameters as a batch of the choice: with the columns of all models."""
+        n = rows if own is None else own.rows
+        columns: dict[str, Any] = {self.name: np.full(n, label)}
+        present = {}
+        for name in self.parameters:
+            has = own is not None and name in own
+            columns[name] = own[name] if own is not None and has else np.full(n, np.nan)
+            if not has:
+                present[name] = np.zeros(n, dtype=bool)
+        return Points(columns, present=present)
+
+    def _rows(self, points: Points) -> list[tuple[int, Distribution | None, npt.NDArray[np.int64]]]:
+        model = points[self.name]
+        return [
+            (index, prior, np.flatnonzero(model == label)) for index, (label, prior) in enumerate(self.models.items())
+        ]
+
+    def logpdf(self, points: Points) -> FloatArray:
+        result = np.full(points.rows, -np.inf)
+        for index, prior, rows in self._rows(points):
+            if rows.size and self.probabilities[index] > 0:
+                inner = 0.0 if prior is None else prior.logpdf(points.take(rows).only(prior.names))
+                result[rows] = np.log(self.probabilities[index]) + inner
+        return result
+
+    def to_unit(self, points: Points) -> FloatArray:
+        """A model's middle as first coordinate, 0.5 in coordinates that a model does not use."""
+        if points.unit is not None and points.owner is self:
+            return points.unit
+        result = np.full((points.rows, self.dimension), 0.5)
+        for index, prior, rows in self._rows(points):
+            result[rows, 0] = (self._cumulative[index] + self._cumulative[index + 1]) / 2
+            if prior is not None and rows.size:
+                inner = points.take(rows).only(prior.names)
+                result[rows, 1 : 1 + prior.dimension] = prior.to_unit(inner)
+        return result
