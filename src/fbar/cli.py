@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter, Token
 from rich.console import Console
 from rich.table import Table
 
@@ -41,20 +41,46 @@ def fail(error: FbarError) -> None:
     raise SystemExit(2)
 
 
+def _whole(_: object, tokens: Sequence[Token]) -> int:
+    """A whole number, and nothing that only rounds to one."""
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"it must be a whole number; got {tokens[0].value!r}") from None
+
+
+def main() -> None:
+    """Run the command line; every error is one line on standard error."""
+    try:
+        app(exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        print(f"fbar: {' '.join(str(error).split())}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of a pipe went away: nothing is left to be said
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        print("fbar: interrupted", file=sys.stderr)
+        raise SystemExit(130) from None
+    except OSError as error:
+        fail(FbarError(f"cannot write the output: {error.strerror or error}"))
+
+
 @app.command
 def paper(
     *names: str,
-    trials: int | None = None,
+    trials: Annotated[int | None, Parameter(converter=_whole)] = None,
     quick: Annotated[bool, Parameter(negative="")] = False,
-    seed: int = 1,
+    seed: Annotated[int, Parameter(converter=_whole)] = 1,
     out: Path = Path("paper-results"),
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
     text_likelihood: Annotated[bool, Parameter(negative="")] = False,
+    as_published: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Regenerate figures and tables of the paper: data, pictures, and its claims beside our numbers.
 
     Each experiment writes NAME.csv, NAME.png and NAME.svg. Without names, all are run:
-    fig1 fig2 table3 figS1 figS2 figS3 figS4.
+    fig1 fig2 table3 fig3 fig4 fig5 figS1 figS2 figS3 figS4.
 
     Examples: "fbar paper", "fbar paper fig1 table3 --quick", "fbar paper figS2 --trials 500 --json".
 
@@ -75,13 +101,15 @@ def paper(
     text_likelihood
         figS3 and figS4: the likelihood exp(-(theta-5.5)^2/2) of the paper's text, in place of
         exp(-(theta-5.5)^2), which made its figures.
+    as_published
+        fig4 and fig5: with the choices and slips of the printed figures, see the README.
     """
     from fbar.paper import EXPERIMENTS, Options, experiment
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     try:
         chosen = [experiment(name) for name in dict.fromkeys(names or EXPERIMENTS)]
-        options = Options(trials=trials, quick=quick, seed=seed, text_likelihood=text_likelihood)
+        options = Options(trials, quick, seed, text_likelihood, as_published)
         options.number_of_trials(1)
         fbar.Seeds.of(seed)
         results: dict[str, Record] = {}
@@ -102,6 +130,9 @@ def paper(
     claims = [claim for record in results.values() for claim in record.claims]
     if claims:
         console.print(_claims_table(claims))
+        for name, record in results.items():
+            for note in record.notes:
+                console.print(f"{name}: {note}", style="dim")
         differ = sum(not claim.agrees for claim in claims)
         console.print(f"{len(claims) - differ} of {len(claims)} claims agree; data and pictures are in {out}/")
 
@@ -120,13 +151,14 @@ def _write(record: Record, draw: Callable[[Record], Figure] | None, out: Path) -
 
 def _claims_table(claims: list[Claim]) -> Table:
     table = Table(title="the paper's claims beside our values", title_justify="left", box=None, pad_edge=False)
-    for column in ("", "claim", "paper", "ours", "agrees"):
+    for column in ("", "claim", "paper", "ours", "agrees if", "agrees"):
         table.add_column(column, overflow="fold")
     previous = ""
     for claim in claims:
         name = "" if claim.experiment == previous else claim.experiment
         previous = claim.experiment
-        table.add_row(name, claim.text, claim.paper, claim.ours, "yes" if claim.agrees else "[bold red]no[/bold red]")
+        agrees = "yes" if claim.agrees else "[bold red]no[/bold red]"
+        table.add_row(name, claim.text, claim.paper, claim.ours, claim.rule, agrees)
     return table
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -366,6 +367,12 @@ class Problem:
         """The values of a finite prior, with the derived parameters."""
         points = self.finite.points
         return Points({name: points[name] for name in points}, self.derived)
+
+    @cached_property
+    def probe(self) -> Points:
+        """Some points of the prior, always the same, to try functions of θ on."""
+        unit = np.random.default_rng(0).random((256, self.prior.dimension))
+        return self.prior.from_unit(unit).with_derived(self.derived)
 
     @property
     def cost(self) -> FloatArray:

@@ -183,10 +183,17 @@ class Expectation(Target):
 def _mean(values: FloatArray, weights: FloatArray, given: BoolArray | None) -> tuple[FloatArray, FloatArray]:
     """The mean of values (n, c) over the given points, shape (..., c), and the probability of these points."""
     if given is None:
-        return np.asarray(weights @ values), np.ones(weights.shape[:-1])
-    share = weights @ given.astype(np.float64)
+        return _average(weights, values), np.ones(weights.shape[:-1])
+    share = _average(weights, given[:, None].astype(np.float64))[..., 0]
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray((weights @ np.where(given[:, None], values, 0.0)) / share[..., None]), np.asarray(share)
+        return _average(weights, np.where(given[:, None], values, 0.0)) / share[..., None], share
+
+
+def _average(weights: FloatArray, values: FloatArray) -> FloatArray:
+    """Σ w f over the points. One run's weights are summed by numpy itself: the same bits with any BLAS."""
+    if weights.ndim == 1:
+        return np.asarray((weights[:, None] * values).sum(axis=0))
+    return np.asarray(weights @ values)
 
 
 def _restricted(psi: FloatArray, given: BoolArray | None, share: FloatArray) -> FloatArray:

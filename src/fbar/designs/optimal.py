@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -148,12 +149,19 @@ def _map(factor: Factor, function: Callable[[FloatArray], FloatArray], separable
     return Factor(lambda points: function(factor.function(points)), parts, factor.breaks)
 
 
+@lru_cache(maxsize=16)
+def true_posterior(problem: Problem, tolerance: float = 0.0) -> tuple[Distribution, float]:
+    """p(θ|x*) and the evidence p(x*), where the acceptance probability is known."""
+    return build(problem.prior, _p_star(problem, tolerance))
+
+
+@lru_cache(maxsize=16)
 def reference(problem: Problem, tolerance: float = 0.0) -> tuple[Points, FloatArray]:
     """Weighted points that stand for the true posterior: quadrature nodes in one dimension, quasi-random ones beyond.
 
     Where the problem's acceptance probability is known. The influence functions of targets are taken from it.
     """
-    return _reference(build(problem.prior, _p_star(problem, tolerance))[0], problem, tolerance)
+    return _reference(true_posterior(problem, tolerance)[0], problem, tolerance)
 
 
 def _reference(design: Distribution, problem: Problem, tolerance: float) -> tuple[Points, FloatArray]:
@@ -210,7 +218,7 @@ def _influence_scale(
 
 def posterior(problem: Problem, *, tolerance: float = 0.0) -> Distribution:
     """q = p(θ|x*)."""
-    return build(problem.prior, _p_star(problem, tolerance))[0]
+    return true_posterior(problem, tolerance)[0]
 
 
 def max_ess(problem: Problem, *, tolerance: float = 0.0) -> Distribution:
@@ -280,7 +288,23 @@ def log_weights(prior: Distribution, q: Distribution, points: Points) -> FloatAr
     relative = getattr(q, "log_relative", None)
     if relative is not None:
         return -np.asarray(relative(points))
+    if isinstance(prior, ModelChoice) and isinstance(q, ModelChoice) and prior.models.keys() == q.models.keys():
+        return _model_log_weights(prior, q, points)
     return prior.logpdf(points) - q.logpdf(points)
+
+
+def _model_log_weights(prior: ModelChoice, q: ModelChoice, points: Points) -> FloatArray:
+    """Model by model, so that each model's rows are looked up once."""
+    result = np.empty(points.rows)
+    with np.errstate(divide="ignore"):
+        shares = np.log(prior.probabilities) - np.log(q.probabilities)
+    for share, (label, own, rows) in zip(shares, prior.split(points), strict=True):
+        if rows.size:
+            proposal = q.models[label]
+            same = own is None or proposal is None
+            part = None if same or own is None else points.take(rows).only(own.names)
+            result[rows] = share + (0.0 if part is None else log_weights(own, proposal, part))  # type: ignore[arg-type]
+    return result
 
 
 NAMED: dict[str, Callable[[Problem, Sequence[Target], float], Distribution]] = {

@@ -20,14 +20,13 @@ from fbar.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
-class Placed:
-    """The draws of a block: coordinates, and where they are not independent of one another, their group.
+class Groups:
+    """How the draws of a block belong together, where they are not independent of one another.
 
-    ``factor`` is N/(K n_k) for a stratum with n_k of the N draws, 1 where all have their due. ``cluster`` and
+    ``factor`` is N/(K n_k) for a stratum with n_k of the N draws, None where all have their due. ``cluster`` and
     ``stratum`` number the groups within the round; None stands for single draws in one stratum.
     """
 
-    unit: FloatArray
     factor: FloatArray | None = None
     cluster: IntArray | None = None
     stratum: IntArray | None = None
@@ -43,8 +42,12 @@ class Scheme(ABC):
         """The sizes of a round's blocks."""
 
     @abstractmethod
-    def place(self, block: int, sizes: list[int], dimension: int, rng: np.random.Generator) -> Placed:
-        """The draws of one block."""
+    def unit(self, block: int, sizes: list[int], dimension: int, rng: np.random.Generator) -> FloatArray:
+        """The coordinates of one block's draws, shape (n, dimension)."""
+
+    def groups(self, block: int, sizes: list[int]) -> Groups:
+        """The groups of one block's draws."""
+        return Groups()
 
     def stratum_sizes(self, n: int) -> IntArray:
         """c_s, the number of clusters in each stratum of a round of n draws."""
@@ -68,8 +71,8 @@ class Independent(Scheme):
     def sizes(self, n: int, block_size: int) -> list[int]:
         return _blocks(n, block_size)
 
-    def place(self, block: int, sizes: list[int], dimension: int, rng: np.random.Generator) -> Placed:
-        return Placed(rng.random((sizes[block], dimension)))
+    def unit(self, block: int, sizes: list[int], dimension: int, rng: np.random.Generator) -> FloatArray:
+        return rng.random((dimension, sizes[block])).T  # each coordinate contiguous
 
 
 @lru_cache(maxsize=8)
@@ -129,17 +132,18 @@ class Stratified(Scheme):
         counts[: n % number] += 1
         return number, np.repeat(np.arange(number), counts)
 
-    def place(self, block: int, sizes: list[int], dimension: int, rng: np.random.Generator) -> Placed:
-        n, start = sum(sizes), sum(sizes[:block])
-        number, stratum = self._strata(n)
-        mine = stratum[start : start + sizes[block]]
+    def unit(self, block: int, sizes: list[int], dimension: int, rng: np.random.Generator) -> FloatArray:
+        number, stratum = self._strata(sum(sizes))
+        mine = stratum[sum(sizes[:block]) :][: sizes[block]]
         low, width = strata(number, dimension)
-        unit = low[mine] + width[mine] * rng.random((sizes[block], dimension))
-        factor = None
-        if n % number:
-            counts = np.bincount(stratum, minlength=number)
-            factor = n / (number * counts[mine])
-        return Placed(unit, factor, None, self._variance_strata(stratum, number)[mine])
+        return low[mine] + width[mine] * rng.random((sizes[block], dimension))
+
+    def groups(self, block: int, sizes: list[int]) -> Groups:
+        n = sum(sizes)
+        number, stratum = self._strata(n)
+        mine = stratum[sum(sizes[:block]) :][: sizes[block]]
+        factor = n / (number * np.bincount(stratum, minlength=number)[mine]) if n % number else None
+        return Groups(factor, None, self._variance_strata(stratum, number)[mine])
 
     @staticmethod
     def _variance_strata(stratum: IntArray, number: int) -> IntArray:
@@ -175,14 +179,17 @@ class Sobol(Scheme):
     def sizes(self, n: int, block_size: int) -> list[int]:
         return [n // self.replicates + (index < n % self.replicates) for index in range(self.replicates)]
 
-    def place(self, block: int, sizes: list[int], dimension: int, rng: np.random.Generator) -> Placed:
+    def unit(self, block: int, sizes: list[int], dimension: int, rng: np.random.Generator) -> FloatArray:
         from scipy.stats import qmc
 
-        size = sizes[block]
         # Drawing a power of two and dropping the end keeps scipy from warning of lost balance.
-        unit = qmc.Sobol(dimension, rng=rng).random_base2(max(0, (size - 1).bit_length()))[:size]
+        power = max(0, (sizes[block] - 1).bit_length())
+        return np.asarray(qmc.Sobol(dimension, rng=rng).random_base2(power)[: sizes[block]])
+
+    def groups(self, block: int, sizes: list[int]) -> Groups:
+        size = sizes[block]
         factor = np.full(size, sum(sizes) / (len(sizes) * size)) if len(set(sizes)) > 1 else None
-        return Placed(unit, factor, np.full(size, block), np.zeros(size, dtype=np.int64))
+        return Groups(factor, np.full(size, block), np.zeros(size, dtype=np.int64))
 
     def stratum_sizes(self, n: int) -> IntArray:
         return np.array([self.replicates])

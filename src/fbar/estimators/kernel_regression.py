@@ -12,7 +12,7 @@ smoothing bias, the change of f̂ when the bandwidth is doubled.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -116,8 +116,21 @@ class KernelPosterior(Posterior):
         self._settings, self._problem = settings, draws.problem
         self._unit, self._a = draws.problem.prior.to_unit(draws.points), draws.weight
         self._h = self._bandwidth()
-        points, weights = self._fit(self._nodes(None), self._h)[:2]
-        super().__init__(points, weights, None, draws.simulations, float(draws.weight.sum()))
+        self.errors = None
+        self.simulations, self.accepted = draws.simulations, float(draws.weight.sum())
+
+    @cached_property
+    def _general(self) -> tuple[Points, FloatArray]:
+        return self._fit(self._nodes(None), self._h)[:2]
+
+    @property
+    def points(self) -> Points:  # type: ignore[override]
+        """Nodes that serve any smooth target."""
+        return self._general[0]
+
+    @property
+    def weights(self) -> FloatArray:  # type: ignore[override]
+        return self._general[1]
 
     # ------------------------------------------------------------ regression
 
@@ -177,7 +190,7 @@ class KernelPosterior(Posterior):
         for start in range(0, len(at), step):
             kernel = self._kernel(at[start : start + step], h)
             total[start : start + step] = kernel.sum(axis=1)
-            p_hat[start : start + step] = kernel @ self._a
+            p_hat[start : start + step] = np.einsum("jn,n->j", kernel, self._a)
         p_hat /= total
         weights = quadrature * p_hat
         points = self._problem.prior.from_unit(at).with_derived(self._problem.derived)

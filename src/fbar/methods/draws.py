@@ -10,7 +10,7 @@ import numpy as np
 
 from fbar.checks import FloatArray, IntArray, positive_integer
 from fbar.designs.optimal import log_weights
-from fbar.designs.schemes import Independent, Placed, Scheme
+from fbar.designs.schemes import Groups, Independent, Scheme
 from fbar.errors import NoPosterior
 from fbar.estimators.draws import Draws
 from fbar.methods.base import Run
@@ -77,11 +77,8 @@ class DrawRun(Run):
         """Find a target that is not defined on the parameters before any simulation runs."""
         if self.problem.records:
             return  # it may be a function of recorded outputs, which only a simulation gives
-        prior = self.problem.prior
-        points = prior.from_unit(np.random.default_rng(0).random((256, prior.dimension)))
-        points = points.with_derived(self.problem.derived)
         for target in self.targets:
-            target.check_space(points)
+            target.check_space(self.problem.probe)
 
     # ------------------------------------------------------------ state
 
@@ -115,12 +112,9 @@ class DrawRun(Run):
     def _blocks(self) -> int:
         return len(self._sizes)
 
-    def _place(self, block: int) -> Placed:
-        rng = self.seeds.generator(Purpose.DESIGN, self.round, block)
-        return self.scheme.place(block, self._sizes, self.design.dimension, rng)
-
     def _block(self, block: int) -> Batch:
-        points = self.design.from_unit(self._place(block).unit)
+        rng = self.seeds.generator(Purpose.DESIGN, self.round, block)
+        points = self.design.from_unit(self.scheme.unit(block, self._sizes, self.design.dimension, rng))
         return Batch(self.round, block, points.with_derived(self.problem.derived), None, self.seeds)
 
     def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
@@ -135,21 +129,21 @@ class DrawRun(Run):
             points, weight = points.take(rows), weight[rows]
         piece = _Piece(self.round, batch.points.rows, points, weight)
         if not isinstance(self.scheme, Independent):
-            piece = self._grouped(piece, self._place(batch.block), rows)
+            piece = self._grouped(piece, self.scheme.groups(batch.block, self._sizes), rows)
         self._pieces.append(piece)
         self._simulations += batch.points.rows
         self.seen = self.seen + tally.seen
 
-    def _grouped(self, piece: _Piece, placed: Placed, rows: IntArray | None) -> _Piece:
+    def _grouped(self, piece: _Piece, groups: Groups, rows: IntArray | None) -> _Piece:
         """The draws' factors, strata and clusters, numbered on from those of earlier rounds."""
 
         def mine(values: Any) -> Any:
             return values if values is None or rows is None else values[rows]
 
-        cluster, stratum = mine(placed.cluster), mine(placed.stratum)
+        cluster, stratum = mine(groups.cluster), mine(groups.stratum)
         return replace(
             piece,
-            factor=mine(placed.factor),
+            factor=mine(groups.factor),
             stratum=None if stratum is None else stratum + self._strata,
             cluster=None if cluster is None else cluster + self._clusters,
         )

@@ -22,7 +22,7 @@ from fbar.methods.cells import CellRun
 from fbar.methods.draws import DrawRun
 from fbar.outcomes import Batch
 from fbar.posterior import Posterior
-from fbar.priors import Distribution, Finite
+from fbar.priors import Distribution, Finite, ModelChoice, Prior
 from fbar.problem import Acceptance, Problem
 from fbar.seeds import Purpose
 from fbar.targets import Target, as_targets
@@ -84,15 +84,15 @@ class Importance(Method):
         """q on any other space."""
         if isinstance(self.q, str):
             return NAMED[choice(self.q, NAMED, "design")](problem, targets, self.tolerance)
-        if not isinstance(self.q, Distribution):
+        if not isinstance(self.q, Prior | ModelChoice) and not isinstance(self.q, Distribution):
             raise InputError(f"q must be a distribution of {', '.join(problem.prior.names)}; got {self.q!r}")
         if set(self.q.names) != set(problem.prior.names):
             raise InputError(
                 f"q has the parameters {', '.join(self.q.names)}, the prior {', '.join(problem.prior.names)}; "
                 "they must be the same"
             )
-        lost = lost_mass(problem.prior, self.q)
-        if lost > 0 and not problem.knows_acceptance:
+        lost = 0.0 if problem.knows_acceptance else lost_mass(problem.prior, self.q)
+        if lost > 0:
             raise InputError(
                 f"q has no density where about {lost:.2g} of the prior's mass is, so the answer would lack it; "
                 "mix q with the prior: fbar.designs.defensive(q, prior)"

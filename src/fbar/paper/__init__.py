@@ -7,7 +7,19 @@ from fbar.paper.record import Claim, Experiment, Options, Record, Row
 
 __all__ = ["EXPERIMENTS", "Claim", "Experiment", "Options", "Record", "Row", "experiment"]
 
-EXPERIMENTS = ("fig1", "fig2", "table3", "figS1", "figS2", "figS3", "figS4")
+EXPERIMENTS = (
+    "fig1",
+    "fig2",
+    "table3",
+    "fig3",
+    "fig4",
+    "fig5",
+    "figS1",
+    "figS2",
+    "figS3",
+    "figS4",
+    "beyond-continuous",
+)
 
 
 def experiment(name: str) -> Experiment:
@@ -15,6 +27,6 @@ def experiment(name: str) -> Experiment:
     from importlib import import_module
 
     choice(name, EXPERIMENTS, "experiment")
-    found = import_module(f"fbar.paper.{name}").EXPERIMENT
+    found = import_module(f"fbar.paper.{name.replace('-', '_')}").EXPERIMENT
     assert isinstance(found, Experiment)
     return found

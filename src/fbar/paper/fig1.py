@@ -74,6 +74,7 @@ def _claims(record: Record) -> None:
             f"1 ({word})",
             ratio,
             spread,
+            rule=f"within a factor {allowed:g}",
             agrees=1 / allowed < ratio < allowed,
         )
     _, kl, error = record.curve("x", quantity="kl_scaled", n=1000)
@@ -83,6 +84,7 @@ def _claims(record: Record) -> None:
         "scaled KL / MSE at N = 1000, mean over 0.1 ≤ n1/N ≤ 0.9",
         "1 (excellent)",
         ratio,
+        rule="within 10%",
         agrees=abs(ratio - 1) < 0.1,
     )
     optimum = record.one(quantity="allocation", setting="min-mse", x=1.0).value
@@ -91,6 +93,7 @@ def _claims(record: Record) -> None:
         "distance of the optimal n1/N from the posterior",
         "far",
         posterior - optimum,
+        rule="> 0.5",
         agrees=posterior - optimum > 0.5,
     )
     quartiles = [record.one(quantity=f"mse_p{p}", n=100, x=0.99).value for p in (25, 75)]
@@ -99,6 +102,7 @@ def _claims(record: Record) -> None:
         "quartiles at N = 100, n1/N = 0.99, over the squared error of p̂(θ1) = 1",
         "1",
         float(np.mean(quartiles) / all_one),
+        rule="equal",
         agrees=bool(np.allclose(quartiles, all_one)),
     )
 

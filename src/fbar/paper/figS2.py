@@ -74,9 +74,13 @@ def compute(options: Options) -> Record:
             f"{name}: asymptotic MSE of inverse binomial sampling over the optimum",
             "orders of magnitude",
             ibs / best,
+            rule="> 100",
             agrees=ibs / best > 100,
         )
     _claims_between(record)
+    record.notes.append(
+        "posterior leaves the tails a handful of simulations even at N = 10^8, so that it is not at its 1/N rate yet"
+    )
     return record
 
 
@@ -84,7 +88,7 @@ def _violins(record: Record, target: str, errors: dict[str, FloatArray], n: int,
     """Densities of log10 of the squared error over trials, on a grid that the settings of a target share."""
     logs = {setting: np.log10(np.maximum(squared, 1e-300)) for setting, squared in errors.items()}
     everything = np.concatenate(list(logs.values()))
-    edges = np.linspace(np.quantile(everything, 0.002), everything.max(), 61)
+    edges = np.linspace(np.quantile(everything, 0.002), np.quantile(everything, 0.9995), 61)
     for setting, values in logs.items():
         density, _ = np.histogram(values, bins=edges, density=True)
         for x, value in zip((edges[1:] + edges[:-1]) / 2, density, strict=True):
@@ -115,6 +119,7 @@ def _claims(record: Record, target: str, errors: dict[str, FloatArray]) -> None:
         "≥ 1",
         ratio,
         error,
+        rule="> 1 less 3 errors",
         agrees=ratio > 1 - 3 * error,
     )
     if target == "posterior":
@@ -124,6 +129,7 @@ def _claims(record: Record, target: str, errors: dict[str, FloatArray]) -> None:
             "≈ 1",
             ratio,
             error,
+            rule="5% and 3 errors",
             agrees=abs(ratio - 1) < 0.05 + 3 * error,
         )
     ratio, error = others["posterior"]
@@ -132,6 +138,7 @@ def _claims(record: Record, target: str, errors: dict[str, FloatArray]) -> None:
         "> 1 (inefficient)",
         ratio,
         error,
+        rule="> 1 by 3 errors",
         agrees=ratio > 1 + 3 * error,
     )
 
@@ -151,6 +158,7 @@ def _claims_between(record: Record) -> None:
             f"log-log slope of MSE against N from 10^5, the one farthest from −1 ({which})",
             "-1 (the same 1/N rate)",
             farthest,
+            rule="within 0.05",
             agrees=abs(farthest + 1) < 0.05,
         )
     gap = {}
@@ -162,6 +170,7 @@ def _claims_between(record: Record) -> None:
         f"largest gap between prior and min-mse ({largest})",
         "interval has the largest gap",
         gap[largest],
+        rule="the largest",
         agrees=largest == "interval",
     )
 

@@ -49,6 +49,7 @@ def compute(options: Options) -> Record:
                 word,
                 ratio,
                 error,
+                rule=f"factor {1 + tolerance:g} and 3 errors",
                 agrees=agrees,
             )
     return record

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.checks import FloatArray, positive_integer
+from fbar.errors import InputError
 from fbar.estimate import shorthand
 
 if TYPE_CHECKING:
@@ -36,13 +37,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, what we find, and whether the two agree."""
+    """What the paper says, what we find, and whether the two agree by the stated rule."""
 
     experiment: str
     text: str
     paper: str
     value: float
     standard_error: float | None
+    rule: str
     agrees: bool
 
     @property
@@ -63,11 +65,14 @@ class Options:
     quick: bool = False
     seed: int = 1
     text_likelihood: bool = False
+    as_published: bool = False
     progress: Callable[[float], None] = field(default=lambda _: None, compare=False)
 
     def number_of_trials(self, papers: int) -> int:
         if self.trials is not None:
-            return positive_integer(self.trials, "trials")
+            if positive_integer(self.trials, "trials") < 2:
+                raise InputError("trials must be at least 2, to have a standard error; got 1")
+            return self.trials
         return max(100, papers // 20) if self.quick else papers
 
 
@@ -123,8 +128,17 @@ class Record:
         if trials < len(squared_errors):
             self.add("undefined_share", 1 - trials / len(squared_errors), trials=len(squared_errors), **where)
 
-    def claim(self, text: str, paper: str, value: float, standard_error: float | None = None, *, agrees: bool) -> None:
-        self.claims.append(Claim(self.name, text, paper, float(value), standard_error, bool(agrees)))
+    def claim(
+        self,
+        text: str,
+        paper: str,
+        value: float,
+        standard_error: float | None = None,
+        *,
+        rule: str,
+        agrees: bool,
+    ) -> None:
+        self.claims.append(Claim(self.name, text, paper, float(value), standard_error, rule, bool(agrees)))
 
     def select(self, **wanted: Any) -> list[Row]:
         """The rows whose columns have the wanted values."""
@@ -150,7 +164,8 @@ class Record:
             values = asdict(item)
             return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
 
-        return {"rows": [plain(row) for row in self.rows], "claims": [plain(claim) for claim in self.claims]}
+        rows, claims = [plain(row) for row in self.rows], [plain(claim) for claim in self.claims]
+        return {"rows": rows, "claims": claims, "notes": self.notes}
 
     def write_csv(self, path: Path) -> None:
         with path.open("w", newline="", encoding="utf-8") as file:

@@ -18,6 +18,9 @@ except ImportError as error:
     raise MissingExtra("matplotlib", "plot") from error
 
 COLOURS = {
+    "targeted": "#7b4ab0",
+    "stratified": "#2aa3b8",
+    "stratified-design-independent": "#d08a2e",
     "prior": "#3b6fb6",
     "posterior": "#c8452f",
     "max-ess": "#2a8f5c",
@@ -30,6 +33,7 @@ COLOURS = {
     "min-mse-oracle": "#7b4ab0",
 }
 MARKERS = {
+    "targeted": "o",
     "prior": "D",
     "posterior": "s",
     "max-ess": "^",
@@ -40,6 +44,9 @@ MARKERS = {
     "min-mse-oracle": "*",
 }
 LABELS = {
+    "targeted": "targeted",
+    "stratified": "stratified",
+    "stratified-design-independent": "stratified's design,\nindependent draws",
     "prior": "prior",
     "posterior": "posterior",
     "max-ess": "max ESS",

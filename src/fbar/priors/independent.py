@@ -33,12 +33,14 @@ class Prior:
         if not given:
             raise InputError("a prior needs named parameters, such as Prior(beta=scipy.stats.uniform(0, 1))")
         self.marginals: dict[str, Marginal | Callable[[Points], Any]] = {}
+        self._conditional: set[str] = set()
         for name, marginal in given.items():
             conditional = callable(marginal) and not isinstance(marginal, Marginal) and not hasattr(marginal, "dist")
             if conditional and not isinstance(marginal, type) and not hasattr(marginal, "ppf"):
                 if not self.marginals:
                     raise InputError(f"the first parameter, {name!r}, cannot depend on others; give its distribution")
                 self.marginals[name] = marginal
+                self._conditional.add(name)
             else:
                 self.marginals[name] = as_marginal(marginal, name)
 
@@ -54,9 +56,9 @@ class Prior:
         return f"Prior({', '.join(self.names)})"
 
     def _marginal(self, name: str, earlier: Mapping[str, Any]) -> Marginal:
-        marginal = self.marginals[name]
-        if isinstance(marginal, Marginal):
-            return marginal
+        marginal: Any = self.marginals[name]
+        if name not in self._conditional:
+            return marginal  # type: ignore[no-any-return]
         given = marginal(Points(earlier))
         return given if isinstance(given, Marginal) else _Row(given, name)
 

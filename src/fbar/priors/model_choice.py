@@ -65,7 +65,9 @@ class ModelChoice:
 
     def from_unit(self, unit: npt.ArrayLike) -> Points:
         u = as_unit(unit, self.dimension)
-        which = np.minimum(np.searchsorted(self._cumulative[1:], u[:, 0], side="right"), len(self.models) - 1)
+        which = np.zeros(len(u), dtype=np.int16)
+        for border in self._cumulative[1:-1]:
+            which += u[:, 0] >= border
         n = len(u)
         columns: dict[str, Any] = {self.name: self.labels[which]}
         present = {name: np.zeros(n, dtype=bool) for name in self.parameters}
@@ -75,7 +77,8 @@ class ModelChoice:
             if prior is None:
                 continue
             rows = np.flatnonzero(which == index)
-            inner = prior.from_unit(u[rows, 1 : 1 + prior.dimension])
+            # Coordinate by coordinate: whole columns are contiguous.
+            inner = prior.from_unit(np.stack([u[:, 1 + j][rows] for j in range(prior.dimension)]).T)
             for name in prior.names:
                 if columns[name].dtype.kind == "f" and inner[name].dtype.kind not in "biuf":
                     columns[name] = columns[name].astype(object)
@@ -97,15 +100,14 @@ class ModelChoice:
                 present[name] = np.zeros(n, dtype=bool)
         return Points(columns, present=present)
 
-    def _rows(self, points: Points) -> list[tuple[int, Distribution | None, npt.NDArray[np.int64]]]:
+    def split(self, points: Points) -> list[tuple[Any, Distribution | None, npt.NDArray[np.int64]]]:
+        """Each model with its prior and its rows."""
         model = points[self.name]
-        return [
-            (index, prior, np.flatnonzero(model == label)) for index, (label, prior) in enumerate(self.models.items())
-        ]
+        return [(label, prior, np.flatnonzero(model == label)) for label, prior in self.models.items()]
 
     def logpdf(self, points: Points) -> FloatArray:
         result = np.full(points.rows, -np.inf)
-        for index, prior, rows in self._rows(points):
+        for index, (_, prior, rows) in enumerate(self.split(points)):
             if rows.size and self.probabilities[index] > 0:
                 inner = 0.0 if prior is None else prior.logpdf(points.take(rows).only(prior.names))
                 result[rows] = np.log(self.probabilities[index]) + inner
@@ -116,7 +118,7 @@ class ModelChoice:
         if points.unit is not None and points.owner is self:
             return points.unit
         result = np.full((points.rows, self.dimension), 0.5)
-        for index, prior, rows in self._rows(points):
+        for index, (_, prior, rows) in enumerate(self.split(points)):
             result[rows, 0] = (self._cumulative[index] + self._cumulative[index + 1]) / 2
             if prior is not None and rows.size:
                 inner = points.take(rows).only(prior.names)
