@@ -11,6 +11,10 @@ class InputError(FbarError, ValueError):
     """An argument that cannot be used, found before any simulation ran."""
 
 
+class ZeroDensity(InputError):
+    """A density that is zero everywhere and cannot be normalised."""
+
+
 class NoPosterior(FbarError, RuntimeError):
     """Nothing was accepted, so there is no posterior to speak of."""
 

@@ -320,7 +320,7 @@ class Problem:
                 if rows.size == 0:
                     continue
                 part = theta.take(rows)
-                output = simulator(part.only([name, *own.names]) if own else part, rng)
+                output = simulator(part.only([name, *(own.names if own else ())]), rng)
                 if isinstance(output, Mapping | list):
                     rows_out = _rows(output, rows.size, label)
                     outputs += rows_out

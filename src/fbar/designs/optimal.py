@@ -23,7 +23,7 @@ import numpy as np
 
 from fbar.checks import FloatArray
 from fbar.designs.partition import Partition
-from fbar.errors import InputError
+from fbar.errors import InputError, ZeroDensity
 from fbar.points import Points
 from fbar.priors import Density, Distribution, Mixture, ModelChoice, Prior
 from fbar.priors.marginals import Marginal
@@ -34,6 +34,7 @@ FAR = 1e-14
 """Tails of a prior with infinite support are left out beyond this probability on each side."""
 
 REFERENCE = 2**14
+LEAST_SHARE = 0.05
 
 
 @dataclass(frozen=True)
@@ -114,11 +115,16 @@ def _build_models(prior: ModelChoice, factor: Factor) -> tuple[Distribution, flo
             else:
                 parts = {name: part for name, part in parts.items() if name in own.names}
         own_factor = Factor(_within(factor, prior, label), parts, factor.breaks)
-        design, mass = build(own, own_factor)
+        try:
+            design, mass = build(own, own_factor)
+        except ZeroDensity:
+            design, mass = own, 0.0
         exact = parts is not None and own.dimension > 1
         designs[label] = design
         masses.append(mass * constant if exact else mass)
     weights = prior.probabilities * np.array(masses)
+    # A model that cannot matter to the targets still gets a share, or other questions would go without it.
+    weights = np.where(weights > 0, weights, LEAST_SHARE * prior.probabilities * weights.sum())
     return ModelChoice(designs, weights / weights.sum(), name=prior.name), float(weights.sum())
 
 

@@ -13,16 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.checks import FloatArray
-from fbar.errors import InputError
+from fbar.errors import InputError, ZeroDensity
 from fbar.points import Points
 from fbar.priors import Distribution
 from fbar.priors.base import as_unit
 
-PASSES = 3
+PASSES = 5
 POINTS = 2**15
-LEAF = 12
+LEAF = 6
 PROBES = 16
 FLOOR = 0.05
+SHRINK = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +61,27 @@ class Tree:
             node[rows] = np.where(goes_left, self.left[at], self.right[at])
         return node, v
 
+    def leaf(self, u: FloatArray) -> npt.NDArray[np.int64]:
+        return self._descend(u, sampling=False)[0]
+
     def from_unit(self, v: FloatArray) -> FloatArray:
         leaf, inner = self._descend(v, sampling=True)
         return self.low[leaf] + (self.high[leaf] - self.low[leaf]) * np.clip(inner, 0.0, 1.0)
 
     def log_relative(self, u: FloatArray) -> FloatArray:
-        return self.log_density[self._descend(u, sampling=False)[0]]
+        return self.log_density[self.leaf(u)]
+
+
+def _shares(
+    mass: FloatArray, inner: npt.NDArray[np.int64], left: npt.NDArray[np.int64], right: npt.NDArray[np.int64]
+) -> FloatArray:
+    """Sum the leaves' masses up the tree, in place; the left child's share of each inner node."""
+    share = np.full(mass.size, 0.5)
+    for node in inner[::-1]:
+        mass[node] = mass[left[node]] + mass[right[node]]
+        if mass[node] > 0:
+            share[node] = mass[left[node]] / mass[node]
+    return share
 
 
 class Partition:
@@ -90,7 +106,7 @@ class Partition:
                 raise InputError(f"the wanted density is not a number of at least 0 somewhere: {value[bad][0]:g}")
             weight = value if self._tree is None else value * np.exp(-self._tree.log_relative(u))
             if not weight.sum() > 0:
-                raise InputError("the wanted density was zero at every place looked at; it cannot be normalised")
+                raise ZeroDensity("the wanted density was zero at every place looked at; it cannot be normalised")
             self.mass = float(weight.mean())
             """∫ p·factor."""
             self._tree = self._grow(u, value, weight, factor, rng, last=number == PASSES - 1)
@@ -111,7 +127,9 @@ class Partition:
         stack = [(0, np.arange(len(u)))]
         while stack:
             node, rows = stack.pop()
-            if rows.size < 2 * LEAF or weight[rows].sum() < 2e-4 * total:
+            share = weight[rows].sum() / total
+            # Few points with much weight are a ridge that was hardly seen: look closer there.
+            if share < 1e-4 or rows.size < (4 if share > 1e-3 else 2 * LEAF):
                 continue
             best, gain = None, 0.0
             w = weight[rows]
@@ -119,7 +137,7 @@ class Partition:
                 middle = (low[node][j] + high[node][j]) / 2
                 side = u[rows, j] < middle
                 n = np.array([side.sum(), (~side).sum()])
-                if n.min() < LEAF // 2:
+                if rows.size >= 2 * LEAF and n.min() < LEAF // 2:
                     continue
                 # A box of volume V and mass m with constant density costs m²/V; halves are cheaper by this much.
                 mass = np.array([w[side].sum(), w[~side].sum()])
@@ -148,34 +166,36 @@ class Partition:
             axis[node], cut[node], left[node], right[node] = j, middle, len(axis) - 2, len(axis) - 1
         lows, highs = np.array(low), np.array(high)
         axes = np.array(axis)
-        return self._weigh(axes, np.array(cut), np.array(left), np.array(right), lows, highs, factor, rng)
+        bare = Tree(axes, np.array(cut), lows[:, 0], np.array(left), np.array(right), lows, highs, lows[:, 0])
+        leaf = bare.leaf(u)
+        seen = np.bincount(leaf, weights=weight, minlength=axes.size) / len(u)
+        return self._weigh(bare, seen, factor, rng)
 
     def _weigh(
-        self,
-        axis: npt.NDArray[np.int64],
-        cut: FloatArray,
-        left: npt.NDArray[np.int64],
-        right: npt.NDArray[np.int64],
-        low: FloatArray,
-        high: FloatArray,
-        factor: Callable[[Points], FloatArray],
-        rng: np.random.Generator,
+        self, tree: Tree, seen: FloatArray, factor: Callable[[Points], FloatArray], rng: np.random.Generator
     ) -> Tree:
-        """Fresh points in every leaf give its mass: √E[g²], the best constant for a density that varies."""
+        """Fresh points in every leaf give its mass: √E[g²], the best constant for a density that varies.
+
+        At least what was ``seen`` of it, since a few points can miss what many found.
+        """
+        axis, cut, left, right, low, high = tree.axis, tree.cut, tree.left, tree.right, tree.low, tree.high
         leaves = np.flatnonzero(axis < 0)
         volume = np.prod(high - low, axis=1)
         v = rng.random((leaves.size, PROBES, low.shape[1]))
         u = low[leaves, None, :] + (high - low)[leaves, None, :] * v
         value = factor(self.prior.from_unit(u.reshape(-1, low.shape[1]))).reshape(leaves.size, PROBES)
         mass = np.zeros(axis.size)
-        mass[leaves] = volume[leaves] * np.sqrt((value**2).mean(axis=1))
-        mass[leaves] = (1 - FLOOR) * mass[leaves] / mass[leaves].sum() + FLOOR * volume[leaves]
-        for node in range(axis.size - 1, -1, -1):
-            if axis[node] >= 0:
-                mass[node] = mass[left[node]] + mass[right[node]]
-        share = np.where(axis >= 0, mass[np.maximum(left, 0)] / mass, 0.5)
-        with np.errstate(divide="ignore"):
-            return Tree(axis, cut, share, left, right, low, high, np.log(mass / volume))
+        mass[leaves] = np.maximum(volume[leaves] * np.sqrt((value**2).mean(axis=1)), seen[leaves])
+        inner = np.flatnonzero(axis >= 0)  # children come after their parents
+        share = _shares(mass, inner, left, right)
+        # A half whose points missed a narrow ridge must not be left empty: each split is drawn towards ½.
+        share[inner] = (1 - SHRINK) * share[inner] + SHRINK / 2
+        mass[0] = 1.0
+        for node in inner:
+            mass[left[node]], mass[right[node]] = mass[node] * share[node], mass[node] * (1 - share[node])
+        mass[leaves] = (1 - FLOOR) * mass[leaves] + FLOOR * volume[leaves]
+        share = _shares(mass, inner, left, right)
+        return Tree(axis, cut, share, left, right, low, high, np.log(mass / volume))
 
     @property
     def tree(self) -> Tree:

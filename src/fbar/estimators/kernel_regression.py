@@ -29,6 +29,7 @@ MANY_NODES = 2**12
 """Quasi-random nodes where there are two dimensions or more."""
 
 ROWS_AT_ONCE = 2**22
+RESIDUAL_FITS = 2000
 
 # The 21-point Gauss–Kronrod rule on [−1, 1] (Piessens et al., QUADPACK, 1983): positive nodes and their weights.
 _KRONROD = np.array(
@@ -134,11 +135,12 @@ class KernelPosterior(Posterior):
 
     # ------------------------------------------------------------ regression
 
-    def _kernel(self, at: FloatArray, h: float) -> FloatArray:
+    def _kernel(self, at: FloatArray, h: float, draws: FloatArray | None = None) -> FloatArray:
         """K((u − u_i)/h), each row divided by its largest value so that no row is all zero: shape (J, N)."""
-        square = np.zeros((len(at), len(self._unit)))
+        draws = self._unit if draws is None else draws
+        square = np.zeros((len(at), len(draws)))
         for j in range(at.shape[1]):
-            square += (at[:, j, None] - self._unit[None, :, j]) ** 2
+            square += (at[:, j, None] - draws[None, :, j]) ** 2
         square -= square.min(axis=1, keepdims=True)
         return np.asarray(np.exp(-square / (self._settings.scale * h**2)))
 
@@ -232,15 +234,26 @@ class KernelPosterior(Posterior):
         return ErrorBars(covariance, df, doubts)
 
     def _noise(self) -> FloatArray:
-        """|a_i − p̂_{−i}(θ_i)|, the leave-one-out residuals."""
-        fit = np.empty(len(self._a))
-        step = max(1, ROWS_AT_ONCE // len(self._a))
-        for start in range(0, len(self._a), step):
-            rows = np.arange(start, min(start + step, len(self._a)))
-            kernel = self._kernel(self._unit[rows], self._h)
-            kernel[np.arange(rows.size), rows] = 0.0
+        """|a_i − p̂(θ_i)|, the residuals; each draw is left out of its own fit.
+
+        With many draws, p̂ for this purpose is fitted to some thousands of them.
+        """
+        n = len(self._a)
+        chosen = (
+            np.arange(n) if n <= RESIDUAL_FITS else np.sort(np.random.default_rng(0).choice(n, RESIDUAL_FITS, False))
+        )
+        place = np.full(n, -1)
+        place[chosen] = np.arange(chosen.size)
+        fit = np.empty(n)
+        step = max(1, ROWS_AT_ONCE // chosen.size)
+        for start in range(0, n, step):
+            rows = np.arange(start, min(start + step, n))
+            kernel = self._kernel(self._unit[rows], self._h, self._unit[chosen])
+            own = np.flatnonzero(place[rows] >= 0)
+            kernel[own, place[rows[own]]] = 0.0
             total = kernel.sum(axis=1)
-            fit[rows] = np.where(total > 0, kernel @ self._a / np.where(total > 0, total, 1.0), self._a.mean())
+            share = np.einsum("jn,n->j", kernel, self._a[chosen])
+            fit[rows] = np.where(total > 0, share / np.where(total > 0, total, 1.0), self._a.mean())
         return np.abs(self._a - fit)
 
 

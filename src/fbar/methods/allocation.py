@@ -92,6 +92,14 @@ class Allocation(Method):
             )
         return self.floor + largest_remainder(self.wanted_shares(problem, targets) * left)
 
+    @property
+    def ends_by_itself(self) -> bool:  # type: ignore[override]
+        return self.counts is not None
+
+    def check_floor(self) -> None:
+        if isinstance(self.floor, bool) or not isinstance(self.floor, int) or self.floor < 0:
+            raise InputError(f"floor must be a whole number of at least 0; got {self.floor!r}")
+
     def whole_counts(self, k: int) -> IntArray:
         counts = numeric_array(self.counts, "counts")
         good = counts.shape == (k,) and np.isfinite(counts).all() and (counts >= 0).all() and counts.sum() >= 1
@@ -101,8 +109,6 @@ class Allocation(Method):
 
     def wanted_shares(self, problem: Problem, targets: Sequence[Target]) -> FloatArray:
         """n_i/N of what lies above the floor."""
-        if isinstance(self.floor, bool) or not isinstance(self.floor, int) or self.floor < 0:
-            raise InputError(f"floor must be a whole number of at least 0; got {self.floor!r}")
         shares = self.shares
         if isinstance(shares, str):
             shares = oracle_shares(shares, problem, targets)
@@ -147,6 +153,7 @@ class AllocationRun(CellRun):
         trials: int | None,
         block_size: int | None,
     ) -> None:
+        method.check_floor()
         if budget is None and method.counts is not None:
             budget = int(method.whole_counts(problem.finite.size).sum())
         self._wanted: IntArray | None = None

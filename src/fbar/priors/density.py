@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.checks import FloatArray
-from fbar.errors import InputError
+from fbar.errors import InputError, ZeroDensity
 
 ORDER = 15
 LEVELS = 48
@@ -104,7 +104,7 @@ class Density:
         self.mass = float(weights @ values)
         """∫ function."""
         if not self.mass > 0:
-            raise InputError(f"the density is zero everywhere on [{low:g}, {high:g}]; it cannot be normalised")
+            raise ZeroDensity(f"the density is zero everywhere on [{low:g}, {high:g}]; it cannot be normalised")
         self.nodes, self.weights = nodes, weights * values / self.mass
         """Quadrature nodes, and weights that integrate a function under this distribution."""
         self._pieces = self._invert(np.unique(np.concatenate([edges, rough])))
@@ -160,6 +160,11 @@ class Density:
             scale = max(scale, float(fine.sum()) + sum(float((w * v).sum()) for _, w, v, *_ in done))
             ok = np.abs(fine - coarse) <= AGREE * np.maximum(scale, 1e-300)
             if level == LEVELS - 1:
+                if np.abs(fine - coarse).sum() > 1e-9 * scale:
+                    raise InputError(
+                        f"the density could not be normalised near {float(middle[~ok][0]):.6g}: its integral does not "
+                        "converge there"
+                    )
                 ok[:] = True
             done.append((x[ok], half[ok, None] * _FINE[1], y[ok], left[ok], right[ok]))
             left, right = left[~ok], right[~ok]
