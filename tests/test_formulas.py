@@ -7,10 +7,10 @@ import pytest
 from scipy import stats
 
 import fbar
+from fbar.acceptance import Acceptance
 from fbar.estimators.cells import ActualCounts, Cells, ExpectedCounts, InverseCounts
 from fbar.methods.adaptive import AdaptiveAllocation, AdaptivePosterior
 from fbar.outcomes import Tally
-from fbar.problem import Acceptance
 from fbar.seeds import Purpose
 
 PRIOR = np.array([0.2, 0.5, 0.3])

@@ -46,8 +46,8 @@ class TestConformanceItself:
 
     def test_it_catches_dependence_on_order(self):
         class Careless(fbar.Rejection):
-            def start(self, *arguments, **options):
-                run = super().start(*arguments, **options)
+            def _begin(self, start):
+                run = super()._begin(start)
                 original, count = run._absorb, iter(range(10**9))
 
                 def absorb(batch, outcomes):
@@ -71,8 +71,8 @@ class TestConformanceItself:
 
     def test_it_catches_error_bars_that_are_too_small(self):
         class Bold(fbar.Rejection):
-            def start(self, *arguments, **options):
-                run = super().start(*arguments, **options)
+            def _begin(self, start):
+                run = super()._begin(start)
                 estimator = run.estimator
 
                 def bold(cells):
@@ -91,8 +91,8 @@ class TestConformanceItself:
 
     def test_it_catches_shared_seeds(self):
         class Lazy(fbar.Rejection):
-            def start(self, *arguments, **options):
-                run = super().start(*arguments, **options)
+            def _begin(self, start):
+                run = super()._begin(start)
                 ask = run.ask
 
                 def same_generator(limit=None):

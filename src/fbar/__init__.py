@@ -5,6 +5,7 @@ they reduce that error.
 """
 
 from fbar import designs, theory
+from fbar.acceptance import Acceptance
 from fbar.designs.schemes import Independent, Sobol, Stratified
 from fbar.engine import InProcess, simulate
 from fbar.errors import FbarError, InputError, MissingExtra, NoPosterior, SimulatorFailed
@@ -34,8 +35,9 @@ from fbar.priors import (
     UnitTransform,
     truncate,
 )
-from fbar.problem import Acceptance, Model, Problem, Separable, each
+from fbar.problem import Problem
 from fbar.seeds import Seeds
+from fbar.simulators import Model, Separable, each
 from fbar.stopping import Acceptances, Budget, StandardError, StoppingRule
 from fbar.targets import (
     Target,

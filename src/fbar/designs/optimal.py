@@ -27,7 +27,8 @@ from fbar.errors import InputError, ZeroDensity
 from fbar.points import Points
 from fbar.priors import Density, Distribution, Mixture, ModelChoice, Prior
 from fbar.priors.marginals import Marginal
-from fbar.problem import Problem, Separable
+from fbar.problem import Problem
+from fbar.simulators import Separable
 from fbar.targets import Target, as_targets
 
 FAR = 1e-14

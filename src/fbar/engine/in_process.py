@@ -10,7 +10,8 @@ import numpy as np
 from fbar.errors import FbarError
 from fbar.outcomes import Batch, Outcomes
 from fbar.points import Points
-from fbar.problem import Bernoulli, Problem, RowFailed, Tabulated
+from fbar.problem import Problem
+from fbar.simulators import Bernoulli, RowFailed, Tabulated
 
 
 def simulate(problem: Problem, batch: Batch) -> Outcomes:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from fbar import theory
+from fbar.acceptance import Acceptance
 from fbar.checks import FloatArray, IntArray, choice
 from fbar.designs.allocation import largest_remainder, top_up
 from fbar.estimators.cells import ActualCounts
 from fbar.methods.allocation import importance
-from fbar.methods.base import ROUNDS, Method
+from fbar.methods.base import ROUNDS, Method, Start
 from fbar.methods.cells import CellRun
-from fbar.problem import Acceptance, Problem
 from fbar.seeds import Purpose
-from fbar.targets import Target
 
 BETA_A, BETA_B = 0.5, 2.0
 """The prior on an acceptance probability: Beta(½, 2), which leans to rare acceptance."""
@@ -46,27 +43,11 @@ class AdaptiveAllocation(Method):
     tolerance: float = 0.0
     kernel: str = "uniform"
 
-    def start(
-        self,
-        problem: Problem,
-        targets: Target | Sequence[Target],
-        seed: Any = None,
-        budget: int | None = None,
-        *,
-        limit: int | None = None,
-        trials: int | None = None,
-        block_size: int | None = None,
-    ) -> AdaptiveRun:
+    def _begin(self, start: Start) -> AdaptiveRun:
         choice(self.learning, ("beta", "plug-in"), "learning")
         run = BetaRun if self.learning == "beta" else PlugInRun
         return run(
-            problem,
-            targets,
-            seed,
-            budget,
-            limit=limit,
-            trials=trials,
-            block_size=block_size,
+            start,
             acceptance=Acceptance(self.tolerance, self.kernel),
             estimator=ActualCounts(0.0 if self.learning == "beta" else PSEUDO_COUNT),
             rounds=self.rounds,
@@ -85,25 +66,9 @@ class AdaptivePosterior(Method):
     tolerance: float = 0.0
     kernel: str = "uniform"
 
-    def start(
-        self,
-        problem: Problem,
-        targets: Target | Sequence[Target],
-        seed: Any = None,
-        budget: int | None = None,
-        *,
-        limit: int | None = None,
-        trials: int | None = None,
-        block_size: int | None = None,
-    ) -> AdaptivePosteriorRun:
+    def _begin(self, start: Start) -> AdaptivePosteriorRun:
         return AdaptivePosteriorRun(
-            problem,
-            targets,
-            seed,
-            budget,
-            limit=limit,
-            trials=trials,
-            block_size=block_size,
+            start,
             acceptance=Acceptance(self.tolerance, self.kernel),
             estimator=ActualCounts(PSEUDO_COUNT),
             rounds=self.rounds,

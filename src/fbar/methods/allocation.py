@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fbar import theory
+from fbar.acceptance import Acceptance
 from fbar.checks import FloatArray, IntArray, choice, distribution, numeric_array
 from fbar.designs.allocation import RULES, largest_remainder, top_up
 from fbar.errors import InputError
 from fbar.estimators.cells import ActualCounts
-from fbar.methods.base import ROUNDS, Method
+from fbar.methods.base import ROUNDS, Method, Start
 from fbar.methods.cells import CellRun
-from fbar.problem import Acceptance, Problem
-from fbar.targets import Target, as_targets
+from fbar.problem import Problem
+from fbar.targets import Target
 
 
 def oracle_shares(rule: str, problem: Problem, targets: Sequence[Target]) -> FloatArray:
@@ -127,45 +128,19 @@ class Allocation(Method):
             raise InputError(f"shares name {unknown[0]!r}, which is not a value of {names[0]!r}; its values: {values}")
         return [shares.get(value, 0.0) for value in values]
 
-    def start(
-        self,
-        problem: Problem,
-        targets: Target | Sequence[Target],
-        seed: Any = None,
-        budget: int | None = None,
-        *,
-        limit: int | None = None,
-        trials: int | None = None,
-        block_size: int | None = None,
-    ) -> AllocationRun:
-        return AllocationRun(self, problem, as_targets(targets), seed, budget, limit, trials, block_size)
+    def _begin(self, start: Start) -> AllocationRun:
+        self.check_floor()
+        if start.budget is None and self.counts is not None:
+            start = replace(start, budget=int(self.whole_counts(start.problem.finite.size).sum()))
+        return AllocationRun(self, start)
 
 
 class AllocationRun(CellRun):
-    def __init__(
-        self,
-        method: Allocation,
-        problem: Problem,
-        targets: tuple[Target, ...],
-        seed: Any,
-        budget: int | None,
-        limit: int | None,
-        trials: int | None,
-        block_size: int | None,
-    ) -> None:
-        method.check_floor()
-        if budget is None and method.counts is not None:
-            budget = int(method.whole_counts(problem.finite.size).sum())
+    def __init__(self, method: Allocation, start: Start) -> None:
         self._wanted: IntArray | None = None
         self._method = method
         super().__init__(
-            problem,
-            targets,
-            seed,
-            budget,
-            limit=limit,
-            trials=trials,
-            block_size=block_size,
+            start,
             acceptance=Acceptance(method.tolerance, method.kernel),
             estimator=ActualCounts(),
             rounds=method.rounds,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fbar.checks import positive_integer
@@ -23,6 +24,19 @@ ROUNDS = 16
 """In how many rounds a budget is spent by default (section S4.2 of the paper)."""
 
 
+@dataclass(frozen=True)
+class Start:
+    """What a run begins with, as `Method.start` has checked it."""
+
+    problem: Problem
+    targets: tuple[Target, ...]
+    seeds: Seeds
+    budget: int | None
+    limit: int | None
+    trials: int | None
+    block_size: int | None
+
+
 class Run(ABC):
     """An algorithm at work. Ask it for batches of θ, tell it their outcomes, take its posterior at any time.
 
@@ -35,19 +49,9 @@ class Run(ABC):
     1000
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        targets: Target | Sequence[Target],
-        seed: Any,
-        budget: int | None,
-        limit: int | None,
-    ) -> None:
-        self.problem = problem
-        self.targets = as_targets(targets)
-        self.seeds = Seeds.of(seed)
-        self.budget = None if budget is None else positive_integer(budget, "budget")
-        self.limit = None if limit is None else positive_integer(limit, "limit")
+    def __init__(self, start: Start) -> None:
+        self.problem, self.targets, self.seeds = start.problem, start.targets, start.seeds
+        self.budget, self.limit = start.budget, start.limit
         self.round = 0
         self.seen = Seen()
         self._asked = 0
@@ -146,6 +150,9 @@ class Method(ABC):
     """Whether its runs end without a budget or a stopping rule."""
 
     @abstractmethod
+    def _begin(self, start: Start) -> Run:
+        """Make the run; what a method fills in."""
+
     def start(
         self,
         problem: Problem,
@@ -174,3 +181,18 @@ class Method(ABC):
         block_size
             Simulations in a block. Part of what the seed determines: another size gives other numbers.
         """
+
+        def whole(value: int | None, name: str) -> int | None:
+            return None if value is None else positive_integer(value, name)
+
+        return self._begin(
+            Start(
+                problem,
+                as_targets(targets),
+                Seeds.of(seed),
+                whole(budget, "budget"),
+                whole(limit, "limit"),
+                whole(trials, "trials"),
+                whole(block_size, "block_size"),
+            )
+        )

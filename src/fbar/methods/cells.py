@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
+from fbar.acceptance import Acceptance
 from fbar.checks import FloatArray, IntArray, positive_integer
 from fbar.errors import InputError, NoPosterior
 from fbar.estimators.cells import Cells
-from fbar.methods.base import ROUNDS, Run
+from fbar.methods.base import ROUNDS, Run, Start
 from fbar.outcomes import Batch, Outcomes
 from fbar.posterior import Posterior
-from fbar.problem import Acceptance, Problem, Tabulated
-from fbar.targets import Target
+from fbar.simulators import Tabulated
 
 BLOCK_SIZE = 1024
 FIRST_ROUND, FIRST_PER_CELL = 100, 4
@@ -29,24 +28,19 @@ class CellRun(Run):
 
     def __init__(
         self,
-        problem: Problem,
-        targets: Target | Sequence[Target],
-        seed: Any,
-        budget: int | None,
+        start: Start,
         *,
-        limit: int | None,
-        trials: int | None,
-        block_size: int | None,
         acceptance: Acceptance,
         estimator: Callable[[Cells], Posterior],
         rounds: int = ROUNDS,
         every_cell: bool = False,
     ) -> None:
-        super().__init__(problem, targets, seed, budget, limit)
+        super().__init__(start)
+        problem = start.problem
         prior = problem.finite
         tabulated = isinstance(problem.simulate, Tabulated)
         problem.check_acceptance(acceptance)
-        if trials is not None and not tabulated:
+        if start.trials is not None and not tabulated:
             raise InputError("trials= needs a problem with tabulated probabilities; run the trials one by one")
         most = self.limit if self.budget is None else self.budget
         if every_cell and most is not None and most < prior.size:
@@ -66,11 +60,9 @@ class CellRun(Run):
         self.rounds = positive_integer(rounds, "rounds")
         if self.budget is not None:
             self.rounds = min(self.rounds, self.budget)
-        self.block_size = (
-            positive_integer(block_size, "block_size") if block_size is not None else None if tabulated else BLOCK_SIZE
-        )
-        self.trials = None if trials is None else positive_integer(trials, "trials")
-        shape = (prior.size,) if self.trials is None else (self.trials, prior.size)
+        # A table's round is one draw, whatever its size.
+        self.block_size = start.block_size or (None if tabulated else BLOCK_SIZE)
+        shape = (prior.size,) if start.trials is None else (start.trials, prior.size)
         self.counts: IntArray = np.zeros(shape, dtype=np.int64)
         self.hits: FloatArray = np.zeros(shape)
         self.squares: FloatArray = np.zeros(shape)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from fbar.acceptance import Acceptance
 from fbar.checks import FloatArray, IntArray, positive_integer
 from fbar.designs.optimal import log_weights
 from fbar.designs.schemes import Groups, Independent, Scheme
 from fbar.errors import NoPosterior
 from fbar.estimators.draws import Draws
-from fbar.methods.base import Run
+from fbar.methods.base import Run, Start
 from fbar.outcomes import Batch, Outcomes, Simulated
 from fbar.points import Points
 from fbar.posterior import Posterior
 from fbar.priors import Distribution
-from fbar.problem import Acceptance, Problem
 from fbar.seeds import Purpose
-from fbar.targets import Target
 
 BLOCK_SIZE = 4096
 FIRST_ROUND = 1000
@@ -44,27 +43,22 @@ class DrawRun(Run):
 
     def __init__(
         self,
-        problem: Problem,
-        targets: Target | Sequence[Target],
-        seed: Any,
-        budget: int | None,
+        start: Start,
         *,
-        limit: int | None,
-        block_size: int | None,
         design: Distribution,
         scheme: Scheme,
         acceptance: Acceptance,
         estimator: Callable[[Draws], Posterior],
         rounds: int,
     ) -> None:
-        super().__init__(problem, targets, seed, budget, limit)
+        super().__init__(start)
         self.design, self.scheme = design, scheme
         self.acceptance, self.estimator = acceptance, estimator
         self.rounds = positive_integer(rounds, "rounds")
         if self.budget is not None:
             self.rounds = min(self.rounds, self.budget)
-        problem.check_acceptance(acceptance)
-        self.block_size = BLOCK_SIZE if block_size is None else positive_integer(block_size, "block_size")
+        start.problem.check_acceptance(acceptance)
+        self.block_size = start.block_size or BLOCK_SIZE
         self._check_targets()
         self._simulations = 0
         self._keep_all = bool(getattr(estimator, "needs_rejected", False))
@@ -77,8 +71,7 @@ class DrawRun(Run):
         """Find a target that is not defined on the parameters before any simulation runs."""
         if self.problem.records:
             return  # it may be a function of recorded outputs, which only a simulation gives
-        for target in self.targets:
-            target.check_space(self.problem.probe)
+        self.problem.check_targets(self.targets)
 
     # ------------------------------------------------------------ state
 

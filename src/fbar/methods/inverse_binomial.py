@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fbar import theory
+from fbar.acceptance import Acceptance
 from fbar.checks import FloatArray, IntArray, positive_integer
 from fbar.errors import InputError
 from fbar.estimate import Estimate
 from fbar.estimators.cells import Cells, InverseCounts
-from fbar.methods.base import Method
+from fbar.methods.base import Method, Start
 from fbar.methods.cells import CellRun
 from fbar.outcomes import Batch, Outcomes
-from fbar.problem import Acceptance, Problem
-from fbar.targets import Target
 
 MOST_ROWS = 1_000_000
 ENOUGH_HITS = 10
@@ -41,19 +39,10 @@ class InverseBinomial(Method):
     hits: int = 10
     tolerance: float = 0.0
 
-    def start(
-        self,
-        problem: Problem,
-        targets: Target | Sequence[Target],
-        seed: Any = None,
-        budget: int | None = None,
-        *,
-        limit: int | None = None,
-        trials: int | None = None,
-        block_size: int | None = None,
-    ) -> InverseBinomialRun:
-        required = positive_integer(self.hits, "hits")
-        if problem.p_star is not None and budget is None and limit is None and (problem.p_star == 0).any():
+    def _begin(self, start: Start) -> InverseBinomialRun:
+        required, problem = positive_integer(self.hits, "hits"), start.problem
+        endless = start.budget is None and start.limit is None
+        if endless and problem.p_star is not None and (problem.p_star == 0).any():
             row = int(np.argmin(problem.p_star))
             raise InputError(
                 f"{problem.points.label(row)} never matches the data, so sampling until a hit would not end; "
@@ -61,13 +50,7 @@ class InverseBinomial(Method):
             )
         return InverseBinomialRun(
             required,
-            problem,
-            targets,
-            seed,
-            budget,
-            limit=limit,
-            trials=trials,
-            block_size=block_size,
+            start,
             acceptance=Acceptance(self.tolerance),
             estimator=InverseCounts(required),
             every_cell=True,

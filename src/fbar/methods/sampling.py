@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fbar.acceptance import Acceptance
 from fbar.checks import FloatArray, IntArray, choice, distribution
 from fbar.designs.optimal import NAMED, lost_mass
 from fbar.designs.schemes import SCHEMES, Independent, Scheme
@@ -17,15 +18,15 @@ from fbar.estimators.cells import ActualCounts, Cells, ExpectedCounts
 from fbar.estimators.draws import WeightedAverage
 from fbar.estimators.kernel_regression import KernelRegression
 from fbar.methods.allocation import oracle_shares
-from fbar.methods.base import ROUNDS, Method
+from fbar.methods.base import ROUNDS, Method, Start
 from fbar.methods.cells import CellRun
 from fbar.methods.draws import DrawRun
 from fbar.outcomes import Batch
 from fbar.posterior import Posterior
 from fbar.priors import Distribution, Finite, ModelChoice, Prior
-from fbar.problem import Acceptance, Problem
+from fbar.problem import Problem
 from fbar.seeds import Purpose
-from fbar.targets import Target, as_targets
+from fbar.targets import Target
 
 
 @dataclass(frozen=True)
@@ -99,31 +100,16 @@ class Importance(Method):
             )
         return self.q
 
-    def start(
-        self,
-        problem: Problem,
-        targets: Target | Sequence[Target],
-        seed: Any = None,
-        budget: int | None = None,
-        *,
-        limit: int | None = None,
-        trials: int | None = None,
-        block_size: int | None = None,
-    ) -> CellRun | DrawRun:
-        listed = as_targets(targets)
+    def _begin(self, start: Start) -> CellRun | DrawRun:
+        problem, listed = start.problem, start.targets
         acceptance = Acceptance(self.tolerance, self.kernel)
         if not isinstance(problem.prior, Finite):
-            if trials is not None:
+            if start.trials is not None:
                 raise InputError("trials= needs a finite parameter space; run the trials one by one")
             scheme = SCHEMES[choice(self.scheme, SCHEMES, "scheme")] if isinstance(self.scheme, str) else self.scheme
             rounds = self.rounds or (ROUNDS if isinstance(scheme, Independent) else 1)
             return DrawRun(
-                problem,
-                listed,
-                seed,
-                budget,
-                limit=limit,
-                block_size=block_size,
+                start,
                 design=self.design(problem, listed),
                 scheme=scheme,
                 acceptance=acceptance,
@@ -142,13 +128,7 @@ class Importance(Method):
         )
         return SamplingRun(
             q,
-            problem,
-            listed,
-            seed,
-            budget,
-            limit=limit,
-            trials=trials,
-            block_size=block_size,
+            start,
             acceptance=acceptance,
             estimator=estimator,
             rounds=self.rounds or ROUNDS,
@@ -167,19 +147,9 @@ class Rejection(Method):
     tolerance: float = 0.0
     kernel: str = "uniform"
 
-    def start(
-        self,
-        problem: Problem,
-        targets: Target | Sequence[Target],
-        seed: Any = None,
-        budget: int | None = None,
-        *,
-        limit: int | None = None,
-        trials: int | None = None,
-        block_size: int | None = None,
-    ) -> CellRun | DrawRun:
+    def _begin(self, start: Start) -> CellRun | DrawRun:
         method = Importance("prior", self.scheme, rounds=self.rounds, tolerance=self.tolerance, kernel=self.kernel)
-        return method.start(problem, targets, seed, budget, limit=limit, trials=trials, block_size=block_size)
+        return method._begin(start)
 
 
 class SamplingRun(CellRun):

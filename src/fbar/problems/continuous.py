@@ -11,7 +11,8 @@ from fbar.checks import FloatArray
 from fbar.points import Points
 from fbar.priors import ModelChoice, Prior
 from fbar.priors.marginals import Uniform
-from fbar.problem import Problem, Separable
+from fbar.problem import Problem
+from fbar.simulators import Separable
 
 
 def two_sided_exponential() -> Problem:

@@ -1,0 +1,172 @@
+"""Simulators: a user's functions, and known acceptance probabilities that stand in for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar.checks import FloatArray, IntArray, probabilities
+from fbar.checks import function as check_function
+from fbar.errors import FbarError, InputError
+from fbar.outcomes import Tally
+from fbar.points import Points
+from fbar.priors import Distribution, Finite
+
+Simulator = Callable[[Points, np.random.Generator], Any]
+
+
+class each:
+    """Turn a simulator of one parameter set into one of a batch: it is called once for every row.
+
+    A row that raises an exception, or gives None, is a failed simulation and does not disturb the others.
+
+    >>> @each
+    ... def simulate(theta, rng):
+    ...     return rng.poisson(theta["rate"])
+    """
+
+    def __init__(self, function: Callable[[dict[str, Any], np.random.Generator], Any]) -> None:
+        check_function(function, "a simulator")
+        self.function = function
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", "simulate")
+
+    def __call__(self, theta: Points, rng: np.random.Generator) -> list[Any]:
+        """A row's output each; a `RowFailed` for one that failed."""
+        columns = {name: theta[name] for name in theta}
+        rows: list[Any] = []
+        for i in range(theta.rows):
+            try:
+                output = self.function({name: c[i] for name, c in columns.items()}, rng)
+            except FbarError:
+                raise
+            except Exception as error:
+                output = RowFailed(f"{type(error).__name__}: {error}")
+            rows.append(RowFailed("it returned None") if output is None else output)
+        return rows
+
+
+@dataclass(frozen=True)
+class RowFailed:
+    """Stands in the output of a simulator for a row that failed."""
+
+    message: str
+
+
+class Tabulated:
+    """A "simulator" of known acceptance probabilities: x = x* with probability p*(θ_i).
+
+    Repeats are drawn as one binomial number, whatever their size and for all trials at once, so that
+    10⁸ simulations cost as much as one.
+    """
+
+    def __init__(self, prior: Finite, p_star: npt.ArrayLike) -> None:
+        self.p_star = probabilities(p_star, "acceptance probabilities")
+        if self.p_star.shape != (prior.size,):
+            raise InputError(
+                f"acceptance probabilities must be {prior.size} numbers, one for each parameter value; "
+                f"got shape {self.p_star.shape}"
+            )
+
+    def tally(self, cells: IntArray, repeats: IntArray, rng: np.random.Generator) -> Tally:
+        # Cells first, trials last: numpy sets a binomial up once for a run of equal (n, p).
+        n = np.moveaxis(repeats, -1, 0)
+        p = self.p_star[cells].reshape(-1, *([1] * (n.ndim - 1)))
+        hits = np.moveaxis(rng.binomial(n, p), 0, -1).astype(np.float64)
+        return Tally(hits, hits)
+
+
+class Bernoulli:
+    """A "simulator" of a known acceptance probability on any parameter space: x = x* with probability p*(θ)."""
+
+    def __init__(self, p_star: Callable[[Points], FloatArray]) -> None:
+        self.p_star = p_star
+
+    def tally(self, theta: Points, rng: np.random.Generator) -> Tally:
+        matched = (rng.random(theta.rows) < self.p_star(theta)).astype(np.float64)
+        return Tally(matched, matched)
+
+
+class Separable:
+    """p*(θ) = Π h(θ_j), a product of functions of single parameters; one that a model lacks counts as 1.
+
+    Designs built on it are products too, drawn and weighted without approximation in any dimension.
+    """
+
+    def __init__(self, **parts: Callable[[FloatArray], FloatArray]) -> None:
+        self.parts = parts
+
+    def __call__(self, points: Points) -> FloatArray:
+        result: FloatArray | float = 1.0
+        for name, part in self.parts.items():
+            if name not in points:
+                continue
+            values = part(points[name])
+            result = result * (values if points.complete else np.where(points.present(name), values, 1.0))
+        return np.broadcast_to(np.asarray(result), (points.rows,))
+
+
+class Model(NamedTuple):
+    """One model among several: its simulator, and the prior of its own parameters if it has any."""
+
+    simulate: Simulator
+    prior: Distribution | None = None
+
+
+def choose(models: Mapping[Any, Model], name: str) -> Simulator:
+    """The simulator of a model choice: each row by its model, which sees its own parameters alone."""
+
+    def simulate(theta: Points, rng: np.random.Generator) -> Any:
+        result: npt.NDArray[Any] | None = None
+        outputs: list[Any] = []
+        order: list[npt.NDArray[np.int64]] = []
+        for label, (simulator, own) in models.items():
+            rows = np.flatnonzero(theta[name] == label)
+            if rows.size == 0:
+                continue
+            part = theta.take(rows)
+            output = simulator(part.only([name, *(own.names if own else ())]), rng)
+            if isinstance(output, Mapping | list):
+                rows_out = _rows(output, rows.size, label)
+                outputs += rows_out
+                order.append(rows)
+                continue
+            x = np.asarray(output)
+            if x.shape[:1] != rows.shape:
+                raise InputError(
+                    f"model {label!r} was asked for {rows.size} simulations and gave an output of shape {x.shape}"
+                )
+            if result is None:
+                result = np.empty((theta.rows, *x.shape[1:]), dtype=x.dtype)
+            elif x.shape[1:] != result.shape[1:]:
+                raise InputError(
+                    f"the models' outputs differ in shape: {label!r} gives {x.shape[1:]}, others {result.shape[1:]}"
+                )
+            result = result.astype(np.result_type(result, x), copy=False)
+            result[rows] = x
+        if outputs:
+            if result is not None:
+                mixed = np.setdiff1d(np.arange(theta.rows), np.concatenate(order))
+                outputs, order = outputs + list(result[mixed]), [*order, mixed]
+            back = np.argsort(np.concatenate(order), kind="stable")
+            return [outputs[i] for i in back]
+        assert result is not None
+        return result
+
+    return simulate
+
+
+def _rows(output: Any, size: int, label: Any) -> list[Any]:
+    """A model's mapping or list of outputs, row by row."""
+    rows = (
+        [dict(zip(output, values, strict=True)) for values in zip(*output.values(), strict=True)]
+        if isinstance(output, Mapping)
+        else output
+    )
+    if len(rows) != size:
+        raise InputError(f"model {label!r} was asked for {size} simulations and gave {len(rows)}")
+    return list(rows)

@@ -1,0 +1,32 @@
+"""Targets: what is wanted of the posterior, with influence functions."""
+
+from fbar.targets.base import Target, as_targets
+from fbar.targets.make import (
+    covariance,
+    density_at,
+    expectation,
+    interval,
+    mean,
+    model_probability,
+    posterior,
+    probability,
+    quantile,
+    second_moment,
+    variance,
+)
+
+__all__ = [
+    "Target",
+    "as_targets",
+    "covariance",
+    "density_at",
+    "expectation",
+    "interval",
+    "mean",
+    "model_probability",
+    "posterior",
+    "probability",
+    "quantile",
+    "second_moment",
+    "variance",
+]

@@ -1,0 +1,156 @@
+"""Targets: the functions f of θ whose posterior expectations are wanted, and functionals of the posterior.
+
+A target answers two questions about weighted points: its value, and its influence function ψ at every
+point. For an expectation ψ = f − f̄; for a functional T(p) it is the derivative of T in the direction of
+a point mass, so that to first order T(p̂) − T(p) = E_p̂[ψ] and *one* variance formula and *one* optimal
+design serve every target: wherever the paper has f(θ) − f̄, ψ(θ) stands.
+
+Shapes: weights (..., n), normalised; values (..., m); influence (..., n, m). A scalar target has m = 1.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fbar.checks import BoolArray, FloatArray
+from fbar.errors import InputError
+from fbar.points import Points
+
+
+class Target(ABC):
+    """A quantity of the posterior, with its influence function."""
+
+    name: str
+    note: str = ""
+    """What every estimate of this target must say about itself."""
+
+    @abstractmethod
+    def components(self, points: Points) -> FloatArray:
+        """The functions of θ that the target is made of, at every point: shape (n, c)."""
+
+    @abstractmethod
+    def value(self, points: Points, weights: FloatArray) -> FloatArray:
+        """The target's value under the weights: shape (..., m)."""
+
+    @abstractmethod
+    def psi(self, points: Points, weights: FloatArray) -> Callable[[Points], FloatArray]:
+        """ψ of the weighted points' distribution, as a function of any points: shape (..., n, m)."""
+
+    def influence(self, points: Points, weights: FloatArray) -> FloatArray:
+        """ψ at the weighted points themselves."""
+        return self.psi(points, weights)(points)
+
+    def inner(self, points: Points, weights: FloatArray) -> FloatArray | None:
+        """For a target that is a product of two errors to second order: the ψ of the two, shape (..., n, 2).
+
+        Where ψ itself vanishes, as for the variance of a fair coin, the product is all there is of the error.
+        """
+        return None
+
+    def given(self, points: Points) -> BoolArray | None:
+        """The points that the target is conditional on, those whose model has its parameters; None for all."""
+        return None
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """Names of the components of a vector target, where it has any."""
+        return None
+
+    @property
+    def scalar(self) -> bool:
+        return True
+
+    @property
+    def binary(self) -> bool:
+        """Whether f takes the values 0 and 1 alone (a probability)."""
+        return False
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the target is differentiable in the probabilities of a finite space."""
+        return True
+
+    def check_space(self, points: Points) -> None:
+        """Raise an `InputError` when the target is not defined on the space, given every kind of point of it."""
+        self.check(points)
+
+    def check(self, points: Points) -> None:
+        """Raise an `InputError` when the target is not defined on these points."""
+        values = self.components(points)
+        bad = ~np.isfinite(values).all(axis=1)
+        given = self.given(points)
+        if given is not None:
+            bad &= given
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise InputError(
+                f"target {self.name!r} is not defined at {points.label(row)}: it gives {values[row].squeeze()}; "
+                "choose a function that is finite on the whole parameter space"
+            )
+
+    def __repr__(self) -> str:
+        return f"<target {self.name}>"
+
+
+def as_targets(targets: Target | Sequence[Target]) -> tuple[Target, ...]:
+    """One target or several, as a tuple with distinct names."""
+    if not isinstance(targets, Target | Sequence) or isinstance(targets, str):
+        raise InputError(f"a target is made by fbar.mean('theta'), fbar.probability('theta > 2'), …; got {targets!r}")
+    listed = (targets,) if isinstance(targets, Target) else tuple(targets)
+    if not listed:
+        raise InputError("give at least one target, such as fbar.mean('theta')")
+    for target in listed:
+        if not isinstance(target, Target):
+            raise InputError(f"a target is made by fbar.mean, fbar.probability, …; got {target!r}")
+    names = [target.name for target in listed]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise InputError(f"target {sorted(twice)[0]!r} is given twice; name one of them otherwise with name=")
+    return listed
+
+
+# ---------------------------------------------------------------- what the kinds of targets share
+
+
+def present(points: Points, names: Sequence[str]) -> BoolArray | None:
+    """Where all the named parameters exist; None for everywhere."""
+    if points.complete or not names:
+        return None
+    mask = np.logical_and.reduce([points.present(name) for name in names])
+    return None if mask.all() else mask
+
+
+def mean_of(values: FloatArray, weights: FloatArray, given: BoolArray | None) -> tuple[FloatArray, FloatArray]:
+    """The mean of values (n, c) over the given points, shape (..., c), and the probability of these points."""
+    if given is None:
+        return average(weights, values), np.ones(weights.shape[:-1])
+    share = average(weights, given[:, None].astype(np.float64))[..., 0]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return average(weights, np.where(given[:, None], values, 0.0)) / share[..., None], share
+
+
+def average(weights: FloatArray, values: FloatArray) -> FloatArray:
+    """Σ w f over the points. One run's weights are summed by numpy itself: the same bits with any BLAS."""
+    if weights.ndim == 1:
+        return np.asarray((weights[:, None] * values).sum(axis=0))
+    return np.asarray(weights @ values)
+
+
+def restricted(psi: FloatArray, given: BoolArray | None, share: FloatArray) -> FloatArray:
+    """1(given) ψ / P(given): the influence function of a conditional target."""
+    if given is None:
+        return np.asarray(psi)
+    return np.where(given[:, None], psi, 0.0) / share[..., None, None]
+
+
+def column_of(points: Points, name: str, target: str) -> FloatArray:
+    column = points[name]
+    if column.dtype.kind not in "biuf":
+        raise InputError(
+            f"target {target!r} needs numbers, and {name!r} holds labels; "
+            f"ask for fbar.probability(\"{name} == '{column[0]}'\") instead"
+        )
+    return column.astype(np.float64)

@@ -1,0 +1,136 @@
+"""How users make targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar.checks import function as check_function
+from fbar.checks import number, positive_number
+from fbar.errors import InputError
+from fbar.expressions import Expression
+from fbar.points import Points
+from fbar.targets.base import Target, column_of
+from fbar.targets.kinds import Covariance, DensityAt, Expectation, Function, Quantile
+
+
+def mean(name: str) -> Target:
+    """Posterior mean of a parameter (or of a derived one); of one that some models lack, given a model that has it."""
+    label = f"mean:{name}"
+    return Expectation(lambda t: column_of(t, name, label), label, conditional_on=(name,))
+
+
+def second_moment(name: str) -> Target:
+    """E[θ²|x*]."""
+    label = f"second-moment:{name}"
+    return Expectation(lambda t: column_of(t, name, label) ** 2, label, conditional_on=(name,))
+
+
+def variance(name: str) -> Target:
+    """Posterior variance of a parameter."""
+    return Covariance(name, name, f"variance:{name}")
+
+
+def covariance(first: str, second: str) -> Target:
+    """Posterior covariance of two parameters."""
+    return Covariance(first, second, f"covariance:{first},{second}")
+
+
+def probability(predicate: str | Function, *, name: str | None = None) -> Target:
+    """Posterior probability that a predicate holds, written as text or given as a function of the batch.
+
+    >>> probability("abs(theta) < 2").name
+    'probability:abs(theta) < 2'
+    """
+    if not isinstance(predicate, str):
+        check_function(predicate, "a predicate")
+    function: Function = Expression(predicate) if isinstance(predicate, str) else predicate
+    label = name or f"probability:{predicate if isinstance(predicate, str) else _called(predicate)}"
+
+    def indicator(points: Points) -> npt.NDArray[np.bool_]:
+        held = np.asarray(function(points))
+        if held.dtype != np.bool_:
+            raise InputError(f"target {label!r} must be true or false at each point; it gives {held.dtype} values")
+        return held
+
+    return Expectation(indicator, label, is_indicator=True)
+
+
+def interval(name: str, low: float, high: float) -> Target:
+    """Posterior probability that low < θ < high."""
+    low, high = number(low, "low"), number(high, "high")
+    if not low < high:
+        raise InputError(f"interval of {name!r} needs low < high; got {low!r} and {high!r}")
+    label = f"interval:{low:g}<{name}<{high:g}"
+
+    def inside(points: Points) -> npt.NDArray[np.bool_]:
+        column = column_of(points, name, label)
+        return np.asarray((column > low) & (column < high))
+
+    return Expectation(inside, label, is_indicator=True)
+
+
+def model_probability(model: Any, *, name: str = "model") -> Target:
+    """Posterior probability of one model among those of a model choice."""
+    label = f"model-probability:{model}"
+
+    def chosen(points: Points) -> npt.NDArray[np.bool_]:
+        return np.asarray(points[name] == model)
+
+    def unknown(_: int, points: Points) -> str:
+        return f"there is no {name} {model!r}; known: {', '.join(map(str, dict.fromkeys(points[name].tolist())))}"
+
+    return Expectation(chosen, label, is_indicator=True, requires_each=unknown)
+
+
+def quantile(name: str, level: float) -> Target:
+    """Posterior quantile of a continuous parameter."""
+    if not 0 < number(level, "level") < 1:
+        raise InputError(f"the level of a quantile must lie between 0 and 1; got {level!r}")
+    return Quantile(name, float(level), f"quantile:{name},{level:g}")
+
+
+def density_at(name: str, x: float, *, bandwidth: float | None = None) -> Target:
+    """Posterior density of a continuous parameter at x, smoothed by a Gaussian kernel; see `DensityAt`."""
+    if bandwidth is not None:
+        positive_number(bandwidth, "bandwidth")
+    return DensityAt(name, float(x), f"density:{name}={x:g}", bandwidth)
+
+
+def expectation(function: Function, *, name: str | None = None, vector: bool = False) -> Target:
+    """Posterior expectation of any function of the batch θ; ``vector=True`` if it gives rows of values."""
+    check_function(function, "an expectation's argument")
+    return Expectation(function, name or f"expectation:{_called(function)}", vector=vector)
+
+
+def posterior(values: Mapping[str, npt.ArrayLike]) -> Target:
+    """The posterior probability of every given parameter value, a one-hot vector target.
+
+    Its MSE, summed over the components, is the error of the normalised posterior (section 1.2.2 of the
+    paper: d_post is d_f with f = δ(θ' − θ)). Give the values as columns, such as ``prior.points``.
+    """
+    if not isinstance(values, Mapping):
+        raise InputError(f"posterior takes the wanted values as columns, such as prior.points; got {values!r}")
+    wanted = Points(dict(values.items()))
+
+    def one_hot(points: Points) -> npt.NDArray[np.bool_]:
+        same = np.ones((points.rows, wanted.rows), dtype=bool)
+        for name in wanted:
+            same &= points[name][:, None] == wanted[name][None, :]
+        return same
+
+    labels = tuple(wanted.label(row) for row in range(wanted.rows))
+
+    def unknown(row: int, points: Points) -> str:
+        return f"{labels[row]} is not a value of the parameter space"
+
+    return Expectation(
+        one_hot, "posterior", vector=True, is_indicator=True, component_labels=labels, requires_each=unknown
+    )
+
+
+def _called(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", "f")).replace("<lambda>", "f")
