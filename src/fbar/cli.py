@@ -80,7 +80,7 @@ def paper(
     """Regenerate figures and tables of the paper: data, pictures, and its claims beside our numbers.
 
     Each experiment writes NAME.csv, NAME.png and NAME.svg. Without names, all are run:
-    fig1 fig2 table3 fig3 fig4 fig5 figS1 figS2 figS3 figS4.
+    fig1 fig2 table3 fig3 fig4 fig5 figS1 figS2 figS3 figS4 beyond-continuous.
 
     Examples: "fbar paper", "fbar paper fig1 table3 --quick", "fbar paper figS2 --trials 500 --json".
 
@@ -91,7 +91,7 @@ def paper(
     trials
         Number of trials, in place of the paper's own.
     quick
-        A twentieth of the paper's trials, for a first look.
+        A twentieth of the paper's trials (at least 100), for a first look; claims held to 3 errors may fail.
     seed
         The same seed gives the same numbers.
     out

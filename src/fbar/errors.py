@@ -8,7 +8,7 @@ class FbarError(Exception):
 
 
 class InputError(FbarError, ValueError):
-    """An argument that cannot be used, found before any simulation ran."""
+    """An argument that cannot be used; found before any simulation runs wherever it can be."""
 
 
 class ZeroDensity(InputError):

@@ -66,6 +66,12 @@ class Expression:
             raise InputError(f"cannot read the expression {text!r}; write for example 'beta > 3'") from None
         self._check(self._tree)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameters that it speaks of."""
+        found = [node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name) and node.id not in _FUNCTIONS]
+        return tuple(dict.fromkeys(found))
+
     def _check(self, tree: ast.AST) -> None:
         allowed = (ast.BinOp, ast.BoolOp, ast.Compare, ast.UnaryOp, ast.Call, ast.Name, ast.Constant)
         parts: list[ast.AST] = []
@@ -96,6 +102,9 @@ class Expression:
 
     def _evaluate(self, node: ast.AST, columns: Mapping[str, Any]) -> Any:
         if isinstance(node, ast.Constant):
+            # Numbers as floats: whole ones could grow without bound.
+            if isinstance(node.value, int) and not isinstance(node.value, bool):
+                return float(node.value)
             return node.value
         if isinstance(node, ast.Name):
             return columns[node.id]

@@ -85,6 +85,10 @@ class Points(Mapping[str, Column]):
     def __len__(self) -> int:
         return len(self._columns)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Only the numbers travel between processes: derived columns and owners stay at home."""
+        return Points, (self._columns, None, self._present, self.unit)
+
     def __repr__(self) -> str:
         return f"Points({', '.join(self._columns)}; {self.rows} rows)"
 
@@ -124,6 +128,9 @@ class Points(Mapping[str, Column]):
         """The batch with further columns, such as outputs that a simulator recorded."""
         if not columns:
             return self
+        for name in columns:
+            if name in self:
+                raise InputError(f"a recorded output is called {name!r}, like a parameter; give it another name")
         return Points({**self._columns, **columns}, self.derived, self._present, self.unit, self.owner)
 
     def repeat(self, times: npt.ArrayLike) -> Points:
@@ -140,7 +147,7 @@ class Points(Mapping[str, Column]):
         if len(parts) == 1:
             return parts[0]
         first = parts[0]
-        units = [part.unit for part in parts if part.unit is not None and part.owner is first.owner]
+        units = [part.unit for part in parts if part.unit is not None and part.owner == first.owner]
         known = len(units) == len(parts)
         return Points(
             {name: np.concatenate([part[name] for part in parts]) for name in first},

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fbar import theory
 from fbar.acceptance import Acceptance, euclidean
-from fbar.checks import FloatArray
+from fbar.checks import FloatArray, numeric_array
 from fbar.checks import function as check_function
 from fbar.errors import InputError
 from fbar.outcomes import Batch, Failure, Outcomes, Seen, Simulated, Tally, tally
@@ -22,6 +22,16 @@ from fbar.points import Points
 from fbar.priors import Distribution, Finite, ModelChoice
 from fbar.simulators import Bernoulli, Model, RowFailed, Simulator, Tabulated, choose
 from fbar.targets import Target
+
+
+def _called(what: str, function: Callable[..., Any], *arguments: Any) -> npt.NDArray[Any]:
+    """A user's function of a batch; what it raises is said in one line, with its cause."""
+    try:
+        return np.asarray(function(*arguments))
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{what} failed: {type(error).__name__}: {error}") from error
 
 
 def _stack(values: Any, name: str) -> npt.NDArray[Any]:
@@ -112,8 +122,11 @@ class Problem:
         self._distance = distance
         self._accept = accept
         self._cost = cost
+        if isinstance(records, str):
+            raise InputError(f"records must be a list of names, such as [{records!r}]; got {records!r}")
         self.records = tuple(records)
         self._checked: list[Target] = []
+        self._probed: set[float] = set()
         self._p_star = p_star
         self._truth = dict(truth or {})
         for name, given in (("summary", summary), ("distance", distance), ("accept", accept)):
@@ -191,6 +204,17 @@ class Problem:
         """Some points of the prior, always the same, to try functions of θ on."""
         unit = np.random.default_rng(0).random((256, self.prior.dimension))
         return self.prior.from_unit(unit).with_derived(self.derived)
+
+    def check_acceptance_probability(self, tolerance: float) -> None:
+        """Refuse a known acceptance probability that is none; looked at once for each tolerance."""
+        if self._p_star is None or tolerance in self._probed:
+            return
+        p = self.acceptance_probability(self.probe, tolerance)
+        bad = ~((p >= 0) & (p <= 1 + 1e-12))
+        if p.shape != (self.probe.rows,) or bad.any():
+            what = f"{p[bad][0]:g} at {self.probe.label(int(np.argmax(bad)))}" if bad.any() else f"shape {p.shape}"
+            raise InputError(f"the acceptance probability p_star must lie in [0, 1] for every θ; it gives {what}")
+        self._probed.add(tolerance)
 
     def check_targets(self, targets: Sequence[Target]) -> None:
         """Refuse a target that is not defined on the parameters; each is tried once."""
@@ -283,7 +307,7 @@ class Problem:
     def _summarise(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if self.summary is None:
             return x
-        summaries = np.asarray(self.summary(x))
+        summaries = _called("the summary", self.summary, x)
         if summaries.shape[:1] != x.shape[:1]:
             raise InputError(
                 f"summary must give one row for each of {len(x)} simulations; it gives shape {summaries.shape}"
@@ -330,7 +354,7 @@ class Problem:
         """The distance of every simulation to the data; 0 or ∞ under an acceptance rule."""
         assert self.observed is not None
         if self._accept is not None:
-            accepted = np.asarray(self._accept(summaries, self.observed))
+            accepted = _called("the acceptance rule", self._accept, summaries, self.observed)
             if accepted.dtype != np.bool_ or accepted.shape != (len(summaries),):
                 raise InputError(
                     f"the acceptance rule must give true or false for each of {len(summaries)} simulations; "
@@ -340,7 +364,7 @@ class Problem:
         measure = self._distance or euclidean
         if measure is euclidean and summaries.dtype.kind not in "biuf" and tolerance > 0:
             raise InputError(f"outputs that are labels match or do not; a tolerance of {tolerance:g} needs a distance=")
-        distance = np.asarray(measure(summaries, self.observed), dtype=np.float64)
+        distance = numeric_array(_called("the distance", measure, summaries, self.observed), "distances")
         if distance.shape != (len(summaries),):
             raise InputError(
                 f"the distance must give one number for each of {len(summaries)} simulations; "

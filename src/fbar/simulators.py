@@ -37,7 +37,7 @@ class each:
 
     def __call__(self, theta: Points, rng: np.random.Generator) -> list[Any]:
         """A row's output each; a `RowFailed` for one that failed."""
-        columns = {name: theta[name] for name in theta}
+        columns = {name: theta[name] for name in (*theta, *theta.derived)}
         rows: list[Any] = []
         for i in range(theta.rows):
             try:

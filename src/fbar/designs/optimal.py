@@ -18,21 +18,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.checks import FloatArray, positive_number
 from fbar.designs.partition import Partition
 from fbar.errors import InputError, ZeroDensity
 from fbar.points import Points
 from fbar.priors import Density, Distribution, Mixture, ModelChoice, Prior
-from fbar.priors.marginals import Marginal
+from fbar.priors.marginals import Marginal, Tilted, Uniform
 from fbar.problem import Problem
 from fbar.simulators import Separable
 from fbar.targets import Target, as_targets
 
-FAR = 1e-14
-"""Tails of a prior with infinite support are left out beyond this probability on each side."""
+TINY = 1e-16
 
 REFERENCE = 2**14
 LEAST_SHARE = 0.05
@@ -44,29 +44,55 @@ class Factor:
 
     function: Callable[[Points], FloatArray]
     parts: Mapping[str, Callable[[FloatArray], FloatArray]] | None = None
-    breaks: Mapping[str, Sequence[float]] | None = None
 
 
-def build(prior: Distribution, factor: Factor) -> tuple[Distribution, float]:
-    """The distribution ∝ p·factor, and its normalising constant ∫ p·factor."""
+def build(prior: Distribution, factor: Factor, *, floor: bool = False) -> tuple[Distribution, float]:
+    """The distribution ∝ p·factor, and its normalising constant ∫ p·factor.
+
+    With ``floor``, a model that the factor leaves without mass still gets a small share: it cannot matter to
+    the targets of a design, but other questions would go without it.
+    """
     if isinstance(prior, ModelChoice):
-        return _build_models(prior, factor)
+        return _build_models(prior, factor, floor)
     if isinstance(prior, Prior) and all(isinstance(m, Marginal) and not m.discrete for m in prior.marginals.values()):
         if prior.dimension == 1:
             name = prior.names[0]
-            parts = {name: lambda x: factor.function(Points({name: x}))}
-            return _product(prior, parts, factor.breaks)
-        if factor.parts is not None:
-            return _product(prior, factor.parts, factor.breaks)
-    design = Partition(prior, factor.function)
-    return design, design.mass
+            return _product(prior, {name: lambda x: factor.function(Points({name: x}))})
+        constant = _constant_rest(prior, factor)
+        if constant is not None and factor.parts is not None:
+            parts = {name: part for name, part in factor.parts.items() if name in prior.names}
+            design, mass = _product(prior, parts)
+            return design, mass * constant
+    partition = Partition(prior, factor.function)
+    return partition, partition.mass
+
+
+def _constant_rest(prior: Distribution, factor: Factor) -> float | None:
+    """What the product of the parts leaves over of the factor, if it is the same everywhere; None if it is not.
+
+    |ψ| of a model's indicator is constant within each model, |ψ| of a mean is not.
+    """
+    if factor.parts is None:
+        return None
+    probe = prior.from_unit(np.random.default_rng(0).random((64, prior.dimension)))
+    rest = factor.function(probe)
+    for name, part in factor.parts.items():
+        if name in prior.names:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                rest = rest / part(probe[name])
+    rest = rest[np.isfinite(rest)]
+    if not rest.size or np.ptp(rest) > 1e-9 * abs(float(rest.mean())):
+        return None
+    if not rest.mean() > 0:
+        raise ZeroDensity("the wanted density is zero everywhere; it cannot be normalised")
+    return float(rest.mean())
 
 
 def _product(
     prior: Prior,
     parts: Mapping[str, Callable[[FloatArray], FloatArray]],
-    breaks: Mapping[str, Sequence[float]] | None,
 ) -> tuple[Distribution, float]:
+    """Each marginal times its part: a uniform one as a density of θ, others in their unit coordinate."""
     marginals: dict[str, Marginal] = {}
     mass = 1.0
     for name, marginal in prior.marginals.items():
@@ -74,11 +100,12 @@ def _product(
         if name not in parts:
             marginals[name] = marginal
             continue
-        low, high = marginal.support
-        ends = marginal.ppf(np.array([FAR, 1 - FAR]))
-        low, high = (float(ends[0]) if np.isinf(low) else low), (float(ends[1]) if np.isinf(high) else high)
-        density = Density(_times(marginal, parts[name]), low, high, (breaks or {}).get(name, ()))
-        marginals[name] = density
+        if isinstance(marginal, Uniform):
+            density = Density(_times(marginal, parts[name]), *marginal.support)
+            marginals[name] = density
+        else:
+            density = Density(_at_unit(marginal, parts[name]), 0.0, 1.0)
+            marginals[name] = Tilted(marginal, density)
         mass *= density.mass
     return Prior(marginals), mass
 
@@ -87,12 +114,17 @@ def _times(marginal: Marginal, part: Callable[[FloatArray], FloatArray]) -> Call
     return lambda x: np.asarray(np.exp(marginal.logpdf(x)) * part(x))
 
 
+def _at_unit(marginal: Marginal, part: Callable[[FloatArray], FloatArray]) -> Callable[[FloatArray], FloatArray]:
+    # The ends of the interval may be infinite values of θ, which no draw ever takes.
+    return lambda u: np.asarray(part(marginal.ppf(np.clip(u, TINY, 1 - TINY))))
+
+
 def _within(factor: Factor, prior: ModelChoice, label: object) -> Callable[[Points], FloatArray]:
     """The factor as a function of one model's own parameters."""
     return lambda points: factor.function(prior.embed(label, points))
 
 
-def _build_models(prior: ModelChoice, factor: Factor) -> tuple[Distribution, float]:
+def _build_models(prior: ModelChoice, factor: Factor, floor: bool) -> tuple[Distribution, float]:
     """Each model by itself; the models' probabilities are their masses."""
     designs: dict[object, Distribution | None] = {}
     masses = []
@@ -101,32 +133,19 @@ def _build_models(prior: ModelChoice, factor: Factor) -> tuple[Distribution, flo
             designs[label] = None
             masses.append(float(factor.function(prior.embed(label, None))[0]))
             continue
-        parts = factor.parts
-        if parts is not None:
-            # What the product leaves over must be constant in this model, such as |ψ| of a model's indicator.
-            probe = own.from_unit(np.random.default_rng(0).random((64, own.dimension)))
-            rest = _within(factor, prior, label)(probe)
-            for name, part in parts.items():
-                if name in own.names:
-                    rest = rest / part(probe[name])
-            rest = rest[np.isfinite(rest)]
-            constant = float(rest.mean())
-            if np.ptp(rest) > 1e-9 * abs(constant):
-                parts = None
-            else:
-                parts = {name: part for name, part in parts.items() if name in own.names}
-        own_factor = Factor(_within(factor, prior, label), parts, factor.breaks)
         try:
-            design, mass = build(own, own_factor)
+            design, mass = build(own, Factor(_within(factor, prior, label), factor.parts))
         except ZeroDensity:
             design, mass = own, 0.0
-        exact = parts is not None and own.dimension > 1
         designs[label] = design
-        masses.append(mass * constant if exact else mass)
+        masses.append(mass)
     weights = prior.probabilities * np.array(masses)
-    # A model that cannot matter to the targets still gets a share, or other questions would go without it.
-    weights = np.where(weights > 0, weights, LEAST_SHARE * prior.probabilities * weights.sum())
-    return ModelChoice(designs, weights / weights.sum(), name=prior.name), float(weights.sum())
+    total = float(weights.sum())
+    if not total > 0:
+        raise ZeroDensity("the wanted density is zero in every model; it cannot be normalised")
+    if floor:
+        weights = np.where(weights > 0, weights, LEAST_SHARE * prior.probabilities * total)
+    return ModelChoice(designs, weights / weights.sum(), name=prior.name), total
 
 
 # ---------------------------------------------------------------- what is known of the problem
@@ -153,7 +172,7 @@ def _map(factor: Factor, function: Callable[[FloatArray], FloatArray], separable
     parts = None
     if factor.parts is not None and separable:
         parts = {name: _after(function, part) for name, part in factor.parts.items()}
-    return Factor(lambda points: function(factor.function(points)), parts, factor.breaks)
+    return Factor(lambda points: function(factor.function(points)), parts)
 
 
 @lru_cache(maxsize=16)
@@ -185,7 +204,7 @@ def _reference(design: Distribution, problem: Problem, tolerance: float) -> tupl
     if isinstance(design, Prior):
         name = design.names[0]
         only = design.marginals[name]
-        if design.dimension == 1 and isinstance(only, Density):
+        if design.dimension == 1 and isinstance(only, Density | Tilted):
             return Points({name: only.nodes}, problem.derived), only.weights
     points = design.from_unit(qmc.Sobol(design.dimension, rng=np.random.default_rng(0)).random(REFERENCE))
     points = points.with_derived(problem.derived)
@@ -199,16 +218,26 @@ def _influence_scale(
     problem: Problem, targets: Sequence[Target], tolerance: float, tolerances: Sequence[float] | None
 ) -> Callable[[Points], FloatArray]:
     """√Σ_j c_j ψ_j², with c_j = 1/Var(ψ_j), or 1/tolerance_j²; with one target c = 1."""
+    if tolerances is not None:
+        if len(tolerances) != len(targets):
+            raise InputError(f"give one tolerance for each of {len(targets)} targets; got {len(tolerances)}")
+        for value in tolerances:
+            positive_number(value, "a target's tolerance")
     points, weights = reference(problem, tolerance)
     psi_of = [target.psi(points, weights) for target in targets]
-    scales = []
+    scales: list[float] = []
     for j, psi in enumerate(psi_of):
         if tolerances is not None:
             scales.append(1 / tolerances[j] ** 2)
         elif len(targets) == 1:
             scales.append(1.0)
         else:
-            scales.append(1 / float((weights[:, None] * psi(points) ** 2).sum()))
+            variance = float((weights[:, None] * psi(points) ** 2).sum())
+            scales.append(1 / variance if variance > 0 else 0.0)
+
+    if not any((psi(points) != 0).any() for psi in psi_of):
+        names = ", ".join(target.name for target in targets)
+        raise InputError(f"{names} is the same everywhere, so that no simulation helps; choose another target")
 
     def scale(at: Points) -> FloatArray:
         at = at.with_derived(problem.derived)
@@ -247,7 +276,7 @@ def targeted(
     listed = as_targets(targets)
     scale = _influence_scale(problem, listed, tolerance, tolerances)
     base = _map(_p_star(problem, tolerance), np.sqrt)
-    return build(problem.prior, Factor(lambda t: base.function(t) * scale(t), base.parts))[0]
+    return build(problem.prior, Factor(lambda t: base.function(t) * scale(t), base.parts), floor=True)[0]
 
 
 def stratified(
@@ -266,7 +295,7 @@ def stratified(
         p = p_star(points)
         return np.asarray(np.sqrt(p * np.maximum(1 - p, 0.0)) * scale(points))
 
-    return build(problem.prior, Factor(factor))[0]
+    return build(problem.prior, Factor(factor), floor=True)[0]
 
 
 class Defensive(Mixture):
@@ -274,10 +303,10 @@ class Defensive(Mixture):
 
     def __init__(self, q: Distribution, prior: Distribution, share: float) -> None:
         super().__init__([q, prior], [1 - share, share])
-        self._prior, self._share = prior, share
+        self.prior, self._share = prior, share
 
     def log_relative(self, points: Points) -> FloatArray:
-        inner = np.log1p(-self._share) - log_weights(self._prior, self.components[0], points)
+        inner = np.log1p(-self._share) - log_weights(self.prior, self.components[0], points)
         return np.asarray(np.logaddexp(inner, np.log(self._share)))
 
 
@@ -292,9 +321,8 @@ def log_weights(prior: Distribution, q: Distribution, points: Points) -> FloatAr
     """log p(θ)/q(θ); −∞ never arises at draws from q that the prior can make."""
     if q is prior:
         return np.zeros(points.rows)
-    relative = getattr(q, "log_relative", None)
-    if relative is not None:
-        return -np.asarray(relative(points))
+    if isinstance(q, Partition | Defensive) and q.prior is prior:
+        return -q.log_relative(points)
     if isinstance(prior, ModelChoice) and isinstance(q, ModelChoice) and prior.models.keys() == q.models.keys():
         return _model_log_weights(prior, q, points)
     return prior.logpdf(points) - q.logpdf(points)
@@ -303,14 +331,16 @@ def log_weights(prior: Distribution, q: Distribution, points: Points) -> FloatAr
 def _model_log_weights(prior: ModelChoice, q: ModelChoice, points: Points) -> FloatArray:
     """Model by model, so that each model's rows are looked up once."""
     result = np.empty(points.rows)
-    with np.errstate(divide="ignore"):
-        shares = np.log(prior.probabilities) - np.log(q.probabilities)
-    for share, (label, own, rows) in zip(shares, prior.split(points), strict=True):
-        if rows.size:
-            proposal = q.models[label]
-            same = own is None or proposal is None
-            part = None if same or own is None else points.take(rows).only(own.names)
-            result[rows] = share + (0.0 if part is None else log_weights(own, proposal, part))  # type: ignore[arg-type]
+    for label, own, rows in prior.split(points):
+        proposal = q.models[label]
+        with np.errstate(divide="ignore"):
+            share = np.log(prior.probability(label)) - np.log(q.probability(label))
+        if own is None and proposal is None:
+            result[rows] = share
+        elif own is None or proposal is None:
+            raise InputError(f"model {label!r} has parameters in the prior or in q, but not in both")
+        elif rows.size:
+            result[rows] = share + log_weights(own, proposal, prior.own(label, points.take(rows)))
     return result
 
 
@@ -324,12 +354,22 @@ NAMED: dict[str, Callable[[Problem, Sequence[Target], float], Distribution]] = {
 """The designs by name."""
 
 
-def lost_mass(prior: Distribution, q: Distribution, size: int = 4096) -> float:
-    """The share of the prior's mass where q has no density, from fixed draws of the prior."""
-    if q is prior or hasattr(q, "log_relative"):
-        return 0.0
-    points = prior.from_unit(np.random.default_rng(0).random((size, prior.dimension)))
-    density = q.logpdf(points)
-    if np.isnan(density).any():
-        raise InputError("the design's log density is not a number at some places the prior can reach")
-    return float(np.mean(np.isneginf(density)))
+@lru_cache(maxsize=64)
+def named(name: str, problem: Problem, targets: tuple[Target, ...], tolerance: float) -> Distribution:
+    """A design by its name; built once for a problem and its targets."""
+    return NAMED[name](problem, targets, tolerance)
+
+
+@lru_cache(maxsize=64)
+def lost_mass(problem: Problem, q: Any, tolerance: float) -> float:
+    """The share of the prior's mass, or where it is known of the posterior's, at which q has no density."""
+    prior = problem.prior
+    points = prior.from_unit(np.random.default_rng(0).random((4096, prior.dimension)))
+    density = -log_weights(prior, q, points)
+    if np.isnan(density).any() or np.isposinf(density).any():
+        raise InputError("the design's log density is not a finite number at some places the prior can reach")
+    weight = np.ones(points.rows)
+    if problem.knows_acceptance:
+        weight = problem.acceptance_probability(points.with_derived(problem.derived), tolerance)
+    total = float(weight.sum())
+    return float(weight[np.isneginf(density)].sum()) / total if total > 0 else 0.0

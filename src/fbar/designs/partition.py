@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fbar.checks import FloatArray
 from fbar.errors import InputError, ZeroDensity
 from fbar.points import Points
-from fbar.priors import Distribution
+from fbar.priors import Distribution, Finite, Prior
 from fbar.priors.base import as_unit
 
 PASSES = 5
@@ -84,6 +84,19 @@ def _shares(
     return share
 
 
+def _borders(prior: Distribution) -> dict[int, FloatArray]:
+    """For each coordinate of a discrete parameter: where its values meet."""
+    if isinstance(prior, Finite):
+        return {0: prior.borders()}
+    found: dict[int, FloatArray] = {}
+    if isinstance(prior, Prior):
+        for index, marginal in enumerate(prior.marginals.values()):
+            borders = getattr(marginal, "borders", None)
+            if borders is not None and getattr(marginal, "discrete", False):
+                found[index] = borders()
+    return found
+
+
 class Partition:
     """The distribution with density ≈ p(θ)·factor(θ)/∫, constant on boxes of the prior's unit cube.
 
@@ -94,10 +107,11 @@ class Partition:
         from scipy.stats import qmc
 
         self.prior = prior
+        self._borders = _borders(prior)
         d = prior.dimension
         rng = np.random.Generator(np.random.PCG64(seed))
         self._tree: Tree | None = None
-        for number in range(PASSES):
+        for _ in range(PASSES):
             v = qmc.Sobol(d, rng=rng).random(POINTS)
             u = v if self._tree is None else self._tree.from_unit(v)
             value = np.asarray(factor(prior.from_unit(u)), dtype=np.float64)
@@ -109,7 +123,19 @@ class Partition:
                 raise ZeroDensity("the wanted density was zero at every place looked at; it cannot be normalised")
             self.mass = float(weight.mean())
             """∫ p·factor."""
-            self._tree = self._grow(u, value, weight, factor, rng, last=number == PASSES - 1)
+            self._tree = self._grow(u, value, weight, factor, rng)
+
+    def _cut(self, axis: int, low: float, high: float) -> float | None:
+        """The middle of a box's side; of a discrete parameter the border between values that is nearest to it.
+
+        A value of θ then lies in one box whole, and has one density.
+        """
+        middle = (low + high) / 2
+        borders = self._borders.get(axis)
+        if borders is None:
+            return middle
+        inside = borders[(borders > low + 1e-12) & (borders < high - 1e-12)]
+        return float(inside[np.argmin(np.abs(inside - middle))]) if inside.size else None
 
     def _grow(
         self,
@@ -118,8 +144,6 @@ class Partition:
         weight: FloatArray,
         factor: Callable[[Points], FloatArray],
         rng: np.random.Generator,
-        *,
-        last: bool,
     ) -> Tree:
         d = u.shape[1]
         axis, cut, left, right, low, high = [-1], [0.0], [-1], [-1], [np.zeros(d)], [np.ones(d)]
@@ -134,7 +158,9 @@ class Partition:
             best, gain = None, 0.0
             w = weight[rows]
             for j in range(d):
-                middle = (low[node][j] + high[node][j]) / 2
+                middle = self._cut(j, low[node][j], high[node][j])
+                if middle is None:
+                    continue
                 side = u[rows, j] < middle
                 n = np.array([side.sum(), (~side).sum()])
                 if rows.size >= 2 * LEAF and n.min() < LEAF // 2:
@@ -150,7 +176,9 @@ class Partition:
                 if inside.max() < 1.5 * inside.mean() or rows.size < 8 * LEAF:
                     continue
                 j = int(np.argmax(spans))
-                middle = (low[node][j] + high[node][j]) / 2
+                middle = self._cut(j, low[node][j], high[node][j])
+                if middle is None:
+                    continue
                 best = (j, middle, u[rows, j] < middle)
             j, middle, side = best
             for child, part in ((0, rows[side]), (1, rows[~side])):
@@ -188,8 +216,8 @@ class Partition:
         mass[leaves] = np.maximum(volume[leaves] * np.sqrt((value**2).mean(axis=1)), seen[leaves])
         inner = np.flatnonzero(axis >= 0)  # children come after their parents
         share = _shares(mass, inner, left, right)
-        # A half whose points missed a narrow ridge must not be left empty: each split is drawn towards ½.
-        share[inner] = (1 - SHRINK) * share[inner] + SHRINK / 2
+        # A part whose points missed a narrow ridge must not be left empty: each split is drawn towards its volume.
+        share[inner] = (1 - SHRINK) * share[inner] + SHRINK * volume[left[inner]] / volume[inner]
         mass[0] = 1.0
         for node in inner:
             mass[left[node]], mass[right[node]] = mass[node] * share[node], mass[node] * (1 - share[node])

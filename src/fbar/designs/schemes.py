@@ -1,7 +1,7 @@
 """How draws fill the unit cube of a design: independently, one or more to a stratum, or quasi-randomly.
 
 A scheme plans a round of n draws and cuts it into blocks. Beside the coordinates it says how the variance is to
-be estimated (section 3 of the methods): draws form *clusters* (single draws, or a whole scrambled sequence)
+be estimated: draws form *clusters* (single draws, or a whole scrambled sequence)
 and clusters form *strata*, within which the variance between clusters is taken:
 V̂ = Σ_s c_s/(c_s−1) Σ_{c∈s} (ζ_c − ζ̄_s)², ζ_c the sum of z over the cluster.
 """
@@ -36,6 +36,8 @@ class Scheme(ABC):
     """How n draws are placed in the unit cube."""
 
     name: str
+    least: int = 1
+    """The fewest draws that can have an error bar."""
 
     @abstractmethod
     def sizes(self, n: int, block_size: int) -> list[int]:
@@ -54,8 +56,12 @@ class Scheme(ABC):
         return np.array([n])
 
     def check(self, n: int) -> None:
-        """Refuse a round that could not have an error bar. Nothing to refuse by default."""
-        return
+        """Refuse a number of draws that could not have an error bar."""
+        if n < self.least:
+            raise InputError(self.too_few(n))
+
+    def too_few(self, n: int) -> str:
+        return f"{self.name} draws need a budget of at least {self.least}; got {n}"
 
 
 def _blocks(n: int, size: int) -> list[int]:
@@ -114,13 +120,13 @@ class Stratified(Scheme):
 
     per_stratum: int = 1
     name = "stratified"
+    least = 2
 
     def __post_init__(self) -> None:
         positive_integer(self.per_stratum, "per_stratum")
 
-    def check(self, n: int) -> None:
-        if n < 2:
-            raise InputError("a single stratum with one draw has no error bar; raise the budget to at least 2")
+    def too_few(self, n: int) -> str:
+        return "a single stratum with one draw has no error bar; raise the budget to at least 2"
 
     def sizes(self, n: int, block_size: int) -> list[int]:
         return _blocks(n, block_size)
@@ -172,9 +178,12 @@ class Sobol(Scheme):
         if positive_integer(self.replicates, "replicates") < 2:
             raise InputError("Sobol draws need at least 2 replicates for an error bar; got 1")
 
-    def check(self, n: int) -> None:
-        if n < self.replicates:
-            raise InputError(f"{self.replicates} scrambles need a budget of at least {self.replicates}; got {n}")
+    @property
+    def least(self) -> int:  # type: ignore[override]
+        return self.replicates
+
+    def too_few(self, n: int) -> str:
+        return f"{self.replicates} scrambles need a budget of at least {self.replicates}; got {n}"
 
     def sizes(self, n: int, block_size: int) -> list[int]:
         return [n // self.replicates + (index < n % self.replicates) for index in range(self.replicates)]

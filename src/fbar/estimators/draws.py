@@ -6,7 +6,7 @@ variance of that sum follows from how the θ were drawn; see `fbar.designs.schem
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,21 @@ class Draws:
     stratum: IntArray
     cluster: IntArray | None
     seen: Seen
+
+    def accepted(self) -> Draws:
+        """Without the draws of weight zero."""
+        if (self.weight > 0).all():
+            return self
+        rows = np.flatnonzero(self.weight)
+        cluster = None if self.cluster is None else self.cluster[rows]
+        return replace(
+            self,
+            points=self.points.take(rows),
+            weight=self.weight[rows],
+            log_w=self.log_w[rows],
+            stratum=self.stratum[rows],
+            cluster=cluster,
+        )
 
     def require_acceptances(self) -> None:
         if not self.weight.any():
@@ -126,6 +141,7 @@ class WeightedAverage:
 
     def __call__(self, draws: Draws) -> Posterior:
         draws.require_acceptances()
+        draws = draws.accepted()
         w = draws.weight * np.exp(draws.log_w - draws.log_w.max())
         weights = w / w.sum()
         errors = DrawErrors(draws, weights)

@@ -18,10 +18,12 @@ from itertools import pairwise
 import numpy as np
 
 from fbar.checks import FloatArray, choice, positive_integer, positive_number
+from fbar.errors import InputError
 from fbar.estimate import ErrorBars
 from fbar.estimators.draws import FEW_ACCEPTED, Draws
 from fbar.points import Points
 from fbar.posterior import Posterior
+from fbar.priors import Prior, UnitTransform
 from fbar.problem import Problem
 from fbar.targets import Target
 
@@ -99,11 +101,23 @@ class KernelRegression:
     def __post_init__(self) -> None:
         if isinstance(self.bandwidth, str):
             choice(self.bandwidth, ("paper", "cv"), "bandwidth")
-        elif self.bandwidth is not None:
-            positive_number(self.bandwidth, "bandwidth")
+        elif self.bandwidth is not None and positive_number(self.bandwidth, "bandwidth") > 0.5:
+            raise InputError(
+                f"bandwidth is in the prior's unit coordinates, where 0.5 is half of everything; got {self.bandwidth:g}"
+            )
+        positive_number(self.scale, "scale")
         choice(self.rule, ("gauss-kronrod", "gauss-legendre"), "quadrature rule")
         if self.panels is not None:
             positive_integer(self.panels, "panels")
+
+    def check(self, problem: Problem) -> None:
+        """Refuse parameters that cannot be smoothed over."""
+        prior = problem.prior
+        discrete = isinstance(prior, Prior) and any(getattr(m, "discrete", False) for m in prior.marginals.values())
+        if discrete or not isinstance(prior, Prior | UnitTransform):
+            raise InputError(
+                f"kernel regression smooths over continuous parameters; {prior!r} has others, use WeightedAverage()"
+            )
 
     def __call__(self, draws: Draws) -> Posterior:
         draws.require_acceptances()
@@ -123,6 +137,11 @@ class KernelPosterior(Posterior):
     @cached_property
     def _general(self) -> tuple[Points, FloatArray]:
         return self._fit(self._nodes(None), self._h)[:2]
+
+    @property
+    def ess(self) -> float:
+        """The accepted simulations; kernel regression has no weights of its own."""
+        return float(np.count_nonzero(self._a))
 
     @property
     def points(self) -> Points:  # type: ignore[override]

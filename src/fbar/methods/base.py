@@ -137,7 +137,7 @@ class Run(ABC):
         while self._absorbed in self._told:
             self._absorb(*self._told.pop(self._absorbed))
             self._absorbed += 1
-        if not self.finished and self._absorbed == self._blocks():
+        if answers and self._absorbed == self._asked == self._blocks():
             self.round += 1
             self._asked = self._absorbed = 0
             self._end_round()

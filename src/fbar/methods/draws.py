@@ -55,8 +55,11 @@ class DrawRun(Run):
         self.design, self.scheme = design, scheme
         self.acceptance, self.estimator = acceptance, estimator
         self.rounds = positive_integer(rounds, "rounds")
+        most = self.limit if self.budget is None else self.budget
+        if most is not None:
+            scheme.check(most)
         if self.budget is not None:
-            self.rounds = min(self.rounds, self.budget)
+            self.rounds = min(self.rounds, self.budget // scheme.least)
         start.problem.check_acceptance(acceptance)
         self.block_size = start.block_size or BLOCK_SIZE
         self._check_targets()
@@ -92,8 +95,10 @@ class DrawRun(Run):
             size = (self.round + 1) * self.budget // self.rounds - self.round * self.budget // self.rounds
         else:
             size = max(FIRST_ROUND, self._simulations // 4)
-            size = size if self.limit is None else min(size, self.limit - self._simulations)
-        self.scheme.check(size)
+            if self.limit is not None:
+                left = self.limit - self._simulations
+                # A rest too small for an error bar of its own is run with this round.
+                size = left if left < size + self.scheme.least else size
         self._sizes = self.scheme.sizes(size, self.block_size)
         self._stratum_sizes.append(self.scheme.stratum_sizes(size))
 
@@ -152,10 +157,13 @@ class DrawRun(Run):
             raise NoPosterior("no round is complete yet; ask the run for batches and tell it their outcomes")
         last = pieces[-1].round
         sizes = np.concatenate(self._stratum_sizes[: last + 1])
-        if independent:
-            sizes = np.bincount([piece.round for piece in pieces], weights=[piece.drawn for piece in pieces])
+        if independent:  # all rounds draw from one q: together they are one stratum
+            sizes = np.array([sum(piece.drawn for piece in pieces)])
         points = Points.concatenate([piece.points for piece in pieces])
+        weight = np.concatenate([piece.weight for piece in pieces])
         log_w = log_weights(self.problem.prior, self.design, points)
+        outside = np.isneginf(log_w)  # where the prior has no mass: a rejected draw
+        weight, log_w = np.where(outside, 0.0, weight), np.where(outside, 0.0, log_w)
         if any(piece.factor is not None for piece in pieces):
             log_w = log_w + np.concatenate(
                 [np.zeros(p.weight.size) if p.factor is None else np.log(p.factor) for p in pieces]
@@ -163,12 +171,14 @@ class DrawRun(Run):
         return Draws(
             self.problem,
             points,
-            np.concatenate([piece.weight for piece in pieces]),
+            weight,
             log_w,
             sum(piece.drawn for piece in pieces),
             self.scheme.name,
             sizes,
-            np.concatenate([np.full(p.weight.size, p.round) if p.stratum is None else p.stratum for p in pieces]),
+            np.concatenate(
+                [np.zeros(p.weight.size, dtype=np.int64) if p.stratum is None else p.stratum for p in pieces]
+            ),
             None if pieces[0].cluster is None else np.concatenate([p.cluster for p in pieces if p.cluster is not None]),
             self.seen,
         )

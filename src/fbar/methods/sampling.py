@@ -1,4 +1,4 @@
-"""Independent draws of θ: rejection sampling from the prior, importance sampling from any q."""
+"""Draws of θ from the prior (rejection sampling) or from any q (importance sampling)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fbar.acceptance import Acceptance
 from fbar.checks import FloatArray, IntArray, choice, distribution
-from fbar.designs.optimal import NAMED, lost_mass
+from fbar.designs.optimal import NAMED, lost_mass, named
 from fbar.designs.schemes import SCHEMES, Independent, Scheme
 from fbar.errors import InputError
 from fbar.estimators.cells import ActualCounts, Cells, ExpectedCounts
@@ -84,7 +84,7 @@ class Importance(Method):
     def design(self, problem: Problem, targets: Sequence[Target]) -> Distribution:
         """q on any other space."""
         if isinstance(self.q, str):
-            return NAMED[choice(self.q, NAMED, "design")](problem, targets, self.tolerance)
+            return named(choice(self.q, NAMED, "design"), problem, tuple(targets), self.tolerance)
         if not isinstance(self.q, Prior | ModelChoice) and not isinstance(self.q, Distribution):
             raise InputError(f"q must be a distribution of {', '.join(problem.prior.names)}; got {self.q!r}")
         if set(self.q.names) != set(problem.prior.names):
@@ -92,10 +92,12 @@ class Importance(Method):
                 f"q has the parameters {', '.join(self.q.names)}, the prior {', '.join(problem.prior.names)}; "
                 "they must be the same"
             )
-        lost = 0.0 if problem.knows_acceptance else lost_mass(problem.prior, self.q)
+        q: Any = self.q
+        lost = lost_mass(problem, q, self.tolerance)
         if lost > 0:
+            whose = "posterior" if problem.knows_acceptance else "prior"
             raise InputError(
-                f"q has no density where about {lost:.2g} of the prior's mass is, so the answer would lack it; "
+                f"q has no density where about {lost:.2g} of the {whose}'s mass is, so the answer would lack it; "
                 "mix q with the prior: fbar.designs.defensive(q, prior)"
             )
         return self.q
@@ -106,8 +108,19 @@ class Importance(Method):
         if not isinstance(problem.prior, Finite):
             if start.trials is not None:
                 raise InputError("trials= needs a finite parameter space; run the trials one by one")
+            problem.check_acceptance_probability(self.tolerance)
+            if isinstance(self.estimator, KernelRegression):
+                self.estimator.check(problem)
             scheme = SCHEMES[choice(self.scheme, SCHEMES, "scheme")] if isinstance(self.scheme, str) else self.scheme
-            rounds = self.rounds or (ROUNDS if isinstance(scheme, Independent) else 1)
+            if not isinstance(scheme, Scheme):
+                raise InputError(
+                    f"scheme must be one of {', '.join(SCHEMES)}, or such as Stratified(2); got {scheme!r}"
+                )
+            if not isinstance(self.estimator, WeightedAverage | KernelRegression):
+                raise InputError(f"estimator must be WeightedAverage() or KernelRegression(); got {self.estimator!r}")
+            rounds = self.rounds
+            if rounds is None:
+                rounds = ROUNDS if isinstance(scheme, Independent) else 1
             return DrawRun(
                 start,
                 design=self.design(problem, listed),
@@ -131,7 +144,7 @@ class Importance(Method):
             start,
             acceptance=acceptance,
             estimator=estimator,
-            rounds=self.rounds or ROUNDS,
+            rounds=ROUNDS if self.rounds is None else self.rounds,
         )
 
 

@@ -24,6 +24,7 @@ from fbar.paper.four_designs import (
 )
 from fbar.paper.record import Experiment, Options, Record
 from fbar.paper.trials import estimate_and_ess, run_trials
+from fbar.points import Points
 from fbar.priors import ModelChoice
 from fbar.problems import nested_models
 from fbar.seeds import Seeds
@@ -68,9 +69,7 @@ def compute(options: Options) -> Record:
     grid = np.linspace(-10, 15, 501)
     for setting, q in designs.items():
         record.add("share_model_1", q.probabilities[0], setting=setting)
-        own = q.models[1]
-        assert own is not None
-        inside = q.embed(1, own.from_unit(np.full((grid.size, 1), 0.5)).with_columns({"theta1": grid}))
+        inside = q.embed(1, Points({"theta1": grid}))
         for x, value in zip(grid, np.exp(q.logpdf(inside)), strict=True):
             record.add("density", value, setting=setting, x_name="theta1", x=x)
     _claims(record, truth, published)

@@ -107,9 +107,19 @@ def draw_panels(record: Record, density_label: str, x_range: tuple[float, float]
         ax.set_xlabel("simulations $N$")
     b.set(yscale="log", ylabel="ESS / $N$")
     c.set(yscale="log", ylabel=error_label)
-    d.set(ylabel="MSE relative to targeted")
-    d.set_ylim(0)
+    d.set(yscale="log", ylabel="MSE relative to targeted")
     d.axhline(1, color="#bbbbbb", lw=0.8, zorder=0)
-    letter(axes, ["sampling distributions", "effective sample size", "MSE (dotted: asymptotic)", "relative MSE"])
-    figure.legend(*a.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    letter(
+        axes,
+        [
+            "sampling distributions",
+            "effective sample size",
+            "MSE (dotted: asymptotic)",
+            "relative MSE (bars: numerator's error)",
+        ],
+    )
+    for ax in (b, d):
+        ax.yaxis.set_minor_formatter("")
+    a.legend(loc="upper right", fontsize=7)
+    figure.legend(*b.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure

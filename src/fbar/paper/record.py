@@ -125,7 +125,7 @@ class Record:
         self.add(quantity, defined.mean(), standard_error=error, trials=trials, **where)
         for percentile in (25, 75):
             self.add(f"{quantity}_p{percentile}", np.percentile(defined, percentile), trials=trials, **where)
-        if trials < len(squared_errors):
+        if quantity == "mse":
             self.add("undefined_share", 1 - trials / len(squared_errors), trials=len(squared_errors), **where)
 
     def claim(

@@ -45,6 +45,8 @@ def as_unit(unit: npt.ArrayLike, dimension: int) -> FloatArray:
         u = u[:, None]
     if u.ndim != 2 or u.shape[1] != dimension:
         raise InputError(f"unit coordinates must have shape (n, {dimension}); got {u.shape}")
+    if u.size and not (u.min() >= 0 and u.max() <= 1):
+        raise InputError("unit coordinates must lie in [0, 1]")
     return u
 
 

@@ -23,6 +23,10 @@ ORDER = 15
 LEVELS = 48
 U_ERROR = 1e-12
 AGREE = 1e-13
+MOST_PANELS = 20_000
+NARROW = 16
+MOST_PIECES = 64
+CHECKED = 1e-8
 
 _COARSE = np.polynomial.legendre.leggauss(ORDER)
 _FINE = np.polynomial.legendre.leggauss(2 * ORDER + 1)
@@ -36,13 +40,14 @@ class _Interpolant:
     """
 
     def __init__(self, left: FloatArray, right: FloatArray, values: FloatArray) -> None:
-        self._left, self._right, self._values = left.tolist(), right.tolist(), values
+        self.left: list[float] = left.tolist()
+        self._right, self._values = right.tolist(), values
         x, w = _FINE
         self._weights = (-1.0) ** np.arange(x.size) * np.sqrt((1 - x**2) * w)
 
     def __call__(self, x: float) -> float:
-        panel = min(max(bisect_right(self._left, x) - 1, 0), len(self._left) - 1)
-        left, right = self._left[panel], self._right[panel]
+        panel = min(max(bisect_right(self.left, x) - 1, 0), len(self.left) - 1)
+        left, right = self.left[panel], self._right[panel]
         difference = (2 * x - left - right) / (right - left) - _FINE[0]
         at_node = difference == 0
         if at_node.any():
@@ -107,7 +112,8 @@ class Density:
             raise ZeroDensity(f"the density is zero everywhere on [{low:g}, {high:g}]; it cannot be normalised")
         self.nodes, self.weights = nodes, weights * values / self.mass
         """Quadrature nodes, and weights that integrate a function under this distribution."""
-        self._pieces = self._invert(np.unique(np.concatenate([edges, rough])))
+        self._pieces = self._invert(np.unique(np.concatenate([edges, rough, self._valleys(nodes, values)])), rough)
+        self._check()
 
     # ------------------------------------------------------------ the density
 
@@ -159,6 +165,8 @@ class Density:
             coarse = half * (self.function(coarse_x.ravel()).reshape(coarse_x.shape) @ _COARSE[1])
             scale = max(scale, float(fine.sum()) + sum(float((w * v).sum()) for _, w, v, *_ in done))
             ok = np.abs(fine - coarse) <= AGREE * np.maximum(scale, 1e-300)
+            # A panel of a few floating-point numbers around a jump cannot be halved further.
+            ok |= right - left <= NARROW * np.spacing(np.maximum(np.abs(left), np.abs(right)))
             if level == LEVELS - 1:
                 if np.abs(fine - coarse).sum() > 1e-9 * scale:
                     raise InputError(
@@ -172,12 +180,42 @@ class Density:
                 break
             if level > 12:  # a panel this small is no smooth function's
                 rough += list((left + right) / 2)
+            if left.size > MOST_PANELS:
+                raise InputError(
+                    f"the density is too rough to be integrated: {left.size} panels are not fine enough "
+                    f"(near {float(left[0]):.6g}); smooth it, or give it on a smaller range"
+                )
             middle = (left + right) / 2
             left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
         x, w, y, left, right = (np.concatenate(parts) for parts in zip(*done, strict=True))
         order = np.argsort(left, kind="stable")
         interpolant = _Interpolant(left[order], right[order], y[order])
         return x[order].ravel(), w[order].ravel(), y[order].ravel(), self._cluster(rough), interpolant
+
+    def _valleys(self, nodes: FloatArray, values: FloatArray) -> FloatArray:
+        """Where the density falls to a thousandth of the peaks on both sides: the sampler takes one mode at a time."""
+        before = np.maximum.accumulate(values)
+        after = np.maximum.accumulate(values[::-1])[::-1]
+        deep = values < 1e-3 * np.minimum(before, after)
+        starts = np.flatnonzero(np.diff(np.concatenate([[False], deep, [False]]).astype(np.int8)))
+        ends = zip(starts[::2], starts[1::2], strict=True)
+        lowest = np.array([a + int(np.argmin(values[a:b])) for a, b in ends], dtype=np.int64)
+        return np.array(self._interpolant.left)[lowest // _FINE[0].size]  # the end of a panel, whose mass is known
+
+    def _check(self) -> None:
+        """The inverse must agree with the quadrature at every panel's end, or some of the mass was lost."""
+        x = np.array(self._interpolant.left[1:])
+        mass = np.add.reduceat(self.weights, np.arange(0, self.weights.size, _FINE[0].size))
+        u = np.cumsum(mass)[:-1]
+        between = (u > 1e-7) & (u < 1 - 1e-7)
+        x, u = x[between], u[between]
+        slack = 1e-9 * (self.high - self.low)
+        wrong = (self.ppf(u - CHECKED) > x + slack) | (self.ppf(u + CHECKED) < x - slack)
+        if wrong.any():
+            raise InputError(
+                f"the density could not be inverted near {float(x[wrong][0]):.6g}; "
+                "name the places where it is not smooth with breaks="
+            )
 
     def _cluster(self, rough: list[float]) -> FloatArray:
         """One place for each kink: the centre of the last panel that enclosed it."""
@@ -190,16 +228,25 @@ class Density:
 
     # ------------------------------------------------------------ inversion
 
-    def _invert(self, edges: FloatArray) -> list[tuple[float, float, Callable[[FloatArray], FloatArray]]]:
+    def _invert(
+        self, edges: FloatArray, rough: FloatArray
+    ) -> list[tuple[float, float, Callable[[FloatArray], FloatArray]]]:
         """For each piece: the cumulated mass before it, its mass, and its inverse distribution function."""
         from scipy.stats.sampling import UNURANError
 
+        if edges.size > MOST_PIECES:
+            raise InputError(f"the density has {edges.size - 1} separate pieces, more than can be inverted one by one")
         pieces: list[tuple[float, float, Callable[[FloatArray], FloatArray]]] = []
         before = 0.0
-        for low, high in pairwise(edges):
+        for low, high in pairwise(edges.tolist()):
+            # The panel that encloses a jump belongs to neither side.
+            margin = U_ERROR * (self.high - self.low)
+            low, high = low + margin * (low in rough), high - margin * (high in rough)
+            if not low < high:
+                continue
             inside = (self.nodes >= low) & (self.nodes <= high)
             mass = float(self.weights[inside].sum())
-            if mass <= 1e-15:
+            if mass <= 10 * U_ERROR:
                 continue
             # Tails whose mass is below rounding error only trouble the inversion.
             filled = np.flatnonzero(inside & (self.weights > 0))

@@ -117,6 +117,10 @@ class Finite:
         rows = np.searchsorted(self._cumulative, u * self._cumulative[-1], side="right")
         return self.points.take(np.minimum(rows, self.size - 1))
 
+    def borders(self) -> FloatArray:
+        """Where the values meet in the unit interval."""
+        return self._cumulative[:-1]
+
     def to_unit(self, points: Points) -> FloatArray:
         """The middle of each value's share of the unit interval."""
         keys = zip(*(points[name].tolist() for name in self.names), strict=True)

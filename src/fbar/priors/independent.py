@@ -102,7 +102,8 @@ class _Row:
     def __init__(self, given: Any, name: str) -> None:
         if not hasattr(given, "logpdf") or not (hasattr(given, "ppf") or hasattr(given, "icdf")):
             raise InputError(
-                f"the function for {name!r} must give a distribution such as scipy.stats.norm(...); got {given!r}"
+                f"the function for {name!r} must give a distribution such as scipy.stats.norm(...); "
+                f"got {type(given).__name__}"
             )
         self._given, self._name = given, name
 

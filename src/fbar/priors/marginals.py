@@ -56,7 +56,10 @@ class Scipy:
     def __init__(self, given: Any) -> None:
         self.given = given
         self._ppf = given.ppf if hasattr(given, "ppf") else given.icdf
-        self.discrete = not hasattr(given, "icdf") and not hasattr(getattr(given, "dist", given), "pdf")
+        if hasattr(given, "icdf"):  # a new-style discrete distribution has an infinite "density" at its values
+            self.discrete = bool(np.isposinf(given.logpdf(given.icdf(0.5))))
+        else:
+            self.discrete = not hasattr(getattr(given, "dist", given), "pdf")
         self._log = given.logpmf if self.discrete else given.logpdf
 
     @property
@@ -64,11 +67,19 @@ class Scipy:
         low, high = self.given.support()
         return float(low), float(high)
 
-    def ppf(self, u: FloatArray) -> FloatArray:
-        return np.asarray(self._ppf(u), dtype=np.float64)
+    def ppf(self, u: FloatArray) -> npt.NDArray[Any]:
+        values = np.asarray(self._ppf(u), dtype=np.float64)
+        return values.astype(np.int64) if self.discrete and (values == np.rint(values)).all() else values
 
     def cdf(self, x: FloatArray) -> FloatArray:
-        return np.asarray(self.given.cdf(x), dtype=np.float64)
+        """The distribution function; for a discrete one the middle of each value's share, as for `Categorical`."""
+        below = np.asarray(self.given.cdf(x), dtype=np.float64)
+        return below - np.exp(self._log(x)) / 2 if self.discrete else below
+
+    def borders(self) -> FloatArray:
+        """Where a discrete distribution's values meet in the unit interval."""
+        low, high = self._ppf(np.array([1e-9, 1 - 1e-9]))
+        return np.unique(np.asarray(self.given.cdf(np.arange(low, min(high, low + 2000) + 1)), dtype=np.float64))
 
     def logpdf(self, x: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):
@@ -97,6 +108,10 @@ class Categorical:
     @property
     def support(self) -> tuple[float, float]:
         return -np.inf, np.inf
+
+    def borders(self) -> FloatArray:
+        """Where the values meet in the unit interval."""
+        return self._cumulative[:-1]
 
     def _index(self, x: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         same = np.asarray(x)[:, None] == self.values[None, :]
@@ -145,6 +160,40 @@ class Truncated:
         return np.where(inside, self.base.logpdf(x) - np.log(self._mass), -np.inf)
 
 
+class Tilted:
+    """A marginal times a factor: its unit coordinate has the given density on [0, 1].
+
+    Whatever tails or singularities the marginal has, its unit coordinate has none.
+    """
+
+    discrete = False
+
+    def __init__(self, base: Marginal, unit: Any) -> None:
+        self.base, self.unit = base, unit
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return self.base.support
+
+    @property
+    def nodes(self) -> FloatArray:
+        """Quadrature nodes; ``weights`` integrate a function under this distribution."""
+        return np.asarray(self.base.ppf(self.unit.nodes))
+
+    @property
+    def weights(self) -> FloatArray:
+        return np.asarray(self.unit.weights)
+
+    def ppf(self, u: FloatArray) -> FloatArray:
+        return np.asarray(self.base.ppf(self.unit.ppf(u)))
+
+    def cdf(self, x: FloatArray) -> FloatArray:
+        return np.asarray(self.unit.cdf(self.base.cdf(x)))
+
+    def logpdf(self, x: FloatArray) -> FloatArray:
+        return np.asarray(self.base.logpdf(x) + self.unit.logpdf(self.base.cdf(x)))
+
+
 def truncate(given: Any, low: float = -np.inf, high: float = np.inf) -> Marginal:
     """A continuous distribution restricted to an interval.
 
@@ -176,7 +225,7 @@ def as_marginal(given: Any, name: str) -> Marginal:
     with np.errstate(all="ignore"):
         try:
             middle = marginal.ppf(np.array([0.1, 0.5, 0.9]))
-            mass = marginal.cdf(np.array(marginal.support))
+            mass = np.asarray(given.cdf(np.array(marginal.support)), dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise InputError(f"the distribution of {name!r} cannot be used: {error}") from None
     proper = np.isfinite(middle).all() and (np.diff(middle) >= 0).all() and np.isclose(mass[1], 1.0, atol=1e-6)

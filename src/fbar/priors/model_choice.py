@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,14 @@ from fbar.checks import FloatArray, distribution
 from fbar.errors import InputError
 from fbar.points import Points
 from fbar.priors.base import Distribution, as_unit
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Whose unit coordinates a batch has: the choice's first, then for each model those of its distribution's owner."""
+
+    choice: ModelChoice
+    inner: dict[Any, object]
 
 
 class ModelChoice:
@@ -43,6 +52,8 @@ class ModelChoice:
             if prior is not None and name in prior.names:
                 raise InputError(f"model {label!r} has a parameter called {name!r}, the name of the model index")
         self.name = name
+        if len({isinstance(label, str) for label in self.models}) > 1:
+            raise InputError(f"model names must be all text or all numbers; got {list(self.models)}")
         self.labels = np.array(list(self.models))
         k = len(self.models)
         self.probabilities = np.full(k, 1 / k) if probabilities is None else distribution(probabilities, k)
@@ -73,7 +84,10 @@ class ModelChoice:
         present = {name: np.zeros(n, dtype=bool) for name in self.parameters}
         for name in self.parameters:
             columns[name] = np.full(n, np.nan)
-        for index, prior in enumerate(self.models.values()):
+        unit = np.full(u.shape, 0.5)
+        unit[:, 0] = u[:, 0]
+        owners: dict[Any, object] = {}
+        for index, (label, prior) in enumerate(self.models.items()):
             if prior is None:
                 continue
             rows = np.flatnonzero(which == index)
@@ -84,9 +98,11 @@ class ModelChoice:
                     columns[name] = columns[name].astype(object)
                 columns[name][rows] = inner[name]
                 present[name][rows] = True
-        return Points(
-            columns, present={name: mask for name, mask in present.items() if not mask.all()}, unit=u, owner=self
-        )
+            if inner.unit is not None:
+                unit[rows, 1 : 1 + prior.dimension] = inner.unit
+                owners[label] = inner.owner
+        absent = {name: mask for name, mask in present.items() if not mask.all()}
+        return Points(columns, present=absent, unit=unit, owner=Coordinates(self, owners))
 
     def embed(self, label: Any, own: Points | None, rows: int = 1) -> Points:
         """A batch of one model's own parameters as a batch of the choice: with the columns of all models."""
@@ -99,6 +115,19 @@ class ModelChoice:
             if not has:
                 present[name] = np.zeros(n, dtype=bool)
         return Points(columns, present=present)
+
+    def probability(self, label: Any) -> float:
+        return float(self.probabilities[list(self.models).index(label)])
+
+    def own(self, label: Any, points: Points) -> Points:
+        """The own parameters of a batch of one model, with their unit coordinates if they are known."""
+        prior = self.models[label]
+        assert prior is not None
+        part = points.only(prior.names)
+        if points.unit is not None and isinstance(points.owner, Coordinates):
+            part.unit = points.unit[:, 1 : 1 + prior.dimension]
+            part.owner = points.owner.inner.get(label)
+        return part
 
     def split(self, points: Points) -> list[tuple[Any, Distribution | None, npt.NDArray[np.int64]]]:
         """Each model with its prior and its rows."""
@@ -115,7 +144,7 @@ class ModelChoice:
 
     def to_unit(self, points: Points) -> FloatArray:
         """A model's middle as first coordinate, 0.5 in coordinates that a model does not use."""
-        if points.unit is not None and points.owner is self:
+        if points.unit is not None and isinstance(points.owner, Coordinates) and points.owner.choice is self:
             return points.unit
         result = np.full((points.rows, self.dimension), 0.5)
         for index, (_, prior, rows) in enumerate(self.split(points)):

@@ -42,6 +42,9 @@ def covariance(first: str, second: str) -> Target:
 def probability(predicate: str | Function, *, name: str | None = None) -> Target:
     """Posterior probability that a predicate holds, written as text or given as a function of the batch.
 
+    Text about a parameter that some models lack holds in none of these: P(lam > 3) is that of a model with lam
+    *and* lam > 3.
+
     >>> probability("abs(theta) < 2").name
     'probability:abs(theta) < 2'
     """
@@ -54,6 +57,9 @@ def probability(predicate: str | Function, *, name: str | None = None) -> Target
         held = np.asarray(function(points))
         if held.dtype != np.bool_:
             raise InputError(f"target {label!r} must be true or false at each point; it gives {held.dtype} values")
+        if isinstance(function, Expression) and not points.complete:
+            for parameter in function.names:
+                held = held & points.present(parameter)
         return held
 
     return Expectation(indicator, label, is_indicator=True)
