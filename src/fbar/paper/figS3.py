@@ -75,7 +75,7 @@ def compute(options: Options) -> Record:
             squared, _, rate = results[setting, budget]
             where = {"setting": setting, "target": "mean", "n": budget}
             record.add_errors(squared, **where)
-            mse = record.rows[-3]
+            mse = record.one(quantity="mse", **where)
             assert mse.standard_error is not None
             record.add(
                 "relative_mse",
