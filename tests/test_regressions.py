@@ -295,3 +295,10 @@ def test_each_sees_derived_parameters():
     p = stats.poisson([2, 4]).pmf(2)
     estimate = fbar.infer(problem, fbar.mean("rate"), budget=4000, seed=1)["mean:rate"]
     assert abs(z_score(estimate, p @ [1, 2] / p.sum())) < 5
+
+
+def test_a_covariance_of_parameters_that_no_model_has_together_is_refused():
+    models = fbar.ModelChoice({1: fbar.Prior(a=stats.uniform()), 2: fbar.Prior(b=stats.uniform())})
+    problem = fbar.Problem.bernoulli(models, lambda t: np.full(t.rows, 0.5))
+    with pytest.raises(fbar.InputError, match="that no model has together"):
+        fbar.infer(problem, fbar.covariance("a", "b"), budget=100)

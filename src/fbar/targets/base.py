@@ -76,6 +76,9 @@ class Target(ABC):
     def check_space(self, points: Points) -> None:
         """Raise an `InputError` when the target is not defined on the space, given every kind of point of it."""
         self.check(points)
+        given = self.given(points)
+        if given is not None and not given.any():
+            raise InputError(f"target {self.name!r} needs parameters that no model has together")
 
     def check(self, points: Points) -> None:
         """Raise an `InputError` when the target is not defined on these points."""
