@@ -36,8 +36,11 @@ class Scheme(ABC):
     """How n draws are placed in the unit cube."""
 
     name: str
-    least: int = 1
-    """The fewest draws that can have an error bar."""
+
+    @property
+    def least(self) -> int:
+        """The fewest draws that can have an error bar."""
+        return 1
 
     @abstractmethod
     def sizes(self, n: int, block_size: int) -> list[int]:
@@ -120,7 +123,10 @@ class Stratified(Scheme):
 
     per_stratum: int = 1
     name = "stratified"
-    least = 2
+
+    @property
+    def least(self) -> int:
+        return 2
 
     def __post_init__(self) -> None:
         positive_integer(self.per_stratum, "per_stratum")
@@ -179,7 +185,7 @@ class Sobol(Scheme):
             raise InputError("Sobol draws need at least 2 replicates for an error bar; got 1")
 
     @property
-    def least(self) -> int:  # type: ignore[override]
+    def least(self) -> int:
         return self.replicates
 
     def too_few(self, n: int) -> str:

@@ -94,7 +94,7 @@ class Allocation(Method):
         return self.floor + largest_remainder(self.wanted_shares(problem, targets) * left)
 
     @property
-    def ends_by_itself(self) -> bool:  # type: ignore[override]
+    def ends_by_itself(self) -> bool:
         return self.counts is not None
 
     def check_floor(self) -> None:

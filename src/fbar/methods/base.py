@@ -146,8 +146,10 @@ class Run(ABC):
 class Method(ABC):
     """An algorithm's settings: its constructor arguments and nothing else."""
 
-    ends_by_itself = False
-    """Whether its runs end without a budget or a stopping rule."""
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether its runs end without a budget or a stopping rule."""
+        return False
 
     @abstractmethod
     def _begin(self, start: Start) -> Run:

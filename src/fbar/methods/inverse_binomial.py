@@ -34,10 +34,12 @@ class InverseBinomial(Method):
     estimates unbiased.
     """
 
-    ends_by_itself = True
-
     hits: int = 10
     tolerance: float = 0.0
+
+    @property
+    def ends_by_itself(self) -> bool:
+        return True
 
     def _begin(self, start: Start) -> InverseBinomialRun:
         required, problem = positive_integer(self.hits, "hits"), start.problem

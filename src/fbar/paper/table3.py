@@ -54,7 +54,7 @@ def draw(record: Record) -> Figure:
             f"{value:.2f}  (paper {PAPER[setting][1]:g})",
             va="center",
             fontsize=8,
-            backgroundcolor="white",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
         )
     ax.set_yticks(range(len(settings)), [LABELS[s] for s in settings])
     ax.axvline(1, color="#999999", lw=0.8, zorder=0)
