@@ -7,6 +7,7 @@ they reduce that error.
 from fbar import designs, theory
 from fbar.acceptance import Acceptance
 from fbar.designs.schemes import Independent, Sobol, Stratified
+from fbar.distances import PNorm, Scaled
 from fbar.engine import InProcess, simulate
 from fbar.errors import FbarError, InputError, MissingExtra, NoPosterior, SimulatorFailed
 from fbar.estimate import Estimate, Estimates
@@ -22,6 +23,8 @@ from fbar.methods import (
     Rejection,
     Run,
 )
+from fbar.methods.schedules import AcceptanceRateSchedule, QuantileSchedule
+from fbar.methods.smc import SMC
 from fbar.points import Points
 from fbar.posterior import Posterior
 from fbar.priors import (
@@ -36,6 +39,7 @@ from fbar.priors import (
     truncate,
 )
 from fbar.problem import Problem
+from fbar.proposals import LocalNormalKernel, NormalKernel, OptimalLocalKernel, UniformKernel
 from fbar.seeds import Seeds
 from fbar.simulators import Model, Separable, each
 from fbar.stopping import Acceptances, Budget, StandardError, StoppingRule
@@ -57,7 +61,9 @@ from fbar.targets import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "SMC",
     "Acceptance",
+    "AcceptanceRateSchedule",
     "Acceptances",
     "AdaptiveAllocation",
     "AdaptivePosterior",
@@ -76,19 +82,25 @@ __all__ = [
     "InputError",
     "InverseBinomial",
     "KernelRegression",
+    "LocalNormalKernel",
     "Method",
     "MissingExtra",
     "Mixture",
     "Model",
     "ModelChoice",
     "NoPosterior",
+    "NormalKernel",
+    "OptimalLocalKernel",
+    "PNorm",
     "Points",
     "Posterior",
     "Prior",
     "Problem",
+    "QuantileSchedule",
     "Rejection",
     "Result",
     "Run",
+    "Scaled",
     "Seeds",
     "Separable",
     "SimulatorFailed",
@@ -97,6 +109,7 @@ __all__ = [
     "StoppingRule",
     "Stratified",
     "Target",
+    "UniformKernel",
     "UnitTransform",
     "WeightedAverage",
     "covariance",

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fbar.checks import FloatArray, choice, non_negative_number
 from fbar.errors import InputError
@@ -36,12 +34,3 @@ class Acceptance:
         if self.kernel == "epanechnikov":
             return np.asarray(np.maximum(0.0, 1.0 - u**2))
         return np.asarray(np.exp(-0.5 * u**2))
-
-
-def euclidean(summaries: npt.NDArray[Any], observed: npt.NDArray[Any]) -> FloatArray:
-    """Euclidean distance of every simulation's summaries to the observed ones; labels match or do not."""
-    if summaries.dtype.kind not in "biufc":
-        same = (summaries == observed).reshape(len(summaries), -1).all(axis=1)
-        return np.where(same, 0.0, np.inf)
-    difference = np.abs(summaries.astype(np.float64) - observed).reshape(len(summaries), -1)
-    return difference[:, 0] if difference.shape[1] == 1 else np.asarray(np.sqrt((difference**2).sum(axis=1)))

@@ -58,6 +58,7 @@ class Result:
     def __str__(self) -> str:
         accepted = np.sum(self.accepted)
         lines = [str(self.estimates)]
+        lines += [f"warning: {text}" for text in self.run.warnings]
         failures = self.run.seen.failures
         if failures:
             lines.append(f"warning: {failures} simulations failed and were rejected: {self.run.seen.failed}")

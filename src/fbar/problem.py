@@ -13,15 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar import theory
-from fbar.acceptance import Acceptance, euclidean
+from fbar.acceptance import Acceptance
 from fbar.checks import FloatArray, numeric_array
 from fbar.checks import function as check_function
+from fbar.distances import euclidean
 from fbar.errors import InputError
 from fbar.outcomes import Batch, Failure, Outcomes, Seen, Simulated, Tally, tally
 from fbar.points import Points
 from fbar.priors import Distribution, Finite, ModelChoice
 from fbar.simulators import Bernoulli, Model, RowFailed, Simulator, Tabulated, choose
 from fbar.targets import Target
+
+Distance = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.ArrayLike]
 
 
 def _called(what: str, function: Callable[..., Any], *arguments: Any) -> npt.NDArray[Any]:
@@ -92,7 +95,7 @@ class Problem:
         observed: Any = None,
         *,
         summary: Callable[[npt.NDArray[Any]], npt.ArrayLike] | None = None,
-        distance: Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.ArrayLike] | None = None,
+        distance: Distance | None = None,
         accept: Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.ArrayLike] | None = None,
         derived: Mapping[str, Callable[[Points], npt.ArrayLike]] | None = None,
         cost: npt.ArrayLike | Callable[[Points], npt.ArrayLike] | None = None,
@@ -350,8 +353,13 @@ class Problem:
             failure[bad] = Failure.NOT_FINITE
         return Simulated(summaries, recorded, failure)
 
-    def distance(self, summaries: npt.NDArray[Any], tolerance: float = 0.0) -> FloatArray:
-        """The distance of every simulation to the data; 0 or ∞ under an acceptance rule."""
+    def distance(
+        self, summaries: npt.NDArray[Any], tolerance: float = 0.0, measure: Distance | None = None
+    ) -> FloatArray:
+        """The distance of every simulation to the data; 0 or ∞ under an acceptance rule.
+
+        ``measure`` replaces the problem's own distance.
+        """
         assert self.observed is not None
         if self._accept is not None:
             accepted = _called("the acceptance rule", self._accept, summaries, self.observed)
@@ -361,7 +369,7 @@ class Problem:
                     f"it gives {accepted.dtype} of shape {accepted.shape}"
                 )
             return np.where(accepted, 0.0, np.inf)
-        measure = self._distance or euclidean
+        measure = measure or self._distance or euclidean
         if measure is euclidean and summaries.dtype.kind not in "biuf" and tolerance > 0:
             raise InputError(f"outputs that are labels match or do not; a tolerance of {tolerance:g} needs a distance=")
         distance = numeric_array(_called("the distance", measure, summaries, self.observed), "distances")
@@ -394,15 +402,22 @@ class Problem:
                 "tell takes pairs (batch, outcomes) with outcomes made by problem.outcomes(x, batch.simulations) "
                 f"or fbar.simulate; got {type(outcomes).__name__}"
             )
-        weights = np.zeros(outcomes.simulations)
-        failure = outcomes.failure
-        closest = np.inf
-        ok = np.ones(outcomes.simulations, bool) if outcomes.failure is None else outcomes.failure == Failure.NONE
-        if ok.any():
-            distance = self.distance(outcomes.summaries[ok], acceptance.tolerance)
-            distance = np.where(np.isnan(distance), np.inf, distance)
-            weights[ok] = acceptance(distance)
-            closest = float(distance.min())
-        counts = np.bincount([] if failure is None else failure, minlength=len(Failure))
-        seen = Seen(closest, int(counts[Failure.EXCEPTION]), int(counts[Failure.NOT_FINITE]), outcomes.message)
+        distance, seen = self.distances(outcomes, acceptance.tolerance)
+        weights = np.where(np.isnan(distance), 0.0, acceptance(np.where(np.isnan(distance), np.inf, distance)))
         return tally(batch, weights, seen)
+
+    def distances(
+        self, outcomes: Simulated, tolerance: float = 0.0, measure: Distance | None = None
+    ) -> tuple[FloatArray, Seen]:
+        """Every simulation's distance to the data, NaN for one that failed, and what was seen of them."""
+        result = np.full(outcomes.simulations, np.nan)
+        failure = outcomes.failure
+        ok = slice(None) if failure is None or not failure.any() else np.flatnonzero(failure == Failure.NONE)
+        summaries = outcomes.summaries[ok]
+        if len(summaries):
+            result[ok] = self.distance(summaries, tolerance, measure)
+        counts = np.bincount([] if failure is None else failure, minlength=len(Failure))
+        known = ~np.isnan(result)
+        closest = float(result[known].min()) if known.any() else np.inf
+        not_finite = int(len(summaries) - known.sum() + counts[Failure.NOT_FINITE])
+        return result, Seen(closest, int(counts[Failure.EXCEPTION]), not_finite, outcomes.message)

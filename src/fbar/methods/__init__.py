@@ -5,8 +5,10 @@ from fbar.methods.allocation import Allocation
 from fbar.methods.base import Method, Run
 from fbar.methods.inverse_binomial import InverseBinomial
 from fbar.methods.sampling import Importance, Rejection
+from fbar.methods.smc import SMC
 
 __all__ = [
+    "SMC",
     "AdaptiveAllocation",
     "AdaptivePosterior",
     "Allocation",

@@ -54,9 +54,11 @@ class Run(ABC):
         self.budget, self.limit = start.budget, start.limit
         self.round = 0
         self.seen = Seen()
+        self.warnings: list[str] = []
         self._asked = 0
         self._absorbed = 0
         self._told: dict[int, tuple[Batch, Outcomes]] = {}
+        self._outstanding: set[tuple[int, int]] = set()
 
     # ------------------------------------------------------------ what a method fills in
 
@@ -76,7 +78,16 @@ class Run(ABC):
 
     @abstractmethod
     def _blocks(self) -> int:
-        """The number of blocks in the present round."""
+        """The number of blocks in the present round; so far needed for sure, if only outcomes will end it."""
+
+    def _round_over(self) -> bool:
+        """Whether the blocks absorbed so far complete the round."""
+        return self._absorbed == self._asked == self._blocks()
+
+    @property
+    def _open_ended(self) -> bool:
+        """Whether the present round ends by its outcomes, so that blocks may be asked for ahead of need."""
+        return False
 
     @abstractmethod
     def _block(self, block: int) -> Batch:
@@ -97,17 +108,19 @@ class Run(ABC):
 
     # ------------------------------------------------------------ ask and tell
 
-    def ask(self, limit: int | None = None) -> list[Batch]:
+    def ask(self, limit: int | None = None, *, ahead: int = 0) -> list[Batch]:
         """The blocks that can be simulated now, with at most ``limit`` simulations together.
 
         Empty while the round waits for blocks that were asked before, and when the run is finished. Blocks
-        are never cut: a limit below the next block's size is refused.
+        are never cut: a limit below the next block's size is refused. ``ahead`` asks for so many blocks more in a
+        round that its outcomes will end, to keep workers busy; those that turn out to lie behind its end are
+        not used, so the result is the same.
         """
         if limit is not None:
             positive_integer(limit, "limit")
         batches: list[Batch] = []
         used = 0
-        while not self.finished and self._asked < self._blocks():
+        while not self.finished and self._asked < self._blocks() + (ahead if self._open_ended else 0):
             batch = self._block(self._asked)
             used += batch.simulations
             if limit is not None and used > limit:
@@ -118,6 +131,7 @@ class Run(ABC):
                     )
                 break
             batches.append(batch)
+            self._outstanding.add(batch.key)
             self._asked += 1
         return batches
 
@@ -127,19 +141,25 @@ class Run(ABC):
             if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[0], Batch):
                 raise InputError(f"tell takes pairs (batch, outcomes); got {type(answer).__name__}")
             batch, outcomes = answer
-            if batch.round < self.round:
-                raise InputError(f"block {batch.key} was told already")
-            if batch.round != self.round or not 0 <= batch.block < self._asked:
-                raise InputError(f"block {batch.key} was not asked for in round {self.round}, the present one")
-            if batch.block < self._absorbed or batch.block in self._told:
-                raise InputError(f"block {batch.key} was told already")
-            self._told[batch.block] = (batch, outcomes)
-        while self._absorbed in self._told:
+            if batch.key not in self._outstanding:
+                past = batch.round < self.round or (batch.round == self.round and batch.block < self._asked)
+                raise InputError(
+                    f"block {batch.key} was told already"
+                    if past
+                    else f"block {batch.key} was not asked for in round {self.round}, the present one"
+                )
+            self._outstanding.remove(batch.key)
+            if batch.round == self.round:  # otherwise it was asked for ahead of need, and the round ended before it
+                self._told[batch.block] = (batch, outcomes)
+        over = False
+        while not over and self._absorbed in self._told:
             self._absorb(*self._told.pop(self._absorbed))
             self._absorbed += 1
-        if answers and self._absorbed == self._asked == self._blocks():
+            over = self._round_over()
+        if over:
             self.round += 1
             self._asked = self._absorbed = 0
+            self._told.clear()
             self._end_round()
 
 

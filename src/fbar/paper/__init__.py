@@ -18,6 +18,7 @@ EXPERIMENTS = (
     "figS2",
     "figS3",
     "figS4",
+    "figS5",
     "beyond-continuous",
 )
 

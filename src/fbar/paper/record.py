@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """One number of a figure. ``n`` counts simulations; ``x`` is the horizontal axis where that is something else."""
+    """One number of a figure.
+
+    ``n`` counts simulations; ``x`` is the horizontal axis where that is something else; ``epsilon`` the tolerance
+    that the number belongs to.
+    """
 
     experiment: str
     setting: str
@@ -33,6 +37,7 @@ class Row:
     value: float
     standard_error: float | None
     trials: int | None
+    epsilon: float | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,7 @@ class Record:
         x: float | None = None,
         standard_error: float | None = None,
         trials: int | None = None,
+        epsilon: float | None = None,
     ) -> None:
         self.rows.append(
             Row(
@@ -110,8 +116,14 @@ class Record:
                 float(value),
                 None if standard_error is None else float(standard_error),
                 trials,
+                None if epsilon is None else float(epsilon),
             )
         )
+
+    def add_mean(self, quantity: str, values: FloatArray, **where: Any) -> None:
+        """The mean of a number over trials, with its standard error."""
+        error = values.std(ddof=1) / math.sqrt(len(values))
+        self.add(quantity, values.mean(), standard_error=error, trials=len(values), **where)
 
     def add_errors(self, squared_errors: FloatArray, *, quantity: str = "mse", **where: Any) -> None:
         """The mean of squared errors over trials with its standard error, and the quartiles.
@@ -145,7 +157,7 @@ class Record:
         return [row for row in self.rows if all(getattr(row, name) == value for name, value in wanted.items())]
 
     def curve(self, axis: str, **wanted: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The selected rows as arrays: the axis (``"x"`` or ``"n"``), values and standard errors."""
+        """The selected rows as arrays: the axis (``"x"``, ``"n"``, ``"epsilon"``), values and standard errors."""
         rows = self.select(**wanted)
         where = np.array([getattr(row, axis) for row in rows], dtype=np.float64)
         value = np.array([row.value for row in rows])

@@ -31,6 +31,10 @@ COLOURS = {
     "adaptive-posterior": "#c8452f",
     "adaptive-min-mse": "#2a8f5c",
     "min-mse-oracle": "#7b4ab0",
+    "local-mvn": "#3b6fb6",
+    "uniform": "#c8452f",
+    "local-mvn-fast": "#2a8f5c",
+    "rejection": "#7b4ab0",
 }
 MARKERS = {
     "targeted": "o",
@@ -42,6 +46,10 @@ MARKERS = {
     "adaptive-posterior": "p",
     "adaptive-min-mse": "^",
     "min-mse-oracle": "*",
+    "local-mvn": "o",
+    "uniform": "D",
+    "local-mvn-fast": "s",
+    "rejection": "^",
 }
 LABELS = {
     "targeted": "targeted",
@@ -57,6 +65,10 @@ LABELS = {
     "adaptive-posterior": "adaptive posterior",
     "adaptive-min-mse": "adaptive min MSE",
     "min-mse-oracle": "min MSE (oracle)",
+    "local-mvn": "local MVN",
+    "uniform": "uniform",
+    "local-mvn-fast": "local MVN, fast ε",
+    "rejection": "rejection",
 }
 
 RC: dict[Any, Any] = {

@@ -62,13 +62,15 @@ def run_trials(
     trials: int,
     seed: int,
     progress: Callable[[float], None],
+    *,
+    at_once: int = AT_ONCE,
     **options: Any,
 ) -> dict[tuple[str, int], FloatArray]:
     """All trials of all (setting, budget), by key: arrays with one row a trial."""
     entropy = Seeds.of(seed).entropy
     tasks = []
     for key, (setting, budget) in enumerate(cells):
-        step = max(1, min(trials, AT_ONCE // budget))
+        step = max(1, min(trials, at_once // budget))
         for first in range(0, trials, step):
             last = min(trials, first + step)
             tasks.append(Task(module, setting, budget, first, last, entropy, key, tuple(options.items())))

@@ -1,0 +1,157 @@
+"""How the tolerance of ABC-SMC falls from round to round."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fbar.checks import FloatArray, non_negative_number, numeric_array
+from fbar.errors import InputError
+
+
+class Schedule(ABC):
+    """Chooses each round's tolerance."""
+
+    needs_rates = False
+    """Whether it looks at all simulated distances and how likely the next proposal is to repeat them."""
+
+    @property
+    @abstractmethod
+    def last(self) -> float | None:
+        """The tolerance it ends at; None if it falls without end."""
+
+    @abstractmethod
+    def first(self) -> float:
+        """The first round's tolerance."""
+
+    @abstractmethod
+    def next(self, round: int, tolerance: float, distance: FloatArray, weights: FloatArray) -> float | None:
+        """The tolerance after ``round``, which had ``tolerance``; None where no lower one can be found.
+
+        ``distance`` and ``weights`` are those of the accepted particles; of all simulated ones, weighted by their
+        density under the next proposal relative to the last, for a schedule that ``needs_rates``.
+        """
+
+    def check(self) -> None:
+        return
+
+
+@dataclass(frozen=True)
+class Tolerances(Schedule):
+    """A given list of falling tolerances."""
+
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.values) == 0:
+            raise InputError("give at least one tolerance")
+        for value in self.values:
+            non_negative_number(value, "each tolerance")
+        for before, after in zip(self.values, self.values[1:], strict=False):
+            if not after < before:
+                word = "repeats" if after == before else "rises"
+                raise InputError(
+                    f"tolerances must fall from round to round; {after:g} follows {before:g}, so the tolerance {word}"
+                )
+
+    @property
+    def last(self) -> float:
+        return self.values[-1]
+
+    def first(self) -> float:
+        return self.values[0]
+
+    def next(self, round: int, tolerance: float, distance: FloatArray, weights: FloatArray) -> float | None:
+        lower = [value for value in self.values if value < tolerance]
+        return lower[0] if lower else None
+
+
+def weighted_quantile(values: FloatArray, weights: FloatArray, share: float) -> float:
+    """The smallest value whose weight, with all below, reaches the share."""
+    order = np.argsort(values, kind="stable")
+    cumulative = np.cumsum(weights[order])
+    at = int(np.searchsorted(cumulative, share * cumulative[-1], side="left"))
+    return float(values[order[min(at, len(order) - 1)]])
+
+
+def _share(value: float, name: str) -> None:
+    if not 0 < non_negative_number(value, name) < 1:
+        raise InputError(f"{name} must lie between 0 and 1; got {value!r}")
+
+
+@dataclass(frozen=True)
+class _Falling(Schedule):
+    def first(self) -> float:
+        return float("inf")
+
+    def _lower(self, found: float, tolerance: float, distance: FloatArray) -> float | None:
+        """Never above ``last``'s, and below the present one: distances that are often equal would stop the descent."""
+        floor = 0.0 if self.last is None else self.last
+        if found >= tolerance:
+            below = distance[distance < tolerance]
+            if below.size == 0:
+                return None
+            found = float(below.max())
+        return max(found, floor) if max(found, floor) < tolerance else None
+
+
+@dataclass(frozen=True)
+class QuantileSchedule(_Falling):
+    """The next tolerance is a weighted quantile of the accepted distances, the median by default.
+
+    The first round accepts every simulation from the prior.
+    """
+
+    share: float = 0.5
+    tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        _share(self.share, "the quantile's share")
+        if self.tolerance is not None:
+            non_negative_number(self.tolerance, "tolerance")
+
+    @property
+    def last(self) -> float | None:
+        return self.tolerance
+
+    def next(self, round: int, tolerance: float, distance: FloatArray, weights: FloatArray) -> float | None:
+        return self._lower(weighted_quantile(distance, weights, self.share), tolerance, distance)
+
+
+@dataclass(frozen=True)
+class AcceptanceRateSchedule(_Falling):
+    """The next tolerance is the one at which the next proposal would accept a wanted share of its simulations.
+
+    The rate at a tolerance is predicted from all simulations of the round, accepted or not, weighted by the ratio of
+    the two proposals' densities.
+    """
+
+    rate: float = 0.3
+    tolerance: float | None = None
+    needs_rates = True
+
+    def __post_init__(self) -> None:
+        _share(self.rate, "the acceptance rate")
+        if self.tolerance is not None:
+            non_negative_number(self.tolerance, "tolerance")
+
+    @property
+    def last(self) -> float | None:
+        return self.tolerance
+
+    def next(self, round: int, tolerance: float, distance: FloatArray, weights: FloatArray) -> float | None:
+        return self._lower(weighted_quantile(distance, weights, self.rate), tolerance, distance)
+
+
+def as_schedule(given: Schedule | Sequence[float]) -> Schedule:
+    if isinstance(given, Schedule):
+        return given
+    if isinstance(given, str) or np.ndim(given) != 1:
+        raise InputError(
+            "schedule must be a list of falling tolerances, or such as fbar.QuantileSchedule(0.5, tolerance=1.0); "
+            f"got {given!r}"
+        )
+    return Tolerances(tuple(float(value) for value in numeric_array(given, "tolerances")))

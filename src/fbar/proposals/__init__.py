@@ -1,0 +1,28 @@
+"""Proposals that learn: populations of particles in working coordinates, perturbed."""
+
+from fbar.proposals.kernels import (
+    Degenerate,
+    LocalNormalKernel,
+    NormalKernel,
+    OptimalLocalKernel,
+    Perturbation,
+    UniformKernel,
+    as_perturbation,
+)
+from fbar.proposals.perturbed import FromPrior, Perturbed, Proposal
+from fbar.proposals.space import Particles, Space
+
+__all__ = [
+    "Degenerate",
+    "FromPrior",
+    "LocalNormalKernel",
+    "NormalKernel",
+    "OptimalLocalKernel",
+    "Particles",
+    "Perturbation",
+    "Perturbed",
+    "Proposal",
+    "Space",
+    "UniformKernel",
+    "as_perturbation",
+]
