@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup run test lint bench constraints clean
+.PHONY: setup run test lint bench bench-peers constraints clean
 
 setup: $(STAMP)
 
@@ -28,8 +28,18 @@ lint: setup
 bench: setup
 	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
+PEERS := .venv-peers
+
+$(PEERS)/.installed: benchmarks/peers/requirements.txt pyproject.toml
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[fast]' -r benchmarks/peers/requirements.txt
+	touch $@
+
+bench-peers: $(PEERS)/.installed  ## beside other packages, in an environment of their own; goes on where it was
+	@for file in benchmarks/peers/bench_*.py; do echo "== $$file"; $(PEERS)/bin/python $$file || exit 1; done
+
 constraints:  ## pin the versions that are installed now
 	$(BIN)/python -m pip freeze --exclude-editable | grep -v '@' > constraints.txt
 
 clean:
-	rm -rf $(VENV) paper-results .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(PEERS) paper-results .mypy_cache .ruff_cache .pytest_cache

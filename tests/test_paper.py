@@ -10,7 +10,7 @@ import pytest
 
 from fbar.paper import EXPERIMENTS, Options, experiment
 
-COLUMNS = "experiment,setting,target,n,x_name,x,quantity,value,standard_error,trials"
+COLUMNS = "experiment,setting,target,n,x_name,x,quantity,value,standard_error,trials,epsilon"
 
 
 def fbar_command(*arguments, cwd=None):

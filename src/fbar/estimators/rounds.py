@@ -148,11 +148,15 @@ class Round:
 
     def weights(self, acceptance: Acceptance) -> FloatArray:
         """The acceptance weights of the simulations that count; 0 for one that failed."""
-        distance = self.distance[: self.used]
-        finite = np.isfinite(distance)
-        if finite.all():
-            return acceptance(distance)
-        return np.where(finite, acceptance(np.where(finite, distance, 0.0)), 0.0)
+        return acceptance_weights(acceptance, self.distance[: self.used])
+
+
+def acceptance_weights(acceptance: Acceptance, distance: FloatArray) -> FloatArray:
+    """a = K(Δ/ε), and 0 where the distance is not a finite number."""
+    finite = np.isfinite(distance)
+    if finite.all():
+        return acceptance(distance)
+    return np.where(finite, acceptance(np.where(finite, distance, 0.0)), 0.0)
 
 
 class _Memory:
@@ -410,4 +414,12 @@ class InverseVariancePosterior(Posterior):
             columns.append(column)
         influence = np.concatenate(columns, axis=1) / self.weights[:, None]  # whose z are those of the combination
         assert self.errors is not None
-        return self.errors.error_bars(influence)
+        bars = self.errors.error_bars(influence)
+        # A round that happened to see little spread has a small estimated variance and a large say.
+        shift = np.concatenate([self.value(target) - Posterior.value(self, target) for target in targets])
+        text = (
+            "rounds weighted by one over their estimated variance disagree with rounds weighted by their effective "
+            f"sample size by over {SELF_INFLUENCE:g} standard errors: a known bias; take weights='mixture'"
+        )
+        doubt = np.abs(shift) > SELF_INFLUENCE * bars.standard_error
+        return ErrorBars(bars.covariance, bars.df, (*bars.doubts, (doubt, text)))

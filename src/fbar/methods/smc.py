@@ -13,10 +13,11 @@ from fbar.acceptance import Acceptance
 from fbar.checks import FloatArray, choice, non_negative_number, positive_integer
 from fbar.distances import PNorm, Scaled
 from fbar.errors import InputError, NoPosterior
-from fbar.estimators.rounds import WEIGHTINGS, Piece, Round, Rounds
+from fbar.estimators.rounds import WEIGHTINGS, Piece, Round, Rounds, acceptance_weights
 from fbar.methods.base import Method, Run, Start
 from fbar.methods.schedules import QuantileSchedule, Schedule, Tolerances, as_schedule
 from fbar.outcomes import Batch, Outcomes, Seen, Simulated, Tally
+from fbar.points import Points
 from fbar.posterior import Posterior
 from fbar.priors import Finite
 from fbar.proposals import Degenerate, FromPrior, Particles, Perturbation, Perturbed, Proposal, Space, as_perturbation
@@ -48,8 +49,9 @@ class SMC(Method):
     simulations
         In place of ``accepted``: simulations in a round.
     perturbation
-        ``"local-normal"``, ``"normal"``, ``"olcm"``, ``"uniform"`` or one with settings, such as
-        ``LocalNormalKernel(neighbours=30)``.
+        ``"olcm"``, ``"local-normal"``, ``"normal"``, ``"uniform"`` or one with settings, such as
+        ``LocalNormalKernel(neighbours=30)``. Local kernels accept more; in five dimensions and more they are too
+        narrow for their own good (`benchmarks/coverage_smc.csv`).
     weights
         How the particles of all rounds are weighted: ``"mixture"``, ``"ess"`` (the paper's),
         ``"inverse-variance"`` or ``"last"`` (the last round alone), see `fbar.estimators.rounds`.
@@ -71,7 +73,7 @@ class SMC(Method):
     schedule: Schedule | Sequence[float] = field(default_factory=QuantileSchedule)
     accepted: int = 1000
     simulations: int | None = None
-    perturbation: str | Perturbation = "local-normal"
+    perturbation: str | Perturbation = "olcm"
     weights: str = "mixture"
     kernel: str = "uniform"
     distance: Scaled | None = None
@@ -121,6 +123,7 @@ class _Drawn:
     """A block's particles, from asking to telling."""
 
     particles: Particles
+    points: Points
     log_prior: FloatArray
     position: Any
     draws: int
@@ -229,7 +232,7 @@ class SMCRun(Run):
         drawn = self._draw(rng, int(most))
         self._drawn[block] = drawn
         self._sizes[block:] = [len(drawn.particles)]
-        points = self.space.points(drawn.particles).with_derived(self.problem.derived)
+        points = drawn.points.with_derived(self.problem.derived)
         if isinstance(self.problem.prior, Finite) and isinstance(self.problem.simulate, Tabulated):
             cells = drawn.particles.x[:, 0].astype(np.int64)
             return Batch(self.round, block, points, np.ones(cells.size, dtype=np.int64), self.seeds, cells)
@@ -240,10 +243,14 @@ class SMCRun(Run):
         draws = 0
         for _ in range(BARREN):
             particles = self._present.proposal.draw(rng, size)
-            log_prior = self.space.log_prior(particles)
+            points = self.space.points(particles)
+            log_prior = self.space.log_prior(particles, points)
             inside = np.flatnonzero(log_prior > -np.inf)
+            if inside.size == size:
+                return _Drawn(particles, points, log_prior, inside + draws, draws + size)
             if inside.size:
-                return _Drawn(particles.take(inside), log_prior[inside], inside + draws, draws + size)
+                points = points.take(inside)
+                return _Drawn(particles.take(inside), points, log_prior[inside], inside + draws, draws + size)
             draws += size
         what = "the prior gives its own draws no density" if self.round == 0 else "the prior has no mass at"
         raise _Barren(f"{what} any of {draws} proposals of round {self.round + 1}")
@@ -269,8 +276,7 @@ class SMCRun(Run):
         self._present.add(
             Piece(drawn.particles, drawn.log_prior, distance, drawn.position, drawn.draws, recorded, summaries)
         )
-        finite = np.isfinite(distance)
-        reached = self._accepted + np.cumsum(np.where(finite, self._acceptance(np.where(finite, distance, 0.0)), 0.0))
+        reached = self._accepted + np.cumsum(acceptance_weights(self._acceptance, distance))
         if self.method.simulations is None and reached[-1] >= self._wanted - 1e-9:
             self._present.stop_at(int(np.searchsorted(reached, self._wanted - 1e-9)))
         self._accepted = float(reached[-1])

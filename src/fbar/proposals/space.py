@@ -50,7 +50,9 @@ class Part(Protocol):
 
     def points(self, x: FloatArray) -> Points: ...
 
-    def log_prior(self, x: FloatArray) -> FloatArray: ...
+    def log_prior(self, x: FloatArray, points: Points | None = None) -> FloatArray:
+        """The log density; ``points`` are those of x, if they are there already."""
+        ...
 
     def draw(self, rng: np.random.Generator, size: int) -> FloatArray: ...
 
@@ -86,8 +88,8 @@ class _Theta:
                 columns[name] = codes
         return Points(columns)
 
-    def log_prior(self, x: FloatArray) -> FloatArray:
-        return self.prior.logpdf(self.points(x))
+    def log_prior(self, x: FloatArray, points: Points | None = None) -> FloatArray:
+        return self.prior.logpdf(self.points(x) if points is None else points)
 
     def draw(self, rng: np.random.Generator, size: int) -> FloatArray:
         points = self.prior.from_unit(rng.random((size, self.prior.dimension)))
@@ -126,7 +128,7 @@ class _Cells:
     def points(self, x: FloatArray) -> Points:
         return self.prior.points.take(x[:, 0].astype(np.int64))
 
-    def log_prior(self, x: FloatArray) -> FloatArray:
+    def log_prior(self, x: FloatArray, points: Points | None = None) -> FloatArray:
         return self._log[x[:, 0].astype(np.int64)]
 
     def draw(self, rng: np.random.Generator, size: int) -> FloatArray:
@@ -150,7 +152,7 @@ class _Normal:
     def points(self, x: FloatArray) -> Points:
         return self.prior.from_unit(ndtr(x))
 
-    def log_prior(self, x: FloatArray) -> FloatArray:
+    def log_prior(self, x: FloatArray, points: Points | None = None) -> FloatArray:
         return np.asarray(-0.5 * (x**2).sum(axis=1) - x.shape[1] / 2 * math.log(2 * math.pi))
 
     def draw(self, rng: np.random.Generator, size: int) -> FloatArray:
@@ -171,7 +173,7 @@ class _Nothing:
     def points(self, x: FloatArray) -> Points:
         raise NotImplementedError
 
-    def log_prior(self, x: FloatArray) -> FloatArray:
+    def log_prior(self, x: FloatArray, points: Points | None = None) -> FloatArray:
         return np.zeros(len(x))
 
     def draw(self, rng: np.random.Generator, size: int) -> FloatArray:
@@ -254,10 +256,10 @@ class Space:
         back = np.argsort(np.concatenate(order), kind="stable")
         return Points.concatenate(parts).take(back)
 
-    def log_prior(self, particles: Particles) -> FloatArray:
-        """The prior's log density in working coordinates."""
+    def log_prior(self, particles: Particles, points: Points | None = None) -> FloatArray:
+        """The prior's log density in working coordinates; ``points`` are the particles', if they are there already."""
         if len(self.parts) == 1:
-            return self.parts[0].log_prior(particles.x)
+            return self.parts[0].log_prior(particles.x, points)
         result = np.empty(len(particles))
         for m, rows in self.split(particles):
             result[rows] = self._log_shares[m] + self.parts[m].log_prior(particles.x[rows, : self.dimensions[m]])
