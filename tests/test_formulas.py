@@ -10,7 +10,7 @@ import fbar
 from fbar.acceptance import Acceptance
 from fbar.estimators.cells import ActualCounts, Cells, ExpectedCounts, InverseCounts
 from fbar.methods.adaptive import AdaptiveAllocation, AdaptivePosterior
-from fbar.outcomes import Tally
+from fbar.outcomes import Failure, Tally
 from fbar.seeds import Purpose
 
 PRIOR = np.array([0.2, 0.5, 0.3])
@@ -205,7 +205,7 @@ def test_failures_of_single_rows_are_not_drawn_again():
     for block_size in (1, 8, 1024):
         result = fbar.infer(problem, target, method=fbar.Rejection(), budget=20_000, seed=3, block_size=block_size)
         n = result.run.counts[0]
-        assert abs(result.run.seen.exceptions - 0.08 * n) < 5 * math.sqrt(0.08 * n)
+        assert abs(result.run.seen.counts[Failure.EXCEPTION] - 0.08 * n) < 5 * math.sqrt(0.08 * n)
         assert abs(result[target.name].value - 0.92 / 1.92) < 5 * math.sqrt(0.25 / 19_000)
 
 
@@ -217,7 +217,7 @@ def test_a_value_that_always_fails_does_not_end_the_run():
     problem = fbar.Problem(fbar.Finite(theta=[1.0, 2.0, 3.0]), simulate, observed=2)
     result = fbar.infer(problem, TARGET, budget=6000, seed=1, block_size=16)
     assert result.run.hits[1] == 0
-    assert result.run.seen.exceptions == result.run.counts[1] > 100
+    assert result.run.seen.counts[Failure.EXCEPTION] == result.run.counts[1] > 100
 
 
 def test_outputs_that_are_mappings_none_or_labels():
@@ -230,7 +230,7 @@ def test_outputs_that_are_mappings_none_or_labels():
     result = fbar.infer(problem, TARGET, budget=8000, seed=1)
     p = stats.poisson([1, 4]).pmf(3)
     assert abs(result["mean:theta"].value - p @ [1, 4] / p.sum()) < 5 * result["mean:theta"].standard_error
-    assert result.run.seen.exceptions > 0
+    assert result.run.seen.counts[Failure.EXCEPTION] > 0
     coin = fbar.Problem(
         fbar.Finite(theta=[0.2, 0.8]),
         lambda t, rng: np.where(rng.random(t.rows) < t["theta"], "heads", "tails"),

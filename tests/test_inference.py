@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 import fbar
+from fbar.outcomes import Failure
 
 
 def poisson(theta, rng):
@@ -132,8 +133,8 @@ def test_failures_are_rejected_counted_and_reported():
     result = fbar.infer(problem, fbar.mean("theta"), method=fbar.Rejection(), budget=400, seed=1)
     run = result.run
     assert run.counts.sum() == 400
-    assert run.seen.exceptions == run.counts[1]
-    assert run.seen.not_finite == run.counts[2]
+    assert run.seen.counts[Failure.EXCEPTION] == run.counts[1]
+    assert run.seen.counts[Failure.NOT_FINITE] == run.counts[2]
     assert run.hits[1] == run.hits[2] == 0
     assert min(run.hits[0], run.hits[3]) > 20
     assert "simulations failed and were rejected" in str(result)

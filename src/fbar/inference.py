@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from fbar.checks import function as check_function
-from fbar.engine import InProcess
+from fbar.engine import Engine, InProcess
 from fbar.errors import InputError, SimulatorFailed
 from fbar.estimate import Estimates
 from fbar.methods import AdaptiveAllocation, Method, Rejection, Run
+from fbar.outcomes import Failure
 from fbar.posterior import Posterior
 from fbar.priors import Finite
 from fbar.problem import Problem
@@ -72,7 +73,7 @@ def drive(
     run: Run,
     stop: StoppingRule | None = None,
     *,
-    engine: InProcess | None = None,
+    engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> str:
     """Ask, simulate and tell until the run is finished or the stopping rule holds at a round's end.
@@ -81,23 +82,33 @@ def drive(
     """
     if stop is not None:
         require_rule(stop).check(run)
-    engine = engine or InProcess()
-    while not run.finished:
-        if stop is not None and run.simulations > 0 and stop.holds(run):
-            return "stopped by its rule"
-        for answer in engine.run(run.problem, run.ask()):
-            run.tell(answer)
-            if progress is not None:
-                progress(run)
-        if run.seen.exceptions >= run.simulations > 0:
-            raise SimulatorFailed(
-                f"every one of {run.simulations} simulations raised an exception; the first was {run.seen.message}"
-            )
-        if stop is not None and run.simulations >= HOPELESS:
-            _require_hope(run)
+    with (engine or InProcess()).session(run.problem) as session:
+        round = -1
+        while not run.finished:
+            if run.round > round:
+                round = run.round
+                if stop is not None and run.simulations > 0 and stop.holds(run):
+                    return "stopped by its rule"
+                if stop is not None and run.simulations >= HOPELESS:
+                    _require_hope(run)
+            session.submit(run.ask(ahead=session.ahead))
+            for answer in session.collect():
+                run.tell(answer)
+                if progress is not None:
+                    progress(run)
+            _require_success(run)
     if stop is not None and not stop.holds(run):
         return f"{run.ended}; its stopping rule was not reached"
     return run.ended
+
+
+def _require_success(run: Run) -> None:
+    failed = run.seen.counts.get(Failure.EXCEPTION, 0)
+    if failed >= run.simulations > 0:
+        example = run.seen.examples.get(Failure.EXCEPTION, "")
+        raise SimulatorFailed(
+            f"every one of {run.simulations} simulations raised an exception; the first was {example}"
+        )
 
 
 def _require_hope(run: Run) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -66,16 +66,39 @@ class Failure(enum.IntEnum):
     NONE = 0
     EXCEPTION = 1
     NOT_FINITE = 2
+    WRONG_SHAPE = 3
+    TIMED_OUT = 4
+    KILLED = 5
+
+    @property
+    def words(self) -> str:
+        """What happened, after a number of simulations."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Failure.NONE: "succeeded",
+    Failure.EXCEPTION: "raised an exception",
+    Failure.NOT_FINITE: "gave a result that is not finite",
+    Failure.WRONG_SHAPE: "gave a result of another shape than the data",
+    Failure.TIMED_OUT: "took longer than the time-out",
+    Failure.KILLED: "were in a block that killed its worker twice",
+}
 
 
 @dataclass(frozen=True, eq=False)
 class Simulated:
-    """What each simulation of a block gave, in the order of ``Batch.theta``."""
+    """What each simulation of a block gave, in the order of ``Batch.theta``.
+
+    ``failure`` has a `Failure` for every simulation, ``examples`` a message for each kind that occurred, and
+    ``details`` its traceback or standard error.
+    """
 
     summaries: npt.NDArray[np.generic]
     recorded: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict)
     failure: npt.NDArray[np.int8] | None = None
-    message: str = ""
+    examples: Mapping[Failure, str] = field(default_factory=dict)
+    details: Mapping[Failure, str] = field(default_factory=dict)
 
     @property
     def simulations(self) -> int:
@@ -84,24 +107,38 @@ class Simulated:
 
 @dataclass(frozen=True)
 class Seen:
-    """The closest distance to the data, and the failures, of some simulations."""
+    """The closest distance to the data, and the failures by kind with an example of each, of some simulations."""
 
     closest: float = math.inf
-    exceptions: int = 0
-    not_finite: int = 0
-    message: str = ""
+    counts: Mapping[Failure, int] = field(default_factory=dict)
+    examples: Mapping[Failure, str] = field(default_factory=dict)
+    details: Mapping[Failure, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, closest: float, failure: npt.NDArray[np.int8] | None, outcomes: Simulated) -> Seen:
+        if failure is None or not failure.any():
+            return cls(closest)
+        numbers = np.bincount(failure, minlength=len(Failure))
+        counts = {kind: int(numbers[kind]) for kind in Failure if kind and numbers[kind]}
+        return cls(closest, counts, outcomes.examples, outcomes.details)
 
     def __add__(self, other: Seen) -> Seen:
+        if not other.counts:
+            return self if self.closest <= other.closest else replace(self, closest=other.closest)
         return Seen(
             min(self.closest, other.closest),
-            self.exceptions + other.exceptions,
-            self.not_finite + other.not_finite,
-            self.message or other.message,
+            {
+                k: self.counts.get(k, 0) + other.counts.get(k, 0)
+                for k in Failure
+                if k in self.counts or k in other.counts
+            },
+            {**other.examples, **self.examples},
+            {**other.details, **self.details},
         )
 
     @property
     def failures(self) -> int:
-        return self.exceptions + self.not_finite
+        return sum(self.counts.values())
 
     def __str__(self) -> str:
         closest = f"the closest came within {self.closest:.4g} of the data" if math.isfinite(self.closest) else ""
@@ -111,10 +148,9 @@ class Seen:
     def failed(self) -> str:
         """The failures in words."""
         parts = []
-        if self.exceptions:
-            parts.append(f"{self.exceptions} raised an exception ({self.message})")
-        if self.not_finite:
-            parts.append(f"{self.not_finite} gave a result that is not finite")
+        for kind, count in self.counts.items():
+            example = f" ({self.examples[kind]})" if self.examples.get(kind) else ""
+            parts.append(f"{count} {kind.words}{example}")
         return ", ".join(parts)
 
 

@@ -137,6 +137,7 @@ class Problem:
                 check_function(given, name)
         for name, rule in (derived or {}).items():
             check_function(rule, f"derived parameter {name!r}")
+        self._raw_shape = None if observed is None else np.shape(_observed(observed))
         self.observed = None if observed is None else self._summarise(_observed(observed)[None])[0]
         if self.observed is not None and self.observed.dtype.kind == "f" and not np.isfinite(self.observed).all():
             raise InputError("the observed data (or their summaries) are not finite; remove missing values first")
@@ -282,12 +283,15 @@ class Problem:
     def _collect(self, rows: Sequence[Any]) -> Simulated:
         """Outcomes of single simulations, some of which failed."""
         rows = [RowFailed("it returned None") if row is None else row for row in rows]
+        rows = self._require_shape(rows)
+        failed = [row for row in rows if isinstance(row, RowFailed)]
         good = [i for i, row in enumerate(rows) if not isinstance(row, RowFailed)]
-        failure = np.full(len(rows), Failure.EXCEPTION, dtype=np.int8)
-        message = next((row.message for row in rows if isinstance(row, RowFailed)), "")
+        failure = np.array([row.kind if isinstance(row, RowFailed) else 0 for row in rows], dtype=np.int8)
+        examples = {row.kind: row.message for row in reversed(failed)}
+        details = {row.kind: row.detail for row in reversed(failed)}
         if not good:
             assert self.observed is not None
-            return Simulated(np.zeros((len(rows), *self.observed.shape)), {}, failure, message)
+            return Simulated(np.zeros((len(rows), *self.observed.shape)), {}, failure, examples, details)
         outputs = [rows[i] for i in good]
         if isinstance(outputs[0], Mapping):
             output: Any = {name: _stack([row[name] for row in outputs], name) for name in outputs[0]}
@@ -305,7 +309,27 @@ class Problem:
         assert part.failure is not None
         failure[good] = part.failure
         recorded = {name: spread(np.asarray(values)) for name, values in part.recorded.items()}
-        return Simulated(spread(np.asarray(part.summaries)), recorded, failure, message)
+        return Simulated(spread(np.asarray(part.summaries)), recorded, failure, examples, details)
+
+    def _require_shape(self, rows: list[Any]) -> list[Any]:
+        """Single rows of another shape than the data are failures; if all are, the simulator is wrong."""
+
+        def shape(row: Any) -> tuple[int, ...]:
+            try:
+                return np.shape(row["x"] if isinstance(row, Mapping) and "x" in row else row)
+            except ValueError:  # ragged
+                return (-1,)
+
+        alive = [row for row in rows if not isinstance(row, RowFailed)]
+        shapes = {shape(row) for row in alive}
+        if len(shapes) < 2 or self._raw_shape not in shapes:
+            return rows
+        return [
+            row
+            if isinstance(row, RowFailed) or shape(row) == self._raw_shape
+            else RowFailed(f"shape {shape(row)}, the data have {self._raw_shape}", kind=Failure.WRONG_SHAPE)
+            for row in rows
+        ]
 
     def _summarise(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if self.summary is None:
@@ -416,8 +440,9 @@ class Problem:
         summaries = outcomes.summaries[ok]
         if len(summaries):
             result[ok] = self.distance(summaries, tolerance, measure)
-        counts = np.bincount([] if failure is None else failure, minlength=len(Failure))
         known = ~np.isnan(result)
         closest = float(result[known].min()) if known.any() else np.inf
-        not_finite = int(len(summaries) - known.sum() + counts[Failure.NOT_FINITE])
-        return result, Seen(closest, int(counts[Failure.EXCEPTION]), not_finite, outcomes.message)
+        if known.sum() < len(summaries):  # a distance that is not a number
+            failure = np.zeros(len(result), dtype=np.int8) if failure is None else failure
+            failure = np.where((failure == Failure.NONE) & ~known, Failure.NOT_FINITE, failure).astype(np.int8)
+        return result, Seen.of(closest, failure, outcomes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,9 +13,12 @@ import numpy.typing as npt
 from fbar.checks import FloatArray, IntArray, probabilities
 from fbar.checks import function as check_function
 from fbar.errors import FbarError, InputError
-from fbar.outcomes import Tally
+from fbar.outcomes import Failure, Tally
 from fbar.points import Points
 from fbar.priors import Distribution, Finite
+
+MOST_DETAIL = 4000
+"""Characters kept of a traceback or of standard error, from its end."""
 
 Simulator = Callable[[Points, np.random.Generator], Any]
 
@@ -45,7 +49,7 @@ class each:
             except FbarError:
                 raise
             except Exception as error:
-                output = RowFailed(f"{type(error).__name__}: {error}")
+                output = RowFailed.of(error)
             rows.append(RowFailed("it returned None") if output is None else output)
         return rows
 
@@ -55,6 +59,14 @@ class RowFailed:
     """Stands in the output of a simulator for a row that failed."""
 
     message: str
+    detail: str = ""
+    kind: Failure = Failure.EXCEPTION
+
+    @classmethod
+    def of(cls, error: BaseException, kind: Failure = Failure.EXCEPTION) -> RowFailed:
+        """An exception in one line, with its traceback; an error may bring a ``detail`` of its own."""
+        detail = getattr(error, "detail", None) or "".join(traceback.format_exception(error))
+        return cls(f"{type(error).__name__}: {error}", str(detail)[-MOST_DETAIL:], kind)
 
 
 class Tabulated:

@@ -1,5 +1,6 @@
-"""Running simulators: one thin interface over blocks."""
+"""Running simulators: here, on this machine's processes, on a cluster."""
 
+from fbar.engine.base import Engine, Session
 from fbar.engine.in_process import InProcess, simulate
 
-__all__ = ["InProcess", "simulate"]
+__all__ = ["Engine", "InProcess", "Session", "simulate"]

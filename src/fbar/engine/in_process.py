@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from fbar.engine.base import Engine, Session
 from fbar.errors import FbarError
 from fbar.outcomes import Batch, Outcomes
 from fbar.points import Points
@@ -34,7 +36,7 @@ def simulate(problem: Problem, batch: Batch) -> Outcomes:
     except FbarError:
         raise
     except Exception as error:
-        failed = RowFailed(f"{type(error).__name__}: {error}")
+        failed = RowFailed.of(error)
         output = [failed] if theta.rows == 1 else _row_by_row(problem, batch, theta)
     return problem.outcomes(output, theta.rows)
 
@@ -48,16 +50,30 @@ def _row_by_row(problem: Problem, batch: Batch, theta: Points) -> list[Any]:
         except FbarError:
             raise
         except Exception as error:
-            rows.append(RowFailed(f"{type(error).__name__}: {error}"))
+            rows.append(RowFailed.of(error))
         else:
             mapping = isinstance(output, Mapping)
             rows.append({name: values[0] for name, values in output.items()} if mapping else np.asarray(output)[0])
     return rows
 
 
-class InProcess:
+class InProcess(Engine):
     """Runs blocks one after the other, in this process."""
 
-    def run(self, problem: Problem, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Outcomes]]:
-        for batch in batches:
-            yield batch, simulate(problem, batch)
+    def session(self, problem: Problem) -> Session:
+        return _InProcessSession(problem)
+
+
+class _InProcessSession(Session):
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._waiting: deque[Batch] = deque()
+
+    def submit(self, batches: Sequence[Batch]) -> None:
+        self._waiting.extend(batches)
+
+    def collect(self) -> list[tuple[Batch, Outcomes]]:
+        if not self._waiting:
+            return []
+        batch = self._waiting.popleft()
+        return [(batch, simulate(self._problem, batch))]

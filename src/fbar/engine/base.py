@@ -1,0 +1,43 @@
+"""What the loop asks of an engine: take blocks, give back their outcomes, in any order."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+from fbar.outcomes import Batch, Outcomes
+from fbar.problem import Problem
+
+
+class Session(AbstractContextManager["Session"], ABC):
+    """An engine at work on one problem. Closing it ends every process it started."""
+
+    ahead: int = 0
+    """Blocks to ask for beyond those needed for sure, to keep workers busy at the end of a round."""
+
+    @abstractmethod
+    def submit(self, batches: Sequence[Batch]) -> None:
+        """Take blocks to be simulated."""
+
+    @abstractmethod
+    def collect(self) -> list[tuple[Batch, Outcomes]]:
+        """Wait for at least one block and give all that are done; empty if none is under way."""
+
+    def close(self) -> None:
+        """End what was started."""
+        return
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Engine(ABC):
+    """Where simulations run."""
+
+    @abstractmethod
+    def session(self, problem: Problem) -> Session:
+        """Begin work on a problem."""
