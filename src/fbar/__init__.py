@@ -12,7 +12,7 @@ from fbar.engine import InProcess, simulate
 from fbar.errors import FbarError, InputError, MissingExtra, NoPosterior, SimulatorFailed
 from fbar.estimate import Estimate, Estimates
 from fbar.estimators import KernelRegression, WeightedAverage
-from fbar.inference import Result, drive, infer
+from fbar.inference import drive, extend, infer, load
 from fbar.methods import (
     AdaptiveAllocation,
     AdaptivePosterior,
@@ -40,6 +40,7 @@ from fbar.priors import (
 )
 from fbar.problem import Problem
 from fbar.proposals import LocalNormalKernel, NormalKernel, OptimalLocalKernel, UniformKernel
+from fbar.result import Result
 from fbar.seeds import Seeds
 from fbar.simulators import Model, Separable, each
 from fbar.stopping import Acceptances, Budget, StandardError, StoppingRule
@@ -118,8 +119,10 @@ __all__ = [
     "drive",
     "each",
     "expectation",
+    "extend",
     "infer",
     "interval",
+    "load",
     "mean",
     "model_probability",
     "posterior",

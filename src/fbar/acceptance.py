@@ -34,3 +34,11 @@ class Acceptance:
         if self.kernel == "epanechnikov":
             return np.asarray(np.maximum(0.0, 1.0 - u**2))
         return np.asarray(np.exp(-0.5 * u**2))
+
+
+def accepted(acceptance: Acceptance, distance: FloatArray) -> FloatArray:
+    """The acceptance weights, 0 where the distance is not a finite number: a failed simulation is a rejected one."""
+    finite = np.isfinite(distance)
+    if finite.all():
+        return acceptance(distance)
+    return np.where(finite, acceptance(np.where(finite, distance, 0.0)), 0.0)

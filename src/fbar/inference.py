@@ -1,24 +1,30 @@
-"""The one loop: ask, simulate, tell, until a stopping rule holds."""
+"""The one loop: ask, simulate, record, tell, until a stopping rule holds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fbar.checks import function as check_function
-from fbar.engine import Engine, InProcess
+from fbar.checks import non_negative_number
+from fbar.engine import Engine, InProcess, as_engine
 from fbar.errors import InputError, SimulatorFailed
-from fbar.estimate import Estimates
+from fbar.faults import FailureWatch
+from fbar.ledger import Ledger, Leg
 from fbar.methods import AdaptiveAllocation, Method, Rejection, Run
-from fbar.outcomes import Failure
-from fbar.posterior import Posterior
+from fbar.methods.named import as_method, at_tolerance, restored
+from fbar.outcomes import Batch, Failure, Outcomes
 from fbar.priors import Finite
 from fbar.problem import Problem
+from fbar.progress import ProgressLine
+from fbar.result import Result
+from fbar.seeds import Seeds
+from fbar.settings import describe, differences, is_source
 from fbar.stopping import StandardError, StoppingRule, require_rule
-from fbar.targets import Target, as_targets
+from fbar.targets import Target, as_targets, parse
 
 Progress = Callable[[Run], None]
 MOST_SIMULATIONS = 10_000_000
@@ -28,45 +34,7 @@ HOPELESS = 100_000
 """A run towards a precision ends with an error after so many simulations if none was accepted."""
 
 
-@dataclass(frozen=True, eq=False)
-class Result:
-    """What a run gave. Print it; ask it further questions with `expect`, at no new simulation."""
-
-    run: Run
-    posterior: Posterior
-    estimates: Estimates
-    stopped_by: str
-
-    @property
-    def simulations(self) -> Any:
-        return self.posterior.simulations
-
-    @property
-    def accepted(self) -> Any:
-        return self.posterior.accepted
-
-    @property
-    def seed(self) -> int:
-        return self.run.seeds.entropy
-
-    def expect(self, targets: Target | Sequence[Target]) -> Any:
-        """The `Estimate` of any target, or the `Estimates` of several."""
-        return self.posterior.expect(targets)
-
-    def __getitem__(self, name: str) -> Any:
-        return self.estimates[name]
-
-    def __str__(self) -> str:
-        accepted = np.sum(self.accepted)
-        lines = [str(self.estimates)]
-        lines += [f"warning: {text}" for text in self.run.warnings]
-        failures = self.run.seen.failures
-        if failures:
-            lines.append(f"warning: {failures} simulations failed and were rejected: {self.run.seen.failed}")
-        lines.append(f"{np.sum(self.simulations):,} simulations, {accepted:,.6g} accepted; {self.stopped_by}")
-        return "\n".join(lines)
-
-    __repr__ = __str__
+# ---------------------------------------------------------------- the loop
 
 
 def drive(
@@ -75,31 +43,82 @@ def drive(
     *,
     engine: Engine | None = None,
     progress: Progress | None = None,
+    ledger: Ledger | None = None,
+    watch: FailureWatch | None = None,
+    until_round: int | None = None,
+    replay_only: bool = False,
 ) -> str:
     """Ask, simulate and tell until the run is finished or the stopping rule holds at a round's end.
 
-    Returns why it ended. ``progress`` is called with the run after every block.
+    Returns why it ended. ``progress`` is called with the run after every block. With a ``ledger``, recorded blocks are
+    told from it and others recorded; workers start when the first block has to be simulated. ``until_round`` ends at
+    the start of that round, ``replay_only`` where the record ends.
     """
     if stop is not None:
         require_rule(stop).check(run)
-    with (engine or InProcess()).session(run.problem) as session:
+    with ExitStack() as stack:
+        session = None
         round = -1
         while not run.finished:
             if run.round > round:
                 round = run.round
+                if until_round is not None and round >= until_round:
+                    return run.ended
                 if stop is not None and run.simulations > 0 and stop.holds(run):
                     return "stopped by its rule"
                 if stop is not None and run.simulations >= HOPELESS:
-                    _require_hope(run)
-            session.submit(run.ask(ahead=session.ahead))
-            for answer in session.collect():
-                run.tell(answer)
-                if progress is not None:
-                    progress(run)
+                    run.posterior()  # a rule on the error is never met without acceptances: say so now
+                if ledger is not None:
+                    _restore_round(run, ledger, replay_only)
+            batches = run.ask(ahead=0 if session is None else session.ahead)
+            known, new = _look_up(batches, ledger)
+            for batch, outcomes in known:
+                _tell(run, batch, outcomes, watch, progress)
+            if known and not new:
+                continue
+            if replay_only:
+                return "not finished"
+            if session is None:
+                session = stack.enter_context((engine or InProcess()).session(run.problem))
+            session.submit(new)
+            for batch, outcomes in session.collect():
+                if ledger is not None:
+                    ledger.record(batch, outcomes)
+                _tell(run, batch, outcomes, watch, progress)
             _require_success(run)
     if stop is not None and not stop.holds(run):
         return f"{run.ended}; its stopping rule was not reached"
     return run.ended
+
+
+def _restore_round(run: Run, ledger: Ledger, replay_only: bool) -> None:
+    recorded, own = ledger.round_state(run.round), run.round_state()
+    if recorded is not None:
+        run.restore_round(recorded)
+    elif own is not None and not replay_only:
+        ledger.record_round(run.round, own)
+
+
+def _look_up(batches: Sequence[Batch], ledger: Ledger | None) -> tuple[list[tuple[Batch, Outcomes]], list[Batch]]:
+    """Blocks that the ledger has, with their outcomes, and the others."""
+    if ledger is None:
+        return [], list(batches)
+    known, new = [], []
+    for batch in batches:
+        outcomes = ledger.lookup(batch)
+        if outcomes is None:
+            new.append(batch)
+        else:
+            known.append((batch, outcomes))
+    return known, new
+
+
+def _tell(run: Run, batch: Batch, outcomes: Outcomes, watch: FailureWatch | None, progress: Progress | None) -> None:
+    run.tell((batch, outcomes))
+    if watch is not None:
+        watch.add(batch, outcomes)
+    if progress is not None:
+        progress(run)
 
 
 def _require_success(run: Run) -> None:
@@ -111,52 +130,59 @@ def _require_success(run: Run) -> None:
         )
 
 
-def _require_hope(run: Run) -> None:
-    """A rule on the error is never met without acceptances: say so long before the budget is gone."""
-    run.posterior()
+# ---------------------------------------------------------------- what is asked
 
 
-def infer(
+@dataclass(frozen=True)
+class Task:
+    """Everything that decides a result, checked."""
+
+    problem: Problem
+    targets: tuple[Target, ...]
+    method: Method
+    budget: int | None
+    limit: int | None
+    stop: StoppingRule | None
+    block_size: int | None
+
+    def start(self, seed: Any) -> Run:
+        return self.method.start(
+            self.problem, self.targets, seed, self.budget, limit=self.limit, block_size=self.block_size
+        )
+
+    def settings(self, seeds: Seeds) -> dict[str, Any]:
+        """The task as JSON."""
+        return {
+            "problem": describe(self.problem),
+            "targets": [target.name for target in self.targets],
+            "method": describe(self.method),
+            "budget": self.budget,
+            "limit": self.limit,
+            "stop": describe(self.stop),
+            "block_size": self.block_size,
+            "seed": str(seeds.entropy),
+        }
+
+
+def make_task(
     problem: Problem,
     targets: Target | Sequence[Target],
     *,
-    method: Method | None = None,
+    method: Method | str | None = None,
     budget: int | None = None,
+    tolerance: float | None = None,
     precision: Mapping[str, float] | None = None,
     stop: StoppingRule | None = None,
-    seed: Any = None,
     block_size: int | None = None,
-    progress: Progress | None = None,
-) -> Result:
-    """Estimate posterior expectations with error bars.
-
-    Parameters
-    ----------
-    problem, targets
-        What is asked: see `Problem`, and `mean`, `probability` and the other targets.
-    method
-        The algorithm. On a finite space `AdaptiveAllocation` by default, which spends simulations where they
-        reduce the error of the targets; on others `Rejection`.
-    budget
-        The largest number of simulations.
-    precision
-        Standard errors that end the run, by target name: ``{"mean:theta": 0.01}``; all must be reached.
-    stop
-        A stopping rule of your own in place of ``precision``.
-    seed
-        The same seed gives the same result.
-
-    >>> import fbar
-    >>> problem = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2, 3]), [0.3, 0.05, 0.2])
-    >>> print(fbar.infer(problem, fbar.mean("theta"), budget=10_000, seed=1)["mean:theta"])
-    1.829(16)
-    """
+) -> Task:
+    """Check what is asked, and choose what was left open."""
     if not isinstance(problem, Problem):
         raise InputError(f"problem must be an fbar.Problem; got {problem!r}")
-    if method is not None and not isinstance(method, Method):
-        raise InputError(f"method must be a method such as fbar.Rejection(); got {method!r}")
-    if progress is not None:
-        check_function(progress, "progress")
+    if method is None:
+        method = AdaptiveAllocation() if isinstance(problem.prior, Finite) else Rejection()
+    method = as_method(method)
+    if tolerance is not None:
+        method = at_tolerance(method, non_negative_number(tolerance, "tolerance"))
     listed = as_targets(targets)
     if precision is not None and stop is not None:
         raise InputError("give either precision= or stop=, not both")
@@ -166,15 +192,278 @@ def infer(
         for name, wanted in precision.items():
             rule = StandardError(name, wanted)
             stop = rule if stop is None else stop & rule
-    if budget is None and stop is None and not (method is not None and method.ends_by_itself):
+    if budget is None and stop is None and not method.ends_by_itself:
         raise InputError("say when to stop: give budget=, precision= or stop=")
-    if method is None:
-        method = AdaptiveAllocation() if isinstance(problem.prior, Finite) else Rejection()
     if stop is None:
-        run = method.start(problem, listed, seed, budget, block_size=block_size)
-    else:
-        limits = [n for n in (budget, require_rule(stop).limit, MOST_SIMULATIONS) if n is not None]
-        run = method.start(problem, listed, seed, limit=min(limits), block_size=block_size)
-    ended = drive(run, stop, progress=progress)
+        return Task(problem, listed, method, budget, None, None, block_size)
+    limits = [n for n in (budget, require_rule(stop).limit, MOST_SIMULATIONS) if n is not None]
+    return Task(problem, listed, method, None, min(limits), stop, block_size)
+
+
+def infer(
+    problem: Problem,
+    targets: Target | Sequence[Target],
+    *,
+    method: Method | str | None = None,
+    budget: int | None = None,
+    tolerance: float | None = None,
+    precision: Mapping[str, float] | None = None,
+    stop: StoppingRule | None = None,
+    seed: Any = None,
+    run: str | Path | None = None,
+    workers: int | None = None,
+    engine: Any = None,
+    timeout: float | None = None,
+    block_size: int | None = None,
+    progress: Progress | bool | None = None,
+) -> Result:
+    """Estimate posterior expectations with error bars.
+
+    Parameters
+    ----------
+    problem, targets
+        What is asked: see `Problem`, and `mean`, `probability` and the other targets.
+    method
+        The algorithm, or its name (``"rejection"``, ``"smc"``, …). On a finite space `AdaptiveAllocation` by default,
+        which spends simulations where they reduce the error of the targets; on others `Rejection`.
+    budget
+        The largest number of simulations.
+    tolerance
+        How close simulations must come to the data; for ABC-SMC the tolerance it ends at.
+    precision
+        Standard errors that end the run, by target name: ``{"mean:theta": 0.01}``; all must be reached.
+    stop
+        A stopping rule of your own in place of ``precision``.
+    seed
+        The same seed gives the same result, on any number of workers.
+    run
+        A directory that keeps every finished simulation. The same command again goes on where it was, or gives the
+        finished result at once; other settings are refused, see `extend`.
+    workers
+        Local processes. None or 0 simulates here, which is best for vectorised simulators.
+    engine
+        In place of ``workers``: a ``concurrent.futures.Executor``, a ``distributed.Client`` or its address.
+    timeout
+        Seconds that one simulation may take; it needs workers, and starts one if there are none.
+    block_size
+        Simulations in a block, the unit of work and of seeds: another size gives other numbers.
+    progress
+        A function that is called with the run after every block; False for no line on the terminal.
+
+    >>> import fbar
+    >>> problem = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2, 3]), [0.3, 0.05, 0.2])
+    >>> print(fbar.infer(problem, fbar.mean("theta"), budget=10_000, seed=1)["mean:theta"])
+    1.829(16)
+    """
+    task = make_task(
+        problem,
+        targets,
+        method=method,
+        budget=budget,
+        tolerance=tolerance,
+        precision=precision,
+        stop=stop,
+        block_size=block_size,
+    )
+    chosen = as_engine(engine, workers, timeout)
+    if run is None:
+        return _finish(task, task.start(seed), chosen, progress, None)
+    with Ledger(Path(run), create=True) as ledger:
+        if not ledger.legs:
+            ledger.add_leg(task.settings(Seeds.of(seed)))
+        stored = ledger.legs[-1].settings
+        notes = require_same(stored, task.settings(Seeds(int(stored["seed"])) if seed is None else Seeds.of(seed)), run)
+        return continue_run(task, ledger, chosen, progress, notes)
+
+
+def extend(
+    run: str | Path,
+    problem: Problem,
+    targets: Target | Sequence[Target] | None = None,
+    *,
+    budget: int | None = None,
+    tolerance: float | None = None,
+    precision: Mapping[str, float] | None = None,
+    stop: StoppingRule | None = None,
+    workers: int | None = None,
+    engine: Any = None,
+    timeout: float | None = None,
+    progress: Progress | bool | None = None,
+) -> Result:
+    """Go on with a finished run: a larger budget, a smaller tolerance, other targets. Nothing is simulated again.
+
+    What is left out stays as it was; ``budget`` counts the simulations that are there.
+    """
+    with Ledger(Path(run), create=False) as ledger:
+        if not ledger.legs:
+            raise InputError(f"{run} holds no run yet; start it with fbar.infer(..., run=...)")
+        last = ledger.legs[-1]
+        if last.result is None:
+            raise InputError(f"{run} is not finished; give its own command again to finish it, and extend it then")
+        before = _task_of(last, problem, targets)
+        method = before.method if tolerance is None else at_tolerance(before.method, tolerance)
+        task = make_task(
+            problem,
+            before.targets,
+            method=method,
+            budget=budget,
+            precision=precision,
+            stop=stop,
+            block_size=before.block_size,
+        )
+        seeds = Seeds(int(last.settings["seed"]))
+        notes = require_same(
+            {"problem": last.settings["problem"]}, {"problem": task.settings(seeds)["problem"]}, Path(run)
+        )
+        ledger.add_leg({**task.settings(seeds), **{k: v for k, v in last.settings.items() if k == "model"}})
+        return continue_run(task, ledger, as_engine(engine, workers, timeout), progress, notes)
+
+
+def load(run: str | Path, problem: Problem, targets: Target | Sequence[Target] | None = None) -> Result:
+    """The result of a recorded run, finished or not, without a new simulation."""
+    with Ledger(Path(run), create=False) as ledger:
+        if not ledger.legs:
+            raise InputError(f"{run} holds no run yet")
+        last = ledger.legs[-1]
+        task = _task_of(last, problem, targets)
+        notes = require_same(
+            {"problem": last.settings["problem"]},
+            {"problem": task.settings(Seeds(0))["problem"]},
+            Path(run),
+        )
+        return continue_run(task, ledger, InProcess(), False, notes, replay_only=True)
+
+
+# ---------------------------------------------------------------- recorded runs
+
+
+def require_same(stored: Any, asked: Any, run: str | Path) -> tuple[str, ...]:
+    """Refuse other settings than the recorded ones, with the difference shown; a changed source is a warning."""
+    changed = list(differences({k: v for k, v in stored.items() if k != "model"}, asked))
+    refused = [(path, old, new) for path, old, new in changed if not is_source(path)]
+    if refused:
+        shown = "; ".join(f"{path} was {_short(old)}, is {_short(new)}" for path, old, new in refused[:5])
+        raise InputError(
+            f"{run} was made with other settings: {shown}. Take another directory, or extend the run "
+            "(budget, tolerance, targets)"
+        )
+    return tuple(
+        f"the source of {path.rsplit('.', 1)[0]} has changed since the run was started; its earlier simulations are "
+        "from the old one"
+        for path, _, _ in changed
+    )
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _task_of(leg: Leg, problem: Problem, targets: Target | Sequence[Target] | None) -> Task:
+    """A leg's task, from its settings."""
+    settings = leg.settings
+    listed = as_targets(targets) if targets is not None else tuple(parse(name) for name in settings["targets"])
+    return Task(
+        problem,
+        listed,
+        restored(settings["method"]),
+        settings["budget"],
+        settings["limit"],
+        None,
+        settings["block_size"],
+    )
+
+
+def continue_run(
+    task: Task,
+    ledger: Ledger,
+    engine: Engine,
+    progress: Progress | bool | None,
+    notes: tuple[str, ...],
+    *,
+    replay_only: bool = False,
+) -> Result:
+    """Replay the legs that are done, then go on with the last one."""
+    seeds = Seeds(int(ledger.legs[0].settings["seed"]))
+    earlier = [_task_of(leg, task.problem, _targets_of(leg, task)) for leg in ledger.legs[:-1]]
+    watch = FailureWatch()
+    run = (earlier[0] if earlier else task).start(seeds)
+    for number, (leg, done) in enumerate(zip(ledger.legs, earlier, strict=False)):
+        if number:
+            _go_on(run, ledger.legs[number - 1], done)
+        assert leg.result is not None
+        drive(run, engine=engine, ledger=ledger, watch=watch, until_round=leg.result["rounds"])
+    if earlier:
+        _go_on(run, ledger.legs[-2], task)
+    last = ledger.legs[-1]
+    until = None if last.result is None else last.result["rounds"]
+    result = _finish(task, run, engine, progress, ledger, watch, notes, until, replay_only)
+    if last.result is None and not replay_only:
+        ledger.finish_leg(result.as_dict())
+    return result
+
+
+def _targets_of(leg: Leg, task: Task) -> tuple[Target, ...] | None:
+    """A leg's targets: the present ones where they are the same, read from their names otherwise."""
+    by_name = {target.name: target for target in task.targets}
+    return tuple(by_name[n] if n in by_name else parse(n) for n in leg.settings["targets"])
+
+
+def _go_on(run: Run, before: Leg, task: Task) -> None:
+    tolerance = task.method.final_tolerance
+    if tolerance == restored(before.settings["method"]).final_tolerance:
+        tolerance = None
+    run.extend(budget=task.budget, limit=task.limit, tolerance=tolerance, targets=task.targets)
+
+
+def _finish(
+    task: Task,
+    run: Run,
+    engine: Engine,
+    progress: Progress | bool | None,
+    ledger: Ledger | None,
+    watch: FailureWatch | None = None,
+    notes: tuple[str, ...] = (),
+    until_round: int | None = None,
+    replay_only: bool = False,
+) -> Result:
+    """Drive a run to its end and take its result."""
+    watch = watch or FailureWatch()
+    line = ProgressLine() if progress in (None, True) and ProgressLine.wanted() else None
+    if callable(progress):
+        check_function(progress, "progress")
+    shown: Progress | None = progress if callable(progress) else line
+    try:
+        ended = drive(
+            run,
+            task.stop,
+            engine=engine,
+            progress=shown,
+            ledger=ledger,
+            watch=watch,
+            until_round=until_round,
+            replay_only=replay_only,
+        )
+    except KeyboardInterrupt:
+        if ledger is None:
+            raise
+        ledger.flush()
+        raise KeyboardInterrupt(
+            f"stopped after {run.simulations:,} simulations, all recorded in {ledger.directory}; "
+            "give the same command again to go on"
+        ) from None
+    finally:
+        if line is not None:
+            line.end()
+    if ledger is not None:
+        ledger.flush()
+        if until_round is not None and ledger.legs[-1].result is not None:
+            ended = ledger.legs[-1].result["stopped_by"]
+        if ledger.damaged:
+            again = "left out" if replay_only else "recomputed from their seeds"
+            notes = (*notes, f"damaged in {ledger.directory} and {again}: {', '.join(ledger.damaged)}")
     posterior = run.posterior()
-    return Result(run, posterior, posterior.expect(listed), ended)
+    dependence = watch.dependence()
+    return Result(
+        run, posterior, posterior.expect(list(task.targets)), ended, (*notes, dependence) if dependence else notes
+    )

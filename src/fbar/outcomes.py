@@ -99,6 +99,7 @@ class Simulated:
     failure: npt.NDArray[np.int8] | None = None
     examples: Mapping[Failure, str] = field(default_factory=dict)
     details: Mapping[Failure, str] = field(default_factory=dict)
+    seconds: float = 0.0
 
     @property
     def simulations(self) -> int:

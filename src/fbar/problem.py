@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar import theory
-from fbar.acceptance import Acceptance
+from fbar.acceptance import Acceptance, accepted
 from fbar.checks import FloatArray, numeric_array
 from fbar.checks import function as check_function
 from fbar.distances import euclidean
@@ -427,8 +427,7 @@ class Problem:
                 f"or fbar.simulate; got {type(outcomes).__name__}"
             )
         distance, seen = self.distances(outcomes, acceptance.tolerance)
-        weights = np.where(np.isnan(distance), 0.0, acceptance(np.where(np.isnan(distance), np.inf, distance)))
-        return tally(batch, weights, seen)
+        return tally(batch, accepted(acceptance, distance), seen)
 
     def distances(
         self, outcomes: Simulated, tolerance: float = 0.0, measure: Distance | None = None

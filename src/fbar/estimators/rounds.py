@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.acceptance import Acceptance
+from fbar.acceptance import Acceptance, accepted
 from fbar.checks import FloatArray, IntArray, choice
 from fbar.distances import PNorm
 from fbar.errors import NoPosterior
@@ -148,15 +148,7 @@ class Round:
 
     def weights(self, acceptance: Acceptance) -> FloatArray:
         """The acceptance weights of the simulations that count; 0 for one that failed."""
-        return acceptance_weights(acceptance, self.distance[: self.used])
-
-
-def acceptance_weights(acceptance: Acceptance, distance: FloatArray) -> FloatArray:
-    """a = K(Δ/ε), and 0 where the distance is not a finite number."""
-    finite = np.isfinite(distance)
-    if finite.all():
-        return acceptance(distance)
-    return np.where(finite, acceptance(np.where(finite, distance, 0.0)), 0.0)
+        return accepted(acceptance, self.distance[: self.used])
 
 
 class _Memory:

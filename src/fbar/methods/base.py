@@ -8,9 +8,11 @@ absorbs them in index order, so that neither the number of workers nor their spe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy.typing as npt
 
 from fbar.checks import positive_integer
 from fbar.errors import InputError
@@ -55,6 +57,7 @@ class Run(ABC):
         self.round = 0
         self.seen = Seen()
         self.warnings: list[str] = []
+        self._leg_round = self._leg_spent = 0
         self._asked = 0
         self._absorbed = 0
         self._told: dict[int, tuple[Batch, Outcomes]] = {}
@@ -105,6 +108,51 @@ class Run(ABC):
     def ended(self) -> str:
         """Why a finished run ended."""
         return "budget spent"
+
+    def posterior_at(self, tolerance: float) -> Posterior:
+        """The posterior at another tolerance, from the same simulations."""
+        raise InputError(f"{type(self).__name__} keeps no distances, so it has no posterior at another tolerance")
+
+    def round_state(self) -> dict[str, npt.NDArray[Any]] | None:
+        """What the present round's draws depend on beyond the seed, where it was fitted; None if nothing was."""
+        return None
+
+    def restore_round(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Take the present round's state from a record, so that arithmetic elsewhere cannot fork the run."""
+        raise InputError(f"{type(self).__name__} has no state to restore")
+
+    # ------------------------------------------------------------ going on after the end
+
+    def extend(
+        self,
+        *,
+        budget: int | None = None,
+        limit: int | None = None,
+        tolerance: float | None = None,
+        targets: Target | Sequence[Target] | None = None,
+    ) -> None:
+        """Go on with a run that ended: more simulations, a smaller tolerance, other targets."""
+        if self._outstanding:
+            raise InputError("a run is extended at the end of a round; tell it the blocks that were asked for first")
+        for name, value in (("budget", budget), ("limit", limit)):
+            if value is not None and positive_integer(value, name) <= self.simulations:
+                raise InputError(f"{name} {value} is spent already: the run has {self.simulations} simulations")
+        if targets is not None:
+            self.targets = as_targets(targets)
+        self.budget = budget
+        self.limit = limit
+        self._leg_round, self._leg_spent = self.round, self.simulations
+        self._extend(tolerance)
+
+    def _extend(self, tolerance: float | None) -> None:
+        """Plan the next round of an extended run."""
+        raise InputError(f"{type(self).__name__} cannot be extended; start a new run")
+
+    def _part_of_budget(self, rounds: int) -> int:
+        """The present round's share of the budget: equal parts of what this leg adds."""
+        assert self.budget is not None
+        more, part = self.budget - self._leg_spent, self.round - self._leg_round
+        return (part + 1) * more // rounds - part * more // rounds
 
     # ------------------------------------------------------------ ask and tell
 
@@ -170,6 +218,11 @@ class Method(ABC):
     def ends_by_itself(self) -> bool:
         """Whether its runs end without a budget or a stopping rule."""
         return False
+
+    @property
+    def final_tolerance(self) -> float | None:
+        """The tolerance its runs end at; None if that is left open."""
+        return getattr(self, "tolerance", None)
 
     @abstractmethod
     def _begin(self, start: Start) -> Run:

@@ -48,16 +48,10 @@ class CellRun(Run):
                 f"budget must be at least {prior.size}, one simulation for each parameter value; got {most}"
             )
         self._points = problem.points
-        for target in self.targets:
-            target.check_space(self._points)
-            if not target.smooth:
-                raise InputError(
-                    f"target {target.name!r} is not defined on a finite parameter space; "
-                    "ask for probabilities, such as fbar.probability('theta > 2')"
-                )
+        self._check_targets()
         self.acceptance = acceptance
         self.estimator = estimator
-        self.rounds = positive_integer(rounds, "rounds")
+        self.rounds = self.planned_rounds = positive_integer(rounds, "rounds")
         if self.budget is not None:
             self.rounds = min(self.rounds, self.budget)
         # A table's round is one draw, whatever its size.
@@ -67,6 +61,15 @@ class CellRun(Run):
         self.hits: FloatArray = np.zeros(shape)
         self.squares: FloatArray = np.zeros(shape)
         self._start_round()
+
+    def _check_targets(self) -> None:
+        for target in self.targets:
+            target.check_space(self._points)
+            if not target.smooth:
+                raise InputError(
+                    f"target {target.name!r} is not defined on a finite parameter space; "
+                    "ask for probabilities, such as fbar.probability('theta > 2')"
+                )
 
     # ------------------------------------------------------------ for a method to fill in
 
@@ -83,7 +86,7 @@ class CellRun(Run):
     @property
     def finished(self) -> bool:
         if self.budget is not None:
-            return self.round >= self.rounds
+            return self.round - self._leg_round >= self.rounds
         return self.limit is not None and self.simulations >= self.limit
 
     @property
@@ -109,11 +112,19 @@ class CellRun(Run):
     def _round_size(self) -> int:
         """Equal parts of the budget; without one, rounds that grow by a quarter of what there is."""
         if self.budget is not None:
-            return (self.round + 1) * self.budget // self.rounds - self.round * self.budget // self.rounds
+            return self._part_of_budget(self.rounds)
         size = max(FIRST_ROUND, FIRST_PER_CELL * self.prior.size, self.simulations // 4)
         return size if self.limit is None else min(size, self.limit - self.simulations)
 
     def _end_round(self) -> None:
+        self._start_round()
+
+    def _extend(self, tolerance: float | None) -> None:
+        if tolerance is not None and tolerance != self.acceptance.tolerance:
+            raise InputError("on a finite space outcomes are kept as sums, so their tolerance cannot change")
+        self._check_targets()
+        if self.budget is not None:
+            self.rounds = min(self.planned_rounds, self.budget - self._leg_spent)
         self._start_round()
 
     def _blocks(self) -> int:

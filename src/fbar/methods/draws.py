@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from fbar.acceptance import Acceptance
+from fbar.acceptance import Acceptance, accepted
 from fbar.checks import FloatArray, IntArray, positive_integer
 from fbar.designs.optimal import log_weights
 from fbar.designs.schemes import Groups, Independent, Scheme
-from fbar.errors import NoPosterior
+from fbar.errors import InputError, NoPosterior
 from fbar.estimators.draws import Draws
 from fbar.methods.base import Run, Start
-from fbar.outcomes import Batch, Outcomes, Simulated
+from fbar.outcomes import Batch, Outcomes, Simulated, tally
 from fbar.points import Points
 from fbar.posterior import Posterior
 from fbar.priors import Distribution
@@ -33,6 +33,7 @@ class _Piece:
     drawn: int
     points: Points
     weight: FloatArray
+    distance: FloatArray | None = None
     factor: FloatArray | None = None
     stratum: IntArray | None = None
     cluster: IntArray | None = None
@@ -54,7 +55,7 @@ class DrawRun(Run):
         super().__init__(start)
         self.design, self.scheme = design, scheme
         self.acceptance, self.estimator = acceptance, estimator
-        self.rounds = positive_integer(rounds, "rounds")
+        self.rounds = self.planned_rounds = positive_integer(rounds, "rounds")
         most = self.limit if self.budget is None else self.budget
         if most is not None:
             scheme.check(most)
@@ -81,7 +82,7 @@ class DrawRun(Run):
     @property
     def finished(self) -> bool:
         if self.budget is not None:
-            return self.round >= self.rounds
+            return self.round - self._leg_round >= self.rounds
         return self.limit is not None and self._simulations >= self.limit
 
     @property
@@ -92,7 +93,7 @@ class DrawRun(Run):
         if self.finished:
             return
         if self.budget is not None:
-            size = (self.round + 1) * self.budget // self.rounds - self.round * self.budget // self.rounds
+            size = self._part_of_budget(self.rounds)
         else:
             size = max(FIRST_ROUND, self._simulations // 4)
             if self.limit is not None:
@@ -116,21 +117,26 @@ class DrawRun(Run):
         return Batch(self.round, block, points.with_derived(self.problem.derived), None, self.seeds)
 
     def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
-        tally = self.problem.tally(batch, outcomes, self.acceptance)
-        points = batch.points
-        if isinstance(outcomes, Simulated) and outcomes.recorded:
-            points = points.with_columns(outcomes.recorded)
-        weight = tally.weight
+        points, distance = batch.points, None
+        if isinstance(outcomes, Simulated):
+            distance, seen = self.problem.distances(outcomes, self.acceptance.tolerance)
+            weight = tally(batch, accepted(self.acceptance, distance), seen).weight
+            if outcomes.recorded:
+                points = points.with_columns(outcomes.recorded)
+        else:
+            told = self.problem.tally(batch, outcomes, self.acceptance)
+            weight, seen = told.weight, told.seen
         rows: IntArray | None = None
         if not self._keep_all:
             rows = np.flatnonzero(weight)
             points, weight = points.take(rows), weight[rows]
-        piece = _Piece(self.round, batch.points.rows, points, weight)
+            distance = None if distance is None else distance[rows]
+        piece = _Piece(self.round, batch.points.rows, points, weight, distance)
         if not isinstance(self.scheme, Independent):
             piece = self._grouped(piece, self.scheme.groups(batch.block, self._sizes), rows)
         self._pieces.append(piece)
         self._simulations += batch.points.rows
-        self.seen = self.seen + tally.seen
+        self.seen = self.seen + seen
 
     def _grouped(self, piece: _Piece, groups: Groups, rows: IntArray | None) -> _Piece:
         """The draws' factors, strata and clusters, numbered on from those of earlier rounds."""
@@ -148,8 +154,11 @@ class DrawRun(Run):
 
     # ------------------------------------------------------------ what comes out
 
-    def draws(self) -> Draws:
-        """The accepted simulations so far (all of them, for estimators that learn from rejection)."""
+    def draws(self, acceptance: Acceptance | None = None) -> Draws:
+        """The accepted simulations so far (all of them, for estimators that learn from rejection).
+
+        ``acceptance`` looks at another tolerance than the run's own.
+        """
         independent = isinstance(self.scheme, Independent)
         # Part of a stratified round covers part of the space only: it waits until the round is complete.
         pieces = [piece for piece in self._pieces if independent or piece.round < self.round]
@@ -160,7 +169,7 @@ class DrawRun(Run):
         if independent:  # all rounds draw from one q: together they are one stratum
             sizes = np.array([sum(piece.drawn for piece in pieces)])
         points = Points.concatenate([piece.points for piece in pieces])
-        weight = np.concatenate([piece.weight for piece in pieces])
+        weight = np.concatenate([_weight(piece, acceptance) for piece in pieces])
         log_w = log_weights(self.problem.prior, self.design, points)
         outside = np.isneginf(log_w)  # where the prior has no mass: a rejected draw
         weight, log_w = np.where(outside, 0.0, weight), np.where(outside, 0.0, log_w)
@@ -185,3 +194,57 @@ class DrawRun(Run):
 
     def posterior(self) -> Posterior:
         return self.estimator(self.draws())
+
+    def posterior_at(self, tolerance: float) -> Posterior:
+        return self.estimator(self.draws(self._at(tolerance)))
+
+    def _at(self, tolerance: float) -> Acceptance:
+        """Acceptance at a smaller tolerance: of the simulations beyond the run's own nothing is kept."""
+        found = Acceptance(tolerance, self.acceptance.kernel)
+        if any(piece.distance is None for piece in self._pieces):
+            raise InputError("this problem has no distances, so it has no posterior at another tolerance")
+        if tolerance > self.acceptance.tolerance or self.acceptance.kernel != "uniform":
+            raise InputError(
+                f"only simulations within the run's tolerance {self.acceptance.tolerance:g} were kept, for the uniform "
+                f"kernel; look at a smaller one than {tolerance:g}, or run fbar.SMC, which keeps them all"
+            )
+        return found
+
+    def _extend(self, tolerance: float | None) -> None:
+        if tolerance is not None:
+            self.acceptance = self._at(tolerance)
+            self._pieces = [_within(piece, self.acceptance) for piece in self._pieces]
+        self._check_targets()
+        if self.budget is not None:
+            more = self.budget - self._leg_spent
+            self.scheme.check(more)
+            self.rounds = min(self.planned_rounds, more // self.scheme.least)
+        del self._stratum_sizes[self.round :]  # a round that was planned and not asked for
+        self._start_round()
+
+
+def _weight(piece: _Piece, acceptance: Acceptance | None) -> FloatArray:
+    if acceptance is None:
+        return piece.weight
+    assert piece.distance is not None
+    return accepted(acceptance, piece.distance)
+
+
+def _within(piece: _Piece, acceptance: Acceptance) -> _Piece:
+    """What is left of a piece at a smaller tolerance."""
+    weight = _weight(piece, acceptance)
+    rows = np.flatnonzero(weight)
+    assert piece.distance is not None
+
+    def mine(values: Any) -> Any:
+        return None if values is None else values[rows]
+
+    return replace(
+        piece,
+        points=piece.points.take(rows),
+        weight=weight[rows],
+        distance=piece.distance[rows],
+        factor=mine(piece.factor),
+        stratum=mine(piece.stratum),
+        cluster=mine(piece.cluster),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,8 +35,9 @@ class Schedule(ABC):
         density under the next proposal relative to the last, for a schedule that ``needs_rates``.
         """
 
-    def check(self) -> None:
-        return
+    @abstractmethod
+    def down_to(self, tolerance: float) -> Schedule:
+        """The same, going on to a smaller tolerance."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,9 @@ class Tolerances(Schedule):
     def last(self) -> float:
         return self.values[-1]
 
+    def down_to(self, tolerance: float) -> Schedule:
+        return Tolerances((*self.values, tolerance))
+
     def first(self) -> float:
         return self.values[0]
 
@@ -84,6 +88,11 @@ def _share(value: float, name: str) -> None:
 
 @dataclass(frozen=True)
 class _Falling(Schedule):
+    def down_to(self, tolerance: float) -> Schedule:
+        if self.last is not None and tolerance >= self.last:
+            raise InputError(f"the run has reached {self.last:g} already; give a smaller tolerance than {tolerance:g}")
+        return replace(self, tolerance=tolerance)  # type: ignore[call-arg]
+
     def first(self) -> float:
         return float("inf")
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from fbar.acceptance import Acceptance
+from fbar.acceptance import Acceptance, accepted
 from fbar.checks import FloatArray, choice, non_negative_number, positive_integer
 from fbar.distances import PNorm, Scaled
 from fbar.errors import InputError, NoPosterior
-from fbar.estimators.rounds import WEIGHTINGS, Piece, Round, Rounds, acceptance_weights
+from fbar.estimators.rounds import WEIGHTINGS, Piece, Round, Rounds
 from fbar.methods.base import Method, Run, Start
 from fbar.methods.schedules import QuantileSchedule, Schedule, Tolerances, as_schedule
 from fbar.outcomes import Batch, Outcomes, Seen, Simulated, Tally
@@ -114,6 +114,11 @@ class SMC(Method):
         assert isinstance(self.schedule, Schedule)
         return self.schedule.last is not None
 
+    @property
+    def final_tolerance(self) -> float | None:
+        assert isinstance(self.schedule, Schedule)
+        return self.schedule.last
+
     def _begin(self, start: Start) -> SMCRun:
         return SMCRun(self, start)
 
@@ -149,6 +154,7 @@ class SMCRun(Run):
         self.block_size = start.block_size or max(1, min(wanted // 8, MOST_BLOCK))
         self._ended = ""
         self._extra = 0
+        self._kept_alive: list[Proposal] = []  # proposals are known by identity
         pilot = method.distance is not None  # scales are learnt from a round that accepts all
         self._open(FromPrior(self.space), math.inf if pilot else self.schedule.first())
 
@@ -276,7 +282,7 @@ class SMCRun(Run):
         self._present.add(
             Piece(drawn.particles, drawn.log_prior, distance, drawn.position, drawn.draws, recorded, summaries)
         )
-        reached = self._accepted + np.cumsum(acceptance_weights(self._acceptance, distance))
+        reached = self._accepted + np.cumsum(accepted(self._acceptance, distance))
         if self.method.simulations is None and reached[-1] >= self._wanted - 1e-9:
             self._present.stop_at(int(np.searchsorted(reached, self._wanted - 1e-9)))
         self._accepted = float(reached[-1])
@@ -434,6 +440,50 @@ class SMCRun(Run):
         self.history.sources[id(proposal)] = (present, rows)
         return proposal
 
+    # ------------------------------------------------------------ records and extensions
+
+    def round_state(self) -> dict[str, Any] | None:
+        proposal = self._present.proposal
+        if not isinstance(proposal, Perturbed):
+            return None
+        return {"tolerance": np.array(self._present.tolerance), **proposal.arrays()}
+
+    def restore_round(self, state: Mapping[str, Any]) -> None:
+        before = self._present.proposal
+        assert isinstance(before, Perturbed)
+        proposal = before.restored(state)
+        source = self.history.sources.pop(id(before))
+        self.history.sources[id(proposal)] = source
+        self._kept_alive.append(before)
+        self._present.proposal = proposal
+        self._retolerate(float(state["tolerance"]))
+
+    def _retolerate(self, tolerance: float) -> None:
+        self._present.tolerance = tolerance
+        self._acceptance = Acceptance(tolerance, self.method.kernel if tolerance < math.inf else "uniform")
+
+    def _extend(self, tolerance: float | None) -> None:
+        if not self.problem.records:
+            self.problem.check_targets(self.targets)
+        if tolerance is not None:
+            self.schedule = self.schedule.down_to(tolerance)
+        was_open, self._ended = not self._ended, ""
+        if was_open and tolerance is None:
+            return
+        complete = [round for round in self.rounds if round.complete]
+        if not complete:
+            self._open(self._present.proposal, self._present.tolerance)
+            return
+        if was_open:  # planned, and not asked for
+            self.history.rounds.pop()
+        if self.rounds[-1].complete:
+            self._present = self.rounds[-1]
+            self._retolerate(self._present.tolerance)
+            self._extra = 0 if tolerance is not None else self._extra
+            self._advance()
+        else:
+            self._open(self._present.proposal, self._present.tolerance)
+
     # ------------------------------------------------------------ what comes out
 
     def posterior(self, tolerance: float | None = None, weights: str | None = None) -> Posterior:
@@ -444,6 +494,9 @@ class SMCRun(Run):
         self._measure_all(next((round.measure for round in reversed(self.rounds) if round.complete), None))
         kernel = self.method.kernel if at < math.inf else "uniform"
         return self.history.posterior(Acceptance(at, kernel), weights or self.method.weights, self.seen)
+
+    def posterior_at(self, tolerance: float) -> Posterior:
+        return self.posterior(tolerance)
 
     def curve(
         self,

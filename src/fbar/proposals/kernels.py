@@ -65,6 +65,14 @@ class Components(ABC):
     def log_height(self) -> FloatArray:
         """Each kernel's log density at its own centre."""
 
+    @abstractmethod
+    def arrays(self) -> dict[str, FloatArray]:
+        """What it is made of, beside the weights; `restored` makes the same of it."""
+
+    @abstractmethod
+    def restored(self, arrays: dict[str, FloatArray]) -> Components:
+        """The kernels of recorded arrays."""
+
 
 class NormalComponents(Components):
     """N(c_j, A_j A_jᵀ); one factor for all centres, or one each."""
@@ -91,6 +99,12 @@ class NormalComponents(Components):
     def log_height(self) -> FloatArray:
         return np.broadcast_to(self._height, (len(self.centres),))
 
+    def arrays(self) -> dict[str, FloatArray]:
+        return {"at": self.centres, "factor": self.factor}
+
+    def restored(self, arrays: dict[str, FloatArray]) -> Components:
+        return NormalComponents(arrays["at"], arrays["factor"])
+
 
 class BoxComponents(Components):
     """Uniform on c_j ± half width."""
@@ -108,6 +122,12 @@ class BoxComponents(Components):
 
     def log_height(self) -> FloatArray:
         return np.full(len(self.centres), self._height)
+
+    def arrays(self) -> dict[str, FloatArray]:
+        return {"at": self.centres, "half": self.half}
+
+    def restored(self, arrays: dict[str, FloatArray]) -> Components:
+        return BoxComponents(arrays["at"], arrays["half"])
 
 
 class Perturbation(ABC):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -178,6 +180,31 @@ class Perturbed:
             inner = self.space.parts[m].log_prior(x) if moved is None else moved.log_density(x)
             result[rows] = log_share[m] + inner
         return result
+
+    def arrays(self) -> dict[str, FloatArray]:
+        """Every number that draws and densities depend on."""
+        found = {"shares": self.shares}
+        for m, moved in enumerate(self.components):
+            if moved is not None:
+                found |= {f"{m}:centres": moved.centres, f"{m}:weights": moved.weights}
+                if moved.components is not None:
+                    found |= {f"{m}:{name}": array for name, array in moved.components.arrays().items()}
+        return found
+
+    def restored(self, arrays: Mapping[str, FloatArray]) -> Perturbed:
+        """This proposal with recorded numbers in place of its own."""
+        other = copy(self)
+        other.shares = arrays["shares"]
+        other.components = list(self.components)
+        for m, moved in enumerate(self.components):
+            if moved is None:
+                continue
+            kernels = moved.components
+            if kernels is not None:
+                kernels = kernels.restored({name: arrays[f"{m}:{name}"] for name in kernels.arrays()})
+            weights = arrays[f"{m}:weights"]
+            other.components[m] = _Moved(moved.part, arrays[f"{m}:centres"], weights, kernels, moved.jump)
+        return other
 
     def own_share(self, size: int) -> tuple[FloatArray, FloatArray]:
         """For each of ``size`` particles of the last round: log of its own kernel's part of q there, and its weight."""

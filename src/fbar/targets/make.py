@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fbar.checks import choice, number, positive_number
 from fbar.checks import function as check_function
-from fbar.checks import number, positive_number
 from fbar.errors import InputError
 from fbar.expressions import Expression
 from fbar.points import Points
@@ -84,7 +84,10 @@ def model_probability(model: Any, *, name: str = "model") -> Target:
     label = f"model-probability:{model}"
 
     def chosen(points: Points) -> npt.NDArray[np.bool_]:
-        return np.asarray(points[name] == model)
+        column = points[name]
+        if isinstance(model, str) and column.dtype.kind != "U":  # a number, written as text on a command line
+            column = column.astype(str)
+        return np.asarray(column == model)
 
     def unknown(_: int, points: Points) -> str:
         return f"there is no {name} {model!r}; known: {', '.join(map(str, dict.fromkeys(points[name].tolist())))}"
@@ -106,8 +109,13 @@ def density_at(name: str, x: float, *, bandwidth: float | None = None) -> Target
     return DensityAt(name, float(x), f"density:{name}={x:g}", bandwidth)
 
 
-def expectation(function: Function, *, name: str | None = None, vector: bool = False) -> Target:
-    """Posterior expectation of any function of the batch θ; ``vector=True`` if it gives rows of values."""
+def expectation(function: str | Function, *, name: str | None = None, vector: bool = False) -> Target:
+    """Posterior expectation of any function of the batch θ, or of text such as ``"log(beta)"``.
+
+    ``vector=True`` if a function gives rows of values.
+    """
+    if isinstance(function, str):
+        return Expectation(Expression(function), name or f"expectation:{function}")
     check_function(function, "an expectation's argument")
     return Expectation(function, name or f"expectation:{_called(function)}", vector=vector)
 
@@ -136,6 +144,54 @@ def posterior(values: Mapping[str, npt.ArrayLike]) -> Target:
     return Expectation(
         one_hot, "posterior", vector=True, is_indicator=True, component_labels=labels, requires_each=unknown
     )
+
+
+def parse(text: str) -> Target:
+    """A target from its name, as on a command line.
+
+    >>> [parse(text).name for text in ("mean:beta", "quantile:beta,0.9", "probability:beta > 3")]
+    ['mean:beta', 'quantile:beta,0.9', 'probability:beta > 3']
+    """
+    if not isinstance(text, str) or ":" not in text:
+        raise InputError(f"a target is written as kind:what, such as mean:beta; got {text!r}")
+    kind, what = (part.strip() for part in text.split(":", 1))
+    choice(kind, _PARSERS, "kind of target")
+    try:
+        return _PARSERS[kind](what)
+    except (ValueError, IndexError, TypeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"cannot read the target {text!r}; write it like {_EXAMPLES[kind]}") from None
+
+
+def _two(what: str) -> list[str]:
+    first, second = what.split(",")
+    return [first.strip(), second.strip()]
+
+
+def _between(what: str) -> Target:
+    low, name, high = what.split("<")
+    return interval(name.strip(), float(low), float(high))
+
+
+_PARSERS: dict[str, Callable[[str], Target]] = {
+    "mean": mean,
+    "second-moment": second_moment,
+    "variance": variance,
+    "covariance": lambda what: covariance(*_two(what)),
+    "probability": probability,
+    "interval": _between,
+    "quantile": lambda what: quantile(_two(what)[0], float(_two(what)[1])),
+    "density": lambda what: density_at(what.split("=")[0].strip(), float(what.split("=")[1])),
+    "model-probability": model_probability,
+    "expectation": expectation,
+}
+_EXAMPLES = {
+    "covariance": "covariance:beta,gamma",
+    "interval": "interval:0<beta<1",
+    "quantile": "quantile:beta,0.9",
+    "density": "density:beta=1.5",
+}
 
 
 def _called(function: Callable[..., Any]) -> str:

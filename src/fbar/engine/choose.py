@@ -1,0 +1,44 @@
+"""From what a user gives to an engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fbar.checks import positive_integer, positive_number
+from fbar.engine.base import Engine
+from fbar.engine.in_process import InProcess
+from fbar.errors import InputError
+
+
+def as_engine(engine: Any = None, workers: int | None = None, timeout: float | None = None) -> Engine:
+    """In this process, on local workers, or on what ``engine`` is: an engine, an executor, a Dask client or address."""
+    if timeout is not None:
+        positive_number(timeout, "timeout")
+    if engine is not None:
+        if workers or timeout is not None:
+            raise InputError("give either engine= or workers= and timeout=, not both")
+        return _given(engine)
+    if not workers and timeout is None:
+        return InProcess()
+    from fbar.engine.workers import Workers
+
+    return Workers(positive_integer(workers or 1, "workers"), timeout=timeout)
+
+
+def _given(engine: Any) -> Engine:
+    from concurrent.futures import Executor
+
+    if isinstance(engine, Engine):
+        return engine
+    if isinstance(engine, Executor):
+        from fbar.engine.executors import Futures
+
+        return Futures(engine)
+    if isinstance(engine, str) or hasattr(engine, "scatter"):
+        from fbar.engine.cluster import Dask
+
+        return Dask(engine)
+    raise InputError(
+        "engine must be an engine such as fbar.engine.Workers(4), a concurrent.futures.Executor, a distributed.Client "
+        f"or its address; got {engine!r}"
+    )

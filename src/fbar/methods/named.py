@@ -1,0 +1,93 @@
+"""Methods by name, at a tolerance, and from their description."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from fbar.checks import choice
+from fbar.designs.schemes import Independent, Sobol, Stratified
+from fbar.distances import Scaled
+from fbar.errors import InputError
+from fbar.estimators.draws import WeightedAverage
+from fbar.estimators.kernel_regression import KernelRegression
+from fbar.methods.adaptive import AdaptiveAllocation, AdaptivePosterior
+from fbar.methods.allocation import Allocation
+from fbar.methods.base import Method
+from fbar.methods.inverse_binomial import InverseBinomial
+from fbar.methods.sampling import Importance, Rejection
+from fbar.methods.schedules import AcceptanceRateSchedule, QuantileSchedule, Tolerances
+from fbar.methods.smc import SMC
+from fbar.proposals import LocalNormalKernel, NormalKernel, OptimalLocalKernel, UniformKernel
+
+METHODS: dict[str, Callable[[], Method]] = {
+    "rejection": Rejection,
+    "importance": Importance,
+    "smc": SMC,
+    "adaptive": AdaptiveAllocation,
+    "adaptive-posterior": AdaptivePosterior,
+}
+
+PARTS: dict[str, Callable[..., Any]] = {
+    part.__name__: part
+    for part in (
+        AdaptiveAllocation,
+        AdaptivePosterior,
+        Allocation,
+        Importance,
+        InverseBinomial,
+        Rejection,
+        SMC,
+        AcceptanceRateSchedule,
+        QuantileSchedule,
+        Tolerances,
+        Scaled,
+        LocalNormalKernel,
+        NormalKernel,
+        OptimalLocalKernel,
+        UniformKernel,
+        Independent,
+        Sobol,
+        Stratified,
+        WeightedAverage,
+        KernelRegression,
+    )
+}
+"""What a method may be made of, by the name of its type."""
+
+
+def as_method(given: Method | str) -> Method:
+    if isinstance(given, str):
+        return METHODS[choice(given, METHODS, "method")]()
+    if not isinstance(given, Method):
+        raise InputError(f"method must be a method such as fbar.Rejection(), or its name; got {given!r}")
+    return given
+
+
+def at_tolerance(method: Method, tolerance: float) -> Method:
+    """The method with another tolerance; for ABC-SMC the one it ends at."""
+    if isinstance(method, SMC):
+        schedule: Any = method.schedule
+        if isinstance(schedule, Tolerances):
+            if tolerance == schedule.last:
+                return method
+            return replace(method, schedule=schedule.down_to(tolerance))
+        return replace(method, schedule=replace(schedule, tolerance=tolerance))
+    if "tolerance" not in {field.name for field in fields(method)}:  # type: ignore[arg-type]
+        raise InputError(f"{type(method).__name__} has no tolerance")
+    return replace(method, tolerance=tolerance)  # type: ignore[type-var]
+
+
+def restored(described: Any) -> Any:
+    """A method, or a part of one, from its description as JSON."""
+    if isinstance(described, Mapping):
+        if described.get("type") not in PARTS:
+            raise InputError(
+                f"the run's method has a part of your own ({described.get('type')}); give infer its own command again"
+            )
+        inner = {key: restored(value) for key, value in described.items() if key != "type"}
+        return PARTS[described["type"]](**inner)
+    if isinstance(described, list):
+        return tuple(restored(item) for item in described)
+    return described
