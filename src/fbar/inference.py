@@ -30,6 +30,7 @@ Progress = Callable[[Run], None]
 MOST_SIMULATIONS = 10_000_000
 """Where a run ends at the latest that was given a stopping rule and no budget."""
 
+NOT_FINISHED = "not finished"
 HOPELESS = 100_000
 """A run towards a precision ends with an error after so many simulations if none was accepted."""
 
@@ -77,7 +78,7 @@ def drive(
             if known and not new:
                 continue
             if replay_only:
-                return "not finished"
+                return NOT_FINISHED
             if session is None:
                 session = stack.enter_context((engine or InProcess()).session(run.problem))
             session.submit(new)
@@ -92,10 +93,13 @@ def drive(
 
 
 def _restore_round(run: Run, ledger: Ledger, replay_only: bool) -> None:
-    recorded, own = ledger.round_state(run.round), run.round_state()
+    own = run.round_state()
+    if own is None:
+        return
+    recorded = ledger.round_state(run.round, own)
     if recorded is not None:
         run.restore_round(recorded)
-    elif own is not None and not replay_only:
+    elif not replay_only:
         ledger.record_round(run.round, own)
 
 
@@ -457,7 +461,7 @@ def _finish(
             line.end()
     if ledger is not None:
         ledger.flush()
-        if until_round is not None and ledger.legs[-1].result is not None:
+        if until_round is not None and ended != NOT_FINISHED and ledger.legs[-1].result is not None:
             ended = ledger.legs[-1].result["stopped_by"]
         if ledger.damaged:
             again = "left out" if replay_only else "recomputed from their seeds"

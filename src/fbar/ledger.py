@@ -4,18 +4,22 @@ A run is a directory with ``ledger.sqlite`` and, for people, ``run.json``. Block
 outcomes as raw arrays under a checksum; nothing is ever unpickled. A committed block survives the death of the
 process at any moment (write-ahead log, synchronous=FULL); a damaged one is noticed by its checksum and recomputed from
 its seed. One driver at a time holds the run.
+
+No table has an index, so that reading needs nothing but sound trees; the legs stand in ``run.json`` a second time,
+under a checksum too.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import sqlite3
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -30,12 +34,13 @@ from fbar.outcomes import Batch, Failure, Outcomes, Seen, Simulated, Tally
 from fbar.points import Points
 
 FORMAT = 1
+PAGE = 4096
 FLUSH_SECONDS = 0.25
 FLUSH_BYTES = 8_000_000
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 TABLES = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS formats (format INTEGER PRIMARY KEY, crc INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS legs (leg INTEGER PRIMARY KEY, settings TEXT NOT NULL, result TEXT, crc INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS rounds (round INTEGER PRIMARY KEY, payload BLOB NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS blocks (
@@ -65,24 +70,31 @@ def pack(arrays: Arrays, **about: Any) -> bytes:
     listed, parts = [], []
     for name, given in arrays.items():
         array = np.ascontiguousarray(given)
-        if array.dtype.hasobject:
+        if array.dtype.hasobject and (name.startswith("theta:") or all(isinstance(x, str) for x in array.ravel())):
             array = np.ascontiguousarray(array.astype(str))
+        if array.dtype.kind in "OV":
+            raise InputError(
+                f"{name.removeprefix('recorded:')!r} of the simulator's output holds Python objects; a recorded run "
+                "keeps numbers and text alone"
+            )
         listed.append([name, array.dtype.str, list(np.shape(given))])
         parts.append(array.tobytes())
-    header = json.dumps({"arrays": listed, **about}, ensure_ascii=False).encode()
+    header = json.dumps({"arrays": listed, **about}).encode()
     return b"".join([header, b"\n", *parts])
 
 
 def unpack(payload: bytes) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """What `pack` was given."""
+    """What `pack` was given: arrays that are aligned and can be written to, as a simulator's own are."""
     end = payload.index(b"\n")
     about = json.loads(payload[:end])
     arrays, start = {}, end + 1
-    for name, dtype, shape in about.pop("arrays"):
-        count = int(np.prod(shape, dtype=np.int64))
-        array = np.frombuffer(payload, dtype=np.dtype(dtype), count=count, offset=start)
-        arrays[name] = array.reshape(shape)
-        start += array.nbytes
+    for name, code, shape in about.pop("arrays"):
+        dtype = np.dtype(code)
+        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        array = np.empty(shape, dtype)
+        array.reshape(-1).view(np.uint8)[:] = np.frombuffer(payload[start : start + size], np.uint8)
+        arrays[name] = array
+        start += size
     return arrays, about
 
 
@@ -95,7 +107,7 @@ def encode(batch: Batch, outcomes: Outcomes) -> bytes:
         arrays["repeats"] = batch.repeats
     if isinstance(outcomes, Tally):
         arrays |= {"weight": outcomes.weight, "square": outcomes.square}
-        return pack(arrays, kind="tally", closest=_number(outcomes.seen.closest))
+        return pack(arrays, kind="tally", seed=str(batch.seeds.entropy), closest=_number(outcomes.seen.closest))
     arrays["summaries"] = outcomes.summaries
     arrays |= {f"recorded:{name}": np.asarray(values) for name, values in outcomes.recorded.items()}
     if outcomes.failure is not None and outcomes.failure.any():
@@ -103,6 +115,7 @@ def encode(batch: Batch, outcomes: Outcomes) -> bytes:
     return pack(
         arrays,
         kind="simulated",
+        seed=str(batch.seeds.entropy),
         examples={int(kind): text for kind, text in outcomes.examples.items()},
         details={int(kind): text for kind, text in outcomes.details.items()},
     )
@@ -112,33 +125,74 @@ def _number(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def decode(payload: bytes) -> tuple[Points, IntArray | None, Outcomes]:
-    """A block's θ, repeats and outcomes."""
+@dataclass(frozen=True)
+class Block:
+    """What is recorded of a block."""
+
+    seed: str
+    points: Points
+    repeats: IntArray | None
+    outcomes: Outcomes
+
+    def answers(self, batch: Batch) -> bool:
+        """Whether it was recorded for what is asked now."""
+        if self.seed != str(batch.seeds.entropy) or set(self.points) != set(batch.points):
+            return False
+        if (self.repeats is None) != (batch.repeats is None) or not np.array_equal(
+            self.repeats if self.repeats is not None else 1, batch.repeats if batch.repeats is not None else 1
+        ):
+            return False
+        return all(_same(self.points[name], batch.points[name]) for name in batch.points)
+
+
+def decode(payload: bytes, seconds: float = 0.0) -> Block:
+    """A block's seed, θ, repeats and outcomes."""
     arrays, about = unpack(payload)
 
     def under(prefix: str) -> dict[str, npt.NDArray[Any]]:
         return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
 
     points = Points(under("theta:"), present=under("present:"))
-    repeats = arrays.get("repeats")
+    seed, repeats = about["seed"], arrays.get("repeats")
     if about["kind"] == "tally":
         closest = about["closest"]
         seen = Seen() if closest is None else Seen(closest)
-        return points, repeats, Tally(arrays["weight"], arrays["square"], seen)
+        return Block(seed, points, repeats, Tally(arrays["weight"], arrays["square"], seen))
     failure = arrays.get("failure", np.zeros(len(arrays["summaries"]), dtype=np.int8))
     examples = {Failure(int(kind)): text for kind, text in about["examples"].items()}
     details = {Failure(int(kind)): text for kind, text in about["details"].items()}
-    return points, repeats, Simulated(arrays["summaries"], under("recorded:"), failure, examples, details)
+    outcomes = Simulated(arrays["summaries"], under("recorded:"), failure, examples, details, seconds)
+    return Block(seed, points, repeats, outcomes)
 
 
-def _crc(*parts: bytes | str | int | None) -> int:
+GARBAGE = (ValueError, KeyError, TypeError, IndexError, AttributeError, MemoryError, RecursionError)
+"""What reading bytes may raise that say nothing, under whatever checksum."""
+
+
+def _crc(*parts: bytes | str | float | None) -> int:
     total = 0
     for part in parts:
-        total = zlib.crc32(part if isinstance(part, bytes) else repr(part).encode(), total)
+        data = part if isinstance(part, bytes) else part.encode() if isinstance(part, str) else repr(part).encode()
+        total = zlib.crc32(data, zlib.crc32(str(len(data)).encode(), total))
     return total
 
 
 # ---------------------------------------------------------------- one driver at a time
+
+
+_held: set[int] = set()
+"""The open files of the locks of this process."""
+
+
+def _forget_locks() -> None:
+    """A child that was forked, such as a worker, must not keep a run locked that its dead driver held."""
+    for file in _held:
+        os.close(file)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_locks)
 
 
 class _Lock:
@@ -154,18 +208,29 @@ class _Lock:
             holder = os.read(self._file, 200).decode(errors="replace").strip()
             os.close(self._file)
             raise RunInUse(f"{path.parent} is in use by another driver ({holder or 'unknown'}); wait for it") from None
-        os.ftruncate(self._file, 0)
-        os.write(self._file, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        _held.add(self._file)
+        with suppress(OSError):  # on a full disk the name of the holder is all that is lost
+            os.ftruncate(self._file, 0)
+            os.write(self._file, f"process {os.getpid()} on {socket.gethostname()}".encode())
 
     def release(self) -> None:
-        os.close(self._file)
+        if self._file in _held:
+            _held.remove(self._file)
+            os.close(self._file)
 
 
 def connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, timeout=30.0, check_same_thread=False)
+    connection.execute(f"PRAGMA page_size={PAGE}")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     return connection
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    for statement in TABLES.strip().split(";\n"):
+        connection.execute(statement)
+    connection.execute("INSERT OR REPLACE INTO formats VALUES (?, ?)", (FORMAT, _crc(FORMAT)))
 
 
 @dataclass(frozen=True)
@@ -174,6 +239,12 @@ class Leg:
 
     settings: dict[str, Any]
     result: dict[str, Any] | None
+
+    def row(self, number: int) -> tuple[int, str, str | None, int]:
+        """Its row in the table, with the checksum."""
+        settings = json.dumps(self.settings)
+        result = None if self.result is None else json.dumps(self.result)
+        return number, settings, result, _crc(number, settings, result)
 
 
 class Ledger:
@@ -191,10 +262,16 @@ class Ledger:
         self._failures: list[tuple[Any, ...]] = []
         self._bytes, self._flushed = 0, time.monotonic()
         if create:
-            directory.mkdir(parents=True, exist_ok=True)
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise LedgerError(f"cannot make the directory {directory}: {error.strerror}") from None
         elif not self.path.exists():
             raise InputError(f"{directory} holds no run; a run is started by fbar.infer(..., run=...)")
-        self._lock = _Lock(directory / "driver.lock") if driver else None
+        try:
+            self._lock = _Lock(directory / "driver.lock") if driver else None
+        except OSError as error:
+            raise LedgerError(f"cannot write to the directory {directory}: {error.strerror}") from None
         try:
             if driver:
                 self._open()
@@ -209,9 +286,7 @@ class Ledger:
         """Open to read."""
         try:
             self._connection = sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True, timeout=30.0)
-            rows = self._connection.execute("SELECT id, round, block FROM blocks ORDER BY id")
-            self._where = {(round, block): row for row, round, block in rows}
-            self.legs = self._read_legs()
+            self._look_around()
         except sqlite3.DatabaseError as error:
             raise LedgerError(
                 f"{self.path} cannot be read ({error}); its own command mends it: give it again"
@@ -221,73 +296,138 @@ class Ledger:
         try:
             self._connection = connect(self.path)
             sound = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
-        except sqlite3.DatabaseError:
+        except sqlite3.Error as error:
+            if not self._means_damage(error):
+                raise self._cannot("open", error) from None
             sound = False
-        if not sound:
-            self._salvage()
-        with self._transaction():
-            for statement in TABLES.strip().split(";\n"):
-                self._connection.execute(statement)
-            self._connection.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (str(FORMAT),))
-        version = int(self._connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()[0])
-        if version > FORMAT:
-            raise LedgerError(f"{self.directory} was made by a later version of fbar (format {version}); update fbar")
-        rows = self._connection.execute("SELECT id, round, block FROM blocks ORDER BY id")
+        try:
+            if not sound:
+                self._salvage()
+            with self._transaction():
+                _make_tables(self._connection)
+            self._look_around()
+        except (sqlite3.Error, OSError) as error:
+            raise self._cannot("read", error) from None
+
+    def _means_damage(self, error: sqlite3.Error) -> bool:
+        """Whether an error is the file's own, and not the disk's (full, unreadable) or of rights to write."""
+        code = error.sqlite_errorcode & 0xFF
+        if code == sqlite3.SQLITE_READONLY:  # so SQLite opens files whose header is of a later version
+            return os.access(self.path, os.W_OK) and os.access(self.directory, os.W_OK)
+        others = ("FULL", "IOERR", "CANTOPEN", "BUSY", "LOCKED", "PERM", "NOMEM", "NOLFS", "AUTH")
+        return code not in {getattr(sqlite3, f"SQLITE_{name}") for name in others}
+
+    def _cannot(self, what: str, error: Exception) -> LedgerError:
+        return LedgerError(
+            f"cannot {what} {self.path}: {error}; what was recorded before is safe. Make room or mend the disk, then "
+            "give the same command again to go on"
+        )
+
+    def _look_around(self) -> None:
+        """What the file holds."""
+        for version, crc in self._connection.execute("SELECT format, crc FROM formats"):
+            if version > FORMAT and crc == _crc(version):
+                raise LedgerError(
+                    f"{self.directory} was made by a later version of fbar (format {version}); update fbar"
+                )
+        rows = self._connection.execute(
+            "SELECT id, round, block FROM blocks WHERE typeof(round) = 'integer' AND typeof(block) = 'integer' "
+            "ORDER BY id"
+        )
         self._where = {(round, block): row for row, round, block in rows}
         self.legs = self._read_legs()
 
     def _read_legs(self) -> list[Leg]:
-        legs = []
-        for leg, settings, result, crc in self._connection.execute("SELECT * FROM legs ORDER BY leg"):
-            if _crc(leg, settings, result) != crc:
-                self.damaged.append(f"leg {leg + 1}'s settings")
-                return [Leg(entry["settings"], entry["result"]) for entry in _read_json(self.directory)]
-            legs.append(Leg(json.loads(settings), None if result is None else json.loads(result)))
-        return legs or [Leg(entry["settings"], entry["result"]) for entry in _read_json(self.directory)]
+        """The legs, those that are damaged from ``run.json``."""
+        found: dict[int, Leg] = {}
+        query = "SELECT leg, CAST(settings AS BLOB), CAST(result AS BLOB), crc FROM legs"
+        rows = self._connection.execute(query).fetchall()
+        for leg, settings, result, crc in rows:
+            with suppress(*GARBAGE):
+                if _crc(leg, settings, result) == crc:
+                    found[leg] = Leg(json.loads(settings), None if result is None else json.loads(result))
+        second = _read_json(self.directory)
+        if len(found) == len(rows) and len(found) >= len(second) and set(found) == set(range(len(found))):
+            return [found[leg] for leg in range(len(found))]
+        legs: list[Leg] = []
+        while (leg := found.get(len(legs), second.get(len(legs)))) is not None:
+            legs.append(leg)
+            if leg.result is None:  # none can follow
+                break
+        self.damaged.append("the settings")
+        if self._lock is not None:
+            with self._transaction():
+                self._connection.execute("DELETE FROM legs")
+                self._connection.executemany(
+                    "INSERT INTO legs VALUES (?, ?, ?, ?)", [leg.row(number) for number, leg in enumerate(legs)]
+                )
+        return legs
 
     def _salvage(self) -> None:
         """Read what can be read of a broken file into a new one; the rest is recomputed."""
-        self.damaged.append(f"the file {self.path.name} (its readable blocks were kept)")
         with suppress(AttributeError, sqlite3.Error):
             self._connection.close()
         number = sum(1 for _ in self.directory.glob("ledger.damaged-*")) + 1
         broken = self.directory / f"ledger.damaged-{number}"
-        self.path.rename(broken)
-        for suffix in ("-wal", "-shm"):
-            beside = self.path.with_name(self.path.name + suffix)
-            if beside.exists():
-                beside.rename(broken.with_name(broken.name + suffix))
+        work, new = self.directory / "ledger.work", self.directory / "ledger.new"
+        for path in (work, new):
+            _remove(path)
+        shutil.copyfile(self.path, work)
+        wal = _beside(self.path, "-wal")
+        if wal.exists():
+            shutil.copyfile(wal, _beside(work, "-wal"))
+        connection = connect(new)
+        try:
+            with _transaction_of(connection):
+                _make_tables(connection)
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            _replace_first_page(work, new)
+            kept = 0
+            with _transaction_of(connection):
+                for table, width in (("legs", 4), ("rounds", 3), ("blocks", 6), ("failures", 6)):
+                    marks = ", ".join("?" * width)
+                    for row in _readable(work, table):
+                        done = connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", row)
+                        kept += done.rowcount if table == "blocks" else 0
+        finally:
+            connection.close()
+        # The new file takes the old one's place in one step, and never beside the old one's write-ahead log.
+        shutil.copyfile(self.path, broken)
+        if wal.exists():
+            wal.replace(_beside(broken, "-wal"))
+        _beside(self.path, "-shm").unlink(missing_ok=True)
+        new.replace(self.path)
+        _remove(work)
+        self.damaged.append(f"the file {self.path.name} (its {kept} readable blocks were kept)")
         self._connection = connect(self.path)
-        for statement in TABLES.strip().split(";\n"):
-            self._connection.execute(statement)
-        for table, width in (("meta", 2), ("legs", 4), ("rounds", 3), ("blocks", 6), ("failures", 6)):
-            marks = ", ".join("?" * width)
-            for row in _readable(broken, table):
-                self._connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", row)
-        if not self._connection.execute("SELECT 1 FROM legs").fetchone():
-            for leg, entry in enumerate(_read_json(self.directory)):
-                settings = json.dumps(entry["settings"])
-                result = None if entry["result"] is None else json.dumps(entry["result"])
-                self._connection.execute(
-                    "INSERT INTO legs VALUES (?, ?, ?, ?)", (leg, settings, result, _crc(leg, settings, result))
-                )
 
     # ------------------------------------------------------------ writing
 
-    def _transaction(self) -> _Transaction:
-        return _Transaction(self)
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """A transaction, with what the disk says in words."""
+        try:
+            with _transaction_of(self._connection):
+                yield
+        except sqlite3.Error as error:
+            raise self._cannot("write to", error) from None
 
-    def record(self, batch: Batch, outcomes: Outcomes, seconds: float = 0.0) -> None:
+    def record(self, batch: Batch, outcomes: Outcomes) -> None:
         """Take a block; it is on disk after the next `flush`, at most a quarter of a second of work later."""
         payload = encode(batch, outcomes)
         round, block = batch.key
-        self._pending.append((round, block, seconds, payload, _crc(round, block, payload)))
+        seconds = outcomes.seconds if isinstance(outcomes, Simulated) else 0.0
+        self._pending.append((round, block, seconds, payload, _crc(round, block, seconds, payload)))
         self._bytes += len(payload)
-        if isinstance(outcomes, Simulated) and outcomes.examples:
-            counts = np.bincount(np.asarray(outcomes.failure), minlength=len(Failure))
+        if isinstance(outcomes, Simulated) and outcomes.failure is not None and outcomes.failure.any():
+            counts = np.bincount(outcomes.failure, minlength=len(Failure))
             self._failures += [
-                (round, block, int(kind), int(counts[kind]), text, outcomes.details.get(kind, ""))
-                for kind, text in outcomes.examples.items()
+                (
+                    *(round, block, int(kind), int(counts[kind])),
+                    *(_text(told.get(kind, "")) for told in (outcomes.examples, outcomes.details)),
+                )
+                for kind in Failure
+                if kind and counts[kind]
             ]
         if self._bytes > FLUSH_BYTES or time.monotonic() - self._flushed > FLUSH_SECONDS:
             self.flush()
@@ -321,18 +461,20 @@ class Ledger:
         self._write_leg(len(self.legs) - 1, Leg(self.legs[-1].settings, dict(result)))
 
     def _write_leg(self, number: int, leg: Leg) -> None:
-        settings = json.dumps(leg.settings)
-        result = None if leg.result is None else json.dumps(leg.result)
         with self._transaction():
-            self._connection.execute(
-                "INSERT OR REPLACE INTO legs VALUES (?, ?, ?, ?)",
-                (number, settings, result, _crc(number, settings, result)),
-            )
+            self._connection.execute("INSERT OR REPLACE INTO legs VALUES (?, ?, ?, ?)", leg.row(number))
         self.legs[number:] = [leg]
-        entries = [{"settings": leg.settings, "result": leg.result} for leg in self.legs]
+        entries = [
+            {"settings": leg.settings, "result": leg.result, "crc": leg.row(number)[-1]}
+            for number, leg in enumerate(self.legs)
+        ]
+        text = json.dumps({"fbar": FORMAT, "legs": entries}, indent=1, ensure_ascii=False)
         new = self.directory / "run.json.new"
-        new.write_text(json.dumps({"fbar": FORMAT, "legs": entries}, indent=1, ensure_ascii=False), encoding="utf-8")
-        new.replace(self.directory / "run.json")
+        try:
+            new.write_text(text, encoding="utf-8", errors="replace")
+            new.replace(self.directory / "run.json")
+        except OSError as error:
+            raise self._cannot("write beside", error) from None
 
     # ------------------------------------------------------------ reading
 
@@ -350,42 +492,50 @@ class Ledger:
             self.damaged.append(f"block {batch.block} of round {batch.round}")
             with self._transaction():
                 self._connection.execute("DELETE FROM blocks WHERE id = ?", (row,))
+                self._connection.execute("DELETE FROM failures WHERE round = ? AND block = ?", batch.key)
             del self._where[batch.key]
             return None
-        points, _, outcomes = found
-        if any(not _same(points[name], batch.points[name]) for name in batch.points):
+        if not found.answers(batch):
             raise LedgerError(
                 f"block {batch.key} was recorded for other parameter values than are asked now; the run was made by "
                 "another version or on another machine whose arithmetic differs: start it anew"
             )
-        return outcomes
+        return found.outcomes
 
-    def _read_block(self, row: int) -> tuple[Points, IntArray | None, Outcomes] | None:
+    def _read_block(self, row: int) -> Block | None:
         try:
-            round, block, payload, crc = self._connection.execute(
-                "SELECT round, block, payload, crc FROM blocks WHERE id = ?", (row,)
+            round, block, seconds, payload, crc = self._connection.execute(
+                "SELECT round, block, seconds, payload, crc FROM blocks WHERE id = ?", (row,)
             ).fetchone()
         except sqlite3.DatabaseError:
             return None
-        if _crc(round, block, payload) != crc:
+        if _crc(round, block, seconds, payload) != crc:
             return None
-        return decode(payload)
+        try:
+            return decode(payload, seconds)
+        except GARBAGE:
+            return None
 
-    def round_state(self, round: int) -> Arrays | None:
-        row = self._connection.execute("SELECT payload, crc FROM rounds WHERE round = ?", (round,)).fetchone()
-        if row is None:
-            return None
-        if _crc(round, row[0]) != row[1]:
-            self.damaged.append(f"the proposal of round {round}")
-            return None
-        return unpack(row[0])[0]
+    def round_state(self, round: int, like: Arrays) -> Arrays | None:
+        """What `record_round` kept, with the arrays of ``like``; None if there is none, or it is damaged."""
+        try:
+            row = self._connection.execute("SELECT payload, crc FROM rounds WHERE round = ?", (round,)).fetchone()
+            if row is None:
+                return None
+            found = unpack(row[0])[0] if _crc(round, row[0]) == row[1] else {}
+            if {name: array.shape for name, array in found.items()} == {n: np.shape(a) for n, a in like.items()}:
+                return found
+        except (sqlite3.DatabaseError, *GARBAGE):
+            pass
+        self.damaged.append(f"the proposal of round {round}")
+        return None
 
     def blocks(self) -> Iterator[tuple[int, int, Points, IntArray | None, Outcomes]]:
         """Every recorded block that is sound, in order of rounds and blocks."""
         for (round, block), row in sorted(self._where.items()):
             found = self._read_block(row)
             if found is not None:
-                yield round, block, *found
+                yield round, block, found.points, found.repeats, found.outcomes
 
     def simulations(self) -> int:
         """How many simulations the recorded blocks hold."""
@@ -423,45 +573,17 @@ class Ledger:
         self.close()
 
 
-class _Transaction:
-    """BEGIN IMMEDIATE … COMMIT, with what the disk says in words."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-
-    def _execute(self, statement: str) -> None:
-        try:
-            self._ledger._connection.execute(statement)
-        except sqlite3.OperationalError as error:
-            raise self._said(error) from None
-
-    def __enter__(self) -> None:
-        self._execute("BEGIN IMMEDIATE")
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            try:
-                self._execute("COMMIT")
-            except LedgerError:
-                self._undo()
-                raise
-            return
-        self._undo()
-        if isinstance(error, sqlite3.OperationalError):
-            raise self._said(error) from None
-
-    def _undo(self) -> None:
+@contextmanager
+def _transaction_of(connection: sqlite3.Connection) -> Iterator[None]:
+    """BEGIN IMMEDIATE … COMMIT, or nothing at all."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
         with suppress(sqlite3.Error):  # SQLite may have rolled back by itself
-            self._ledger._connection.execute("ROLLBACK")
-
-    def _said(self, error: sqlite3.OperationalError) -> LedgerError:
-        where = self._ledger.path
-        return LedgerError(
-            f"cannot write to {where}: {error}; what was recorded before is safe. Make room or mend the disk, then "
-            "give the same command again to go on"
-        )
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _same(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> bool:
@@ -470,29 +592,61 @@ def _same(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> bool:
     return np.array_equal(first.astype(str) if second.dtype == object else first, second.astype(first.dtype))
 
 
-def _read_json(directory: Path) -> list[dict[str, Any]]:
-    try:
-        found = json.loads((directory / "run.json").read_text(encoding="utf-8"))["legs"]
-        assert isinstance(found, list)
-        return found
-    except (OSError, ValueError, KeyError):
-        return []
+def _text(text: str) -> str:
+    """Without what cannot be written as UTF-8, such as stray bytes in a program's output."""
+    return text.encode(errors="replace").decode()
 
 
-def _readable(path: Path, table: str) -> Iterable[tuple[Any, ...]]:
-    """The rows of a broken file that can still be read, one by one."""
+def _read_json(directory: Path) -> dict[int, Leg]:
+    """The legs in ``run.json`` that are sound."""
+    legs: dict[int, Leg] = {}
+    with suppress(OSError, *GARBAGE):
+        for number, entry in enumerate(json.loads((directory / "run.json").read_text(encoding="utf-8"))["legs"]):
+            leg = Leg(entry["settings"], entry["result"])
+            if leg.row(number)[-1] == entry["crc"]:
+                legs[number] = leg
+    return legs
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        _beside(path, suffix).unlink(missing_ok=True)
+
+
+MOST_MISSES = 20_000
+"""Rows that are tried one by one where a broken file's tree cannot be followed."""
+
+
+def _readable(path: Path, table: str) -> Iterator[tuple[Any, ...]]:
+    """The rows of a broken file that can still be read: from both ends of the tree, then what lies between."""
     connection = sqlite3.connect(path, isolation_level=None)
+    connection.text_factory = lambda data: data.decode(errors="replace")
+    low, high = -1, 2**63 - 1
     try:
-        try:
-            last = connection.execute(f"SELECT MAX(rowid) FROM {table}").fetchone()[0] or 0
-        except sqlite3.DatabaseError:
+        with suppress(sqlite3.DatabaseError):
+            for low, *row in connection.execute(f"SELECT rowid, * FROM {table} ORDER BY rowid"):
+                yield tuple(row)
             return
-        for row in range(last + 1):
-            try:
-                found = connection.execute(f"SELECT * FROM {table} WHERE rowid = ?", (row,)).fetchone()
-            except sqlite3.DatabaseError:
-                continue
-            if found is not None:
-                yield found
+        with suppress(sqlite3.DatabaseError):
+            rows = connection.execute(f"SELECT rowid, * FROM {table} WHERE rowid > ? ORDER BY rowid DESC", (low,))
+            for high, *row in rows:
+                yield tuple(row)
+        for number in range(low + 1, min(high, low + MOST_MISSES)):
+            with suppress(sqlite3.DatabaseError):
+                found = connection.execute(f"SELECT * FROM {table} WHERE rowid = ?", (number,)).fetchone()
+                if found is not None:
+                    yield found
     finally:
         connection.close()
+
+
+def _replace_first_page(path: Path, sound: Path) -> None:
+    """Give a broken file the first page of an empty ledger, which says where the tables are: the same in all."""
+    page = bytearray(sound.read_bytes()[:PAGE])
+    page[28:32] = bytes(4)  # the number of pages: to be taken from the file's length
+    with path.open("r+b") as file:
+        file.write(page)

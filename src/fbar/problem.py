@@ -360,7 +360,9 @@ class Problem:
                     f"the simulator was asked for {simulations} simulations and gave {name!r} of shape {values.shape}; "
                     "its first axis must be the simulations (wrap a simulator of one parameter set with fbar.each)"
                 )
-        summaries = self._summarise(x)
+        # In C order, as they come back from other processes and from records: sums must not depend on the way here.
+        summaries = np.ascontiguousarray(self._summarise(x))
+        recorded = {name: np.ascontiguousarray(values) for name, values in recorded.items()}
         assert self.observed is not None
         if summaries.shape[1:] != self.observed.shape:
             raise InputError(

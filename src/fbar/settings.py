@@ -80,6 +80,7 @@ def _problem(problem: Problem) -> dict[str, Any]:
         "accept": describe(problem._accept),
         "derived": describe(problem.derived),
         "records": list(problem.records),
+        "cost": describe(problem._cost),
     }
 
 
