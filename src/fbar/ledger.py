@@ -517,13 +517,13 @@ class Ledger:
             return None
 
     def round_state(self, round: int, like: Arrays) -> Arrays | None:
-        """What `record_round` kept, with the arrays of ``like``; None if there is none, or it is damaged."""
+        """What `record_round` kept, by the names of ``like``; None if there is none, or it is damaged."""
         try:
             row = self._connection.execute("SELECT payload, crc FROM rounds WHERE round = ?", (round,)).fetchone()
             if row is None:
                 return None
             found = unpack(row[0])[0] if _crc(round, row[0]) == row[1] else {}
-            if {name: array.shape for name, array in found.items()} == {n: np.shape(a) for n, a in like.items()}:
+            if set(found) == set(like):
                 return found
         except (sqlite3.DatabaseError, *GARBAGE):
             pass
@@ -628,12 +628,14 @@ def _readable(path: Path, table: str) -> Iterator[tuple[Any, ...]]:
     low, high = -1, 2**63 - 1
     try:
         with suppress(sqlite3.DatabaseError):
-            for low, *row in connection.execute(f"SELECT rowid, * FROM {table} ORDER BY rowid"):
+            for number, *row in connection.execute(f"SELECT rowid, * FROM {table} ORDER BY rowid"):
+                low = number
                 yield tuple(row)
             return
         with suppress(sqlite3.DatabaseError):
             rows = connection.execute(f"SELECT rowid, * FROM {table} WHERE rowid > ? ORDER BY rowid DESC", (low,))
-            for high, *row in rows:
+            for number, *row in rows:
+                high = number
                 yield tuple(row)
         for number in range(low + 1, min(high, low + MOST_MISSES)):
             with suppress(sqlite3.DatabaseError):

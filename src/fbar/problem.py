@@ -353,7 +353,12 @@ class Problem:
                 raise InputError(f"a simulator's mapping must hold its data under 'x'; it holds {list(output)}")
             recorded = {name: np.asarray(values) for name, values in output.items() if name != "x"}
             output = output["x"]
-        x = _stack(output, "x")
+        try:
+            x = _stack(output, "x")
+        except InputError:
+            if recorded or not isinstance(output, list):
+                raise
+            return self._collect(output)
         for name, values in {"x": x, **recorded}.items():
             if values.shape[:1] != (simulations,):
                 raise InputError(

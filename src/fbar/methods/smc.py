@@ -444,8 +444,8 @@ class SMCRun(Run):
 
     def round_state(self) -> dict[str, Any] | None:
         proposal = self._present.proposal
-        if not isinstance(proposal, Perturbed):
-            return None
+        if not isinstance(proposal, Perturbed) or any(round.proposal is proposal for round in self.rounds[:-1]):
+            return None  # nothing was fitted: draws of the prior, or the proposal of the round before kept as it is
         return {"tolerance": np.array(self._present.tolerance), **proposal.arrays()}
 
     def restore_round(self, state: Mapping[str, Any]) -> None:
