@@ -224,7 +224,7 @@ CASES["importance"] = (lambda make: lambda: (*make()[:2], {**make()[2], "budget"
 
 def do(case, run=None, **changes):
     problem, targets, options = CASES[case]()
-    return fbar.infer(problem, targets, seed=7, run=run, progress=False, **{**options, **changes})
+    return fbar.infer(problem, targets, **{"seed": 7, "run": run, "progress": False, **options, **changes})
 
 
 def told(result):
@@ -320,3 +320,194 @@ def test_arrays_come_back_as_they_were(array):
     assert (back.dtype, back.shape, back.tolist()) == (array.dtype, array.shape, array.tolist())
     assert back.flags.aligned
     assert back.flags.writeable
+
+
+# ---------------------------------------------------------------- other settings
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"budget": 4000}, "budget was 3000, is 4000"),
+        ({"seed": 8}, "seed was '7', is '8'"),
+        ({"tolerance": 0.25}, "method.tolerance was 0.5, is 0.25"),
+        ({"block_size": 10}, "block_size was None, is 10"),
+        ({"method": "smc"}, "method.type was 'Rejection', is 'SMC'"),
+        ({"targets": fbar.variance("mu")}, "targets was ['mean:mu'], is ['variance:mu']"),
+        ({"problem": normal_problem(0.6)}, "problem.observed was 0.5, is 0.6"),
+        (
+            {"problem": normal_problem(prior=fbar.Prior(mu=stats.uniform(-5, 11)))},
+            "problem.prior.mu.args was [-5, 10], is [-5, 11]",
+        ),
+        ({"problem": normal_problem(summary=np.abs)}, "problem.summary was None, is"),
+        ({"budget": None, "precision": {"mean:mu": 0.1}}, "stop was None, is {'type': 'StandardError'"),
+    ],
+)
+def test_other_settings_are_refused_with_the_difference(changes, message, tmp_path):
+    do("rejection", tmp_path)
+    problem, targets, options = CASES["rejection"]()
+    asked = {"problem": problem, "targets": targets, "seed": 7, **options, **changes}
+    with pytest.raises(fbar.InputError) as caught:
+        fbar.infer(run=tmp_path, progress=False, **asked)
+    assert f"{tmp_path} was made with other settings: " in str(caught.value)
+    assert message in str(caught.value)
+    assert simulated(do, "rejection", tmp_path)[1] == 0
+
+
+def test_another_table_or_cost_is_refused(tmp_path):
+    def ask(name, p=(0.2, 0.3, 0.05, 0.01), **options):
+        problem = fbar.Problem.tabulated(FINITE, p, **options)
+        return fbar.infer(problem, fbar.mean("rate"), budget=100, seed=1, run=tmp_path / name)
+
+    ask("p")
+    with pytest.raises(fbar.InputError, match=r"problem\.simulator\.p_star was"):
+        ask("p", p=(0.2, 0.3, 0.05, 0.02))
+    with pytest.raises(fbar.InputError, match=r"problem\.cost was None, is \[1, 1, 1, 2\]"):
+        ask("p", cost=[1, 1, 1, 2])
+
+
+def test_a_changed_source_is_a_warning(tmp_path):
+    def made(source):
+        file = tmp_path / "own_model.py"
+        file.write_text(source)
+        import linecache
+
+        linecache.checkcache(str(file))
+        names = {}
+        exec(compile(source, str(file), "exec"), names)
+        return normal_problem(simulate=names["simulate"])
+
+    def ask(problem):
+        return fbar.infer(problem, MU, tolerance=0.5, budget=500, seed=1, run=tmp_path / "run")
+
+    first = ask(made("def simulate(theta, rng):\n    return rng.normal(theta['mu'])\n"))
+    again = ask(made("def simulate(theta, rng):\n    return rng.normal(theta['mu'], 1.0)\n"))
+    assert told(again) == told(first)
+    assert first.warnings == ()
+    assert any("the source of problem.simulator has changed" in text for text in again.warnings)
+
+
+# ---------------------------------------------------------------- going on with a finished run
+
+
+def test_a_larger_budget_simulates_what_is_missing_alone(tmp_path):
+    do("rejection", tmp_path, block_size=100)
+    problem, targets, options = CASES["rejection"]()
+    longer, blocks = simulated(fbar.extend, tmp_path, problem, budget=5000)
+    assert longer.simulations == 5000
+    assert blocks == 16 * 2  # 2000 simulations in 16 rounds of 125, in blocks of at most 100
+    loaded, more = simulated(fbar.load, tmp_path, problem)
+    assert (told(loaded), more) == (told(longer), 0)
+    same = {**options, "budget": 5000, "block_size": 100}
+    again, more = simulated(fbar.infer, problem, targets, seed=7, run=tmp_path, **same)
+    assert (told(again), more) == (told(longer), 0)
+    with pytest.raises(fbar.InputError, match="budget was 5000, is 3000"):
+        do("rejection", tmp_path, block_size=100)
+
+
+def test_extended_twice_in_every_way(tmp_path):
+    problem, targets, _ = CASES["smc"]()
+    do("smc", tmp_path)
+    finer = fbar.extend(tmp_path, problem, tolerance=0.15)
+    assert finer.run.tolerance == 0.15
+    both = [MU, fbar.variance("mu")]
+    more = fbar.extend(tmp_path, problem, both, budget=finer.simulations + 700)
+    assert [estimate.name for estimate in more.estimates] == ["mean:mu", "variance:mu"]
+    last = fbar.extend(tmp_path, problem, precision={"mean:mu": 0.06})
+    assert last["mean:mu"].standard_error <= 0.06
+    loaded, blocks = simulated(fbar.load, tmp_path, problem)
+    assert (told(loaded), blocks) == (told(last), 0)
+    again, blocks = simulated(
+        fbar.infer,
+        problem,
+        both,
+        method=fbar.SMC([4, 1, 0.3, 0.15], accepted=100),
+        precision={"mean:mu": 0.06},
+        block_size=50,
+        seed=7,
+        run=tmp_path,
+    )
+    assert (told(again), blocks) == (told(last), 0)
+
+
+def test_a_smaller_tolerance_of_rejection_keeps_what_fits(tmp_path):
+    problem, _, _ = CASES["rejection"]()
+    do("rejection", tmp_path)
+    finer, blocks = simulated(fbar.extend, tmp_path, problem, tolerance=0.25, budget=4000)
+    assert blocks == 16
+    assert told(fbar.load(tmp_path, problem)) == told(finer)
+    plain = do("rejection", budget=3000).at(0.25)
+    assert plain.accepted < finer.accepted < 1.6 * plain.accepted
+
+
+def test_other_targets_of_an_adaptive_run(tmp_path):
+    problem, _, _ = CASES["adaptive"]()
+    do("adaptive", tmp_path)
+    other = fbar.extend(tmp_path, problem, fbar.probability("rate > 4"), budget=4000)
+    assert told(fbar.load(tmp_path, problem)) == told(other)
+
+
+def test_an_unfinished_run_is_loaded_resumed_and_not_extended(tmp_path):
+    whole = do("rejection", block_size=100)
+    with pytest.raises(Enough):
+        do("rejection", tmp_path, block_size=100, progress=stop_at(1000))
+    problem, _, _ = CASES["rejection"]()
+    part, blocks = simulated(fbar.load, tmp_path, problem)
+    assert (part.simulations, part.stopped_by, blocks) == (1000, "not finished", 0)
+    assert abs(part["mean:mu"].value - whole["mean:mu"].value) < 5 * part["mean:mu"].standard_error
+    with pytest.raises(fbar.InputError, match="is not finished"):
+        fbar.extend(tmp_path, problem, budget=5000)
+    assert told(do("rejection", tmp_path, block_size=100)) == told(whole)
+
+
+class Enough(Exception):
+    """Raised in the middle of a run, by its progress."""
+
+
+def stop_at(simulations):
+    def stop(run):
+        if run.simulations >= simulations:
+            raise Enough
+
+    return stop
+
+
+@pytest.mark.parametrize("case", ["smc", "smc of models", "adaptive"])
+def test_an_interrupted_extension_goes_on(case, tmp_path):
+    problem, targets, _ = CASES[case]()
+    for name in ("whole", "cut"):
+        do(case, tmp_path / name)
+    there = do(case, tmp_path / "cut").simulations
+    whole = fbar.extend(tmp_path / "whole", problem, budget=there + 1000)
+    with pytest.raises(Enough):
+        fbar.extend(tmp_path / "cut", problem, budget=there + 1000, progress=stop_at(there + 500))
+    part = fbar.load(tmp_path / "cut", problem)
+    assert there + 500 <= part.simulations < there + 1000
+    again = do(case, tmp_path / "cut", budget=there + 1000)
+    assert told(again) == told(whole)
+    assert told(fbar.load(tmp_path / "cut", problem)) == told(whole)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"budget": 100}, "budget 100 is spent already"), ({"tolerance": 0.7, "budget": 9000}, "look at a smaller one")],
+)
+def test_a_refused_extension_leaves_the_run_as_it_was(changes, message, tmp_path):
+    first = do("rejection", tmp_path)
+    problem, _, _ = CASES["rejection"]()
+    with pytest.raises(fbar.InputError, match=message):
+        fbar.extend(tmp_path, problem, **changes)
+    again, blocks = simulated(do, "rejection", tmp_path)
+    assert (told(again), blocks) == (told(first), 0)
+    assert fbar.extend(tmp_path, problem, budget=4000).simulations == 4000
+
+
+def test_a_run_that_accepted_nothing_is_kept_and_can_be_extended(tmp_path):
+    problem = normal_problem(observed=9.0)
+    options = {"method": fbar.Rejection(tolerance=0.5), "budget": 200, "seed": 1, "run": tmp_path}
+    for blocks in (16, 0):
+        before = len(CALLS)
+        with pytest.raises(fbar.NoPosterior):
+            fbar.infer(problem, MU, **options)
+        assert len(CALLS) - before == blocks
+    assert fbar.extend(tmp_path, problem, budget=60_000).simulations == 60_000
