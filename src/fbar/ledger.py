@@ -179,28 +179,45 @@ class Leg:
 class Ledger:
     """A run's file, open for its driver.
 
-    ``damaged`` names what was found broken and is recomputed.
+    ``damaged`` names what was found broken and is recomputed. Without ``driver`` it is only read, also while its
+    driver is at work.
     """
 
-    def __init__(self, directory: Path, *, create: bool) -> None:
+    def __init__(self, directory: Path, *, create: bool, driver: bool = True) -> None:
         self.directory = directory
         self.path = directory / "ledger.sqlite"
         self.damaged: list[str] = []
+        self._pending: list[tuple[Any, ...]] = []
+        self._failures: list[tuple[Any, ...]] = []
+        self._bytes, self._flushed = 0, time.monotonic()
         if create:
             directory.mkdir(parents=True, exist_ok=True)
         elif not self.path.exists():
             raise InputError(f"{directory} holds no run; a run is started by fbar.infer(..., run=...)")
-        self._lock = _Lock(directory / "driver.lock")
+        self._lock = _Lock(directory / "driver.lock") if driver else None
         try:
-            self._open()
+            if driver:
+                self._open()
+            else:
+                self._peek()
         except BaseException:
-            self._lock.release()
+            if self._lock is not None:
+                self._lock.release()
             raise
 
+    def _peek(self) -> None:
+        """Open to read."""
+        try:
+            self._connection = sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True, timeout=30.0)
+            rows = self._connection.execute("SELECT id, round, block FROM blocks ORDER BY id")
+            self._where = {(round, block): row for row, round, block in rows}
+            self.legs = self._read_legs()
+        except sqlite3.DatabaseError as error:
+            raise LedgerError(
+                f"{self.path} cannot be read ({error}); its own command mends it: give it again"
+            ) from None
+
     def _open(self) -> None:
-        self._pending: list[tuple[Any, ...]] = []
-        self._failures: list[tuple[Any, ...]] = []
-        self._bytes, self._flushed = 0, time.monotonic()
         try:
             self._connection = connect(self.path)
             sound = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
@@ -370,6 +387,10 @@ class Ledger:
             if found is not None:
                 yield round, block, *found
 
+    def simulations(self) -> int:
+        """How many simulations the recorded blocks hold."""
+        return sum(points.rows if repeats is None else int(repeats.sum()) for _, _, points, repeats, _ in self.blocks())
+
     def failures(self) -> list[tuple[Failure, int, str, str]]:
         """Failures by kind: how many, and an example with its details."""
         rows = self._connection.execute(
@@ -388,7 +409,8 @@ class Ledger:
             self.flush()
         finally:
             self._connection.close()
-            self._lock.release()
+            if self._lock is not None:
+                self._lock.release()
 
     def __enter__(self) -> Ledger:
         return self

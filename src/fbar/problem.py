@@ -440,8 +440,7 @@ class Problem:
         if len(summaries):
             result[ok] = self.distance(summaries, tolerance, measure)
         known = ~np.isnan(result)
-        closest = float(result[known].min()) if known.any() else np.inf
         if known.sum() < len(summaries):  # a distance that is not a number
             failure = np.zeros(len(result), dtype=np.int8) if failure is None else failure
             failure = np.where((failure == Failure.NONE) & ~known, Failure.NOT_FINITE, failure).astype(np.int8)
-        return result, Seen.of(closest, failure, outcomes)
+        return result, Seen.of(result, failure, outcomes)

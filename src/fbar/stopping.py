@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -143,3 +145,15 @@ def require_rule(rule: object) -> StoppingRule:
     if not isinstance(rule, StoppingRule):
         raise InputError(f"a stopping rule is made by fbar.Budget(…), fbar.StandardError(…), …; got {rule!r}")
     return rule
+
+
+_KNOWN: tuple[type[StoppingRule], ...] = (Either, Both, Budget, Acceptances, StandardError)
+
+
+def restored(described: Mapping[str, Any]) -> StoppingRule:
+    """A rule from its description as JSON (see `fbar.settings`)."""
+    rule = next((known for known in _KNOWN if known.__name__ == described.get("type")), None)
+    if rule is None:
+        raise InputError("the run has a stopping rule of your own; give infer its own command again")
+    inner = {k: restored(v) if isinstance(v, Mapping) else v for k, v in described.items() if k != "type"}
+    return rule(**inner)

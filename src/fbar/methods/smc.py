@@ -301,7 +301,7 @@ class SMCRun(Run):
             failed = np.zeros(outcomes.simulations) if outcomes.failure is None else outcomes.failure
             _, seen = self.problem.distances(outcomes)
             distance = np.where(failed == 0, 0.0, np.nan)
-            return distance, replace(seen, closest=math.inf), outcomes.recorded, outcomes.summaries
+            return distance, replace(seen, closest=math.inf, distances=()), outcomes.recorded, outcomes.summaries
         distance, seen = self.problem.distances(outcomes, self._present.tolerance, self.measure)
         return distance, seen, outcomes.recorded, outcomes.summaries if learns else None
 
