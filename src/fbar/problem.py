@@ -248,6 +248,11 @@ class Problem:
         return self.simulate.p_star if isinstance(self.simulate, Tabulated) else None
 
     @property
+    def has_summaries(self) -> bool:
+        """Whether simulations give summaries that are compared by a distance."""
+        return not isinstance(self.simulate, Tabulated | Bernoulli) and self._accept is None
+
+    @property
     def knows_acceptance(self) -> bool:
         return self._p_star is not None or self.p_star is not None
 

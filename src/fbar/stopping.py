@@ -101,7 +101,12 @@ class Acceptances(StoppingRule):
     def __post_init__(self) -> None:
         object.__setattr__(self, "accepted", positive_integer(self.accepted, "accepted"))
 
+    def check(self, run: Run) -> None:
+        _require_settling(run)
+
     def holds(self, run: Run) -> bool:
+        if not run.settled:
+            return False
         try:
             return bool(np.all(run.posterior().accepted >= self.accepted))
         except NoPosterior:
@@ -124,8 +129,11 @@ class StandardError(StoppingRule):
 
     def check(self, run: Run) -> None:
         choice(self.target, [target.name for target in run.targets], "target of a stopping rule")
+        _require_settling(run)
 
     def holds(self, run: Run) -> bool:
+        if not run.settled:
+            return False
         target = next(target for target in run.targets if target.name == self.target)
         try:
             posterior = run.posterior()
@@ -139,6 +147,13 @@ class StandardError(StoppingRule):
             if np.min(share) < ENOUGH_EACH_SIDE:
                 return False
         return bool(np.all(np.asarray(estimate.standard_error) <= self.wanted) and np.all(estimate.trusted))
+
+
+def _require_settling(run: Run) -> None:
+    if not run.settles:
+        raise InputError(
+            "a precision is reached at a tolerance, and this run's falls without end; give its schedule one to end at"
+        )
 
 
 def require_rule(rule: object) -> StoppingRule:
