@@ -246,7 +246,7 @@ def test_outputs_that_are_mappings_none_or_labels():
     ("call", "message"),
     [
         (
-            lambda p: fbar.infer(p, TARGET, method="rejection", budget=10),
+            lambda p: fbar.infer(p, TARGET, method=fbar.Rejection, budget=10),
             "method must be a method such as fbar.Rejection()",
         ),
         (lambda p: fbar.infer(None, TARGET, budget=10), "problem must be an fbar.Problem"),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fbar import model_file, stopping
 from fbar.checks import function as check_function
 from fbar.checks import non_negative_number
 from fbar.engine import Engine, InProcess, as_engine
-from fbar.errors import InputError, SimulatorFailed
+from fbar.errors import InputError, NoPosterior, SimulatorFailed
 from fbar.faults import FailureWatch
 from fbar.ledger import Ledger, Leg
 from fbar.methods import AdaptiveAllocation, Method, Rejection, Run
@@ -197,7 +198,7 @@ def make_task(
             rule = StandardError(name, wanted)
             stop = rule if stop is None else stop & rule
     if budget is None and stop is None and not method.ends_by_itself:
-        raise InputError("say when to stop: give budget=, precision= or stop=")
+        raise InputError("say when to stop: give a budget (budget=, --budget) or a precision (precision=, --precision)")
     if stop is None:
         return Task(problem, listed, method, budget, None, None, block_size)
     limits = [n for n in (budget, require_rule(stop).limit, MOST_SIMULATIONS) if n is not None]
@@ -269,20 +270,12 @@ def infer(
         stop=stop,
         block_size=block_size,
     )
-    chosen = as_engine(engine, workers, timeout)
-    if run is None:
-        return _finish(task, task.start(seed), chosen, progress, None)
-    with Ledger(Path(run), create=True) as ledger:
-        if not ledger.legs:
-            ledger.add_leg(task.settings(Seeds.of(seed)))
-        stored = ledger.legs[-1].settings
-        notes = require_same(stored, task.settings(Seeds(int(stored["seed"])) if seed is None else Seeds.of(seed)), run)
-        return continue_run(task, ledger, chosen, progress, notes)
+    return run_task(task, seed=seed, run=run, engine=as_engine(engine, workers, timeout), progress=progress)
 
 
 def extend(
     run: str | Path,
-    problem: Problem,
+    problem: Problem | None = None,
     targets: Target | Sequence[Target] | None = None,
     *,
     budget: int | None = None,
@@ -296,49 +289,143 @@ def extend(
 ) -> Result:
     """Go on with a finished run: a larger budget, a smaller tolerance, other targets. Nothing is simulated again.
 
-    What is left out stays as it was; ``budget`` counts the simulations that are there.
+    What is left out stays as it was; ``budget`` counts the simulations that are there. ``problem`` can be left out
+    for a run of a model file.
     """
-    with Ledger(Path(run), create=False) as ledger:
+    chosen = as_engine(engine, workers, timeout)
+    return extend_run(
+        Path(run),
+        problem=problem,
+        targets=targets,
+        budget=budget,
+        tolerance=tolerance,
+        precision=precision,
+        stop=stop,
+        engine=chosen,
+        progress=progress,
+    )
+
+
+def load(run: str | Path, problem: Problem | None = None, targets: Target | Sequence[Target] | None = None) -> Result:
+    """The result of a recorded run, finished or not, without a new simulation.
+
+    ``problem`` can be left out for a run of a model file. ``targets`` are the run's own by default.
+    """
+    return continue_task(Path(run), problem=problem, targets=targets, progress=False, replay_only=True)
+
+
+# ---------------------------------------------------------------- recorded runs
+
+
+def run_task(
+    task: Task,
+    *,
+    seed: Any = None,
+    run: str | Path | None = None,
+    engine: Engine,
+    progress: Progress | bool | None = None,
+    model: model_file.ModelFile | None = None,
+) -> Result:
+    """Do a task, recorded if there is a directory for it. ``model`` says which file it comes from."""
+    if run is None:
+        return _finish(task, task.start(seed), engine, progress, None)
+    with Ledger(Path(run), create=True) as ledger:
         if not ledger.legs:
-            raise InputError(f"{run} holds no run yet; start it with fbar.infer(..., run=...)")
-        last = ledger.legs[-1]
+            seeds = Seeds.of(seed)
+            started = task.start(seeds)  # refuses what cannot be done before anything is recorded
+            about = {} if model is None else {"model": model.describe()}
+            if model is not None:
+                model.copy_to(ledger.directory)
+            ledger.add_leg({**task.settings(seeds), **about})
+            return _finish_leg(task, started, ledger, engine, progress)
+        stored = ledger.legs[-1].settings
+        asked = task.settings(Seeds(int(stored["seed"])) if seed is None else Seeds.of(seed))
+        notes = require_same(stored, asked, run)
+        return _continue(task, ledger, engine, progress, notes)
+
+
+def continue_task(
+    run: Path,
+    *,
+    problem: Problem | None = None,
+    targets: Target | Sequence[Target] | None = None,
+    engine: Engine | None = None,
+    progress: Progress | bool | None = None,
+    replay_only: bool = False,
+) -> Result:
+    """Go on with the last leg of a recorded run, with its own settings."""
+    with Ledger(run, create=False) as ledger:
+        last = _last_leg(ledger)
+        problem, own = _model_of(ledger, problem)
+        asked = () if targets is None else as_targets(targets)
+        task = _task_of(last, problem, (*own, *asked))
+        notes = require_same(_asked(last.settings), _asked(task.settings(Seeds(0))), run)
+        result = _continue(task, ledger, engine or InProcess(), progress, notes, replay_only=replay_only)
+    return replace(result, estimates=result.posterior.expect(list(asked))) if asked else result
+
+
+def extend_run(
+    run: Path,
+    *,
+    problem: Problem | None = None,
+    targets: Target | Sequence[Target] | Sequence[str] | None = None,
+    budget: int | None = None,
+    tolerance: float | None = None,
+    precision: Mapping[str, float] | None = None,
+    stop: StoppingRule | None = None,
+    engine: Engine,
+    progress: Progress | bool | None = None,
+) -> Result:
+    """Append a leg to a finished run and do it."""
+    with Ledger(run, create=False) as ledger:
+        last = _last_leg(ledger)
         if last.result is None:
-            raise InputError(f"{run} is not finished; give its own command again to finish it, and extend it then")
-        before = _task_of(last, problem, targets)
+            raise InputError(f"{run} is not finished; finish it first (the same command again, or: fbar resume {run})")
+        problem, own = _model_of(ledger, problem)
+        before = _task_of(last, problem, own)
         method = before.method if tolerance is None else at_tolerance(before.method, tolerance)
         task = make_task(
             problem,
-            before.targets,
+            before.targets if targets is None else _read_targets(targets),
             method=method,
             budget=budget,
             precision=precision,
             stop=stop,
             block_size=before.block_size,
         )
-        seeds = Seeds(int(last.settings["seed"]))
-        notes = require_same(
-            {"problem": last.settings["problem"]}, {"problem": task.settings(seeds)["problem"]}, Path(run)
-        )
-        ledger.add_leg({**task.settings(seeds), **{k: v for k, v in last.settings.items() if k == "model"}})
-        return continue_run(task, ledger, as_engine(engine, workers, timeout), progress, notes)
+        settings = task.settings(Seeds(int(last.settings["seed"])))
+        notes = require_same(_asked(last.settings), _asked(settings), run)
+        watch = FailureWatch()
+        live, _ = _replay(before, ledger, watch)
+        _go_on(live, last, task)  # refuses what cannot be done before anything is recorded
+        about = {"model": last.settings["model"]} if "model" in last.settings else {}
+        ledger.add_leg({**settings, **about})
+        return _finish_leg(task, live, ledger, engine, progress, watch, notes)
 
 
-def load(run: str | Path, problem: Problem, targets: Target | Sequence[Target] | None = None) -> Result:
-    """The result of a recorded run, finished or not, without a new simulation."""
-    with Ledger(Path(run), create=False) as ledger:
-        if not ledger.legs:
-            raise InputError(f"{run} holds no run yet")
-        last = ledger.legs[-1]
-        task = _task_of(last, problem, targets)
-        notes = require_same(
-            {"problem": last.settings["problem"]},
-            {"problem": task.settings(Seeds(0))["problem"]},
-            Path(run),
-        )
-        return continue_run(task, ledger, InProcess(), False, notes, replay_only=True)
+def _last_leg(ledger: Ledger) -> Leg:
+    if not ledger.legs:
+        raise InputError(f"{ledger.directory} holds no run yet; start one with fbar.infer(..., run=...)")
+    return ledger.legs[-1]
 
 
-# ---------------------------------------------------------------- recorded runs
+def _asked(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What no leg of a run may change."""
+    return {"problem": settings["problem"]}
+
+
+def _model_of(ledger: Ledger, problem: Problem | None) -> tuple[Problem, tuple[Target, ...]]:
+    """The problem, and targets that can be known again: those of the run's model file if there is one."""
+    about = ledger.legs[0].settings.get("model")
+    if problem is not None and about is None:
+        return problem, ()
+    source = model_file.of_run(ledger.directory, about)
+    return problem or source.problem, source.targets
+
+
+def _read_targets(given: Target | Sequence[Target] | Sequence[str]) -> tuple[Target, ...]:
+    listed: list[Any] = [given] if isinstance(given, Target | str) else list(given)
+    return as_targets([parse(item) if isinstance(item, str) else item for item in listed])
 
 
 def require_same(stored: Any, asked: Any, run: str | Path) -> tuple[str, ...]:
@@ -363,22 +450,17 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _task_of(leg: Leg, problem: Problem, targets: Target | Sequence[Target] | None) -> Task:
-    """A leg's task, from its settings."""
+def _task_of(leg: Leg, problem: Problem, known: Sequence[Target] = ()) -> Task:
+    """A leg's task, from its settings; its targets are among the known ones, or read from their names."""
     settings = leg.settings
-    listed = as_targets(targets) if targets is not None else tuple(parse(name) for name in settings["targets"])
-    return Task(
-        problem,
-        listed,
-        restored(settings["method"]),
-        settings["budget"],
-        settings["limit"],
-        None,
-        settings["block_size"],
-    )
+    by_name = {target.name: target for target in known}
+    targets = tuple(by_name[name] if name in by_name else parse(name) for name in settings["targets"])
+    method: Method = restored(settings["method"])
+    stop = None if settings["stop"] is None else stopping.restored(settings["stop"])
+    return Task(problem, targets, method, settings["budget"], settings["limit"], stop, settings["block_size"])
 
 
-def continue_run(
+def _continue(
     task: Task,
     ledger: Ledger,
     engine: Engine,
@@ -388,29 +470,80 @@ def continue_run(
     replay_only: bool = False,
 ) -> Result:
     """Replay the legs that are done, then go on with the last one."""
-    seeds = Seeds(int(ledger.legs[0].settings["seed"]))
-    earlier = [_task_of(leg, task.problem, _targets_of(leg, task)) for leg in ledger.legs[:-1]]
     watch = FailureWatch()
-    run = (earlier[0] if earlier else task).start(seeds)
-    for number, (leg, done) in enumerate(zip(ledger.legs, earlier, strict=False)):
+    if len(ledger.legs) > 1:
+        run, whole = _replay(task, ledger, watch, leave=1, engine=engine, replay_only=replay_only)
+        if whole:
+            _go_on(run, ledger.legs[-2], task)
+    else:
+        run = task.start(Seeds(int(ledger.legs[0].settings["seed"])))
+    return _finish_leg(task, run, ledger, engine, progress, watch, notes, replay_only)
+
+
+def _replay(
+    task: Task,
+    ledger: Ledger,
+    watch: FailureWatch,
+    leave: int = 0,
+    engine: Engine | None = None,
+    replay_only: bool = False,
+) -> tuple[Run, bool]:
+    """The run at the end of all its finished legs but the last ``leave``, and whether it is there.
+
+    Damaged blocks are simulated again; with ``replay_only`` the run stays where the first of them is.
+    """
+    legs = ledger.legs[: len(ledger.legs) - leave]
+    tasks = [_task_of(leg, task.problem, task.targets) for leg in legs]
+    run = tasks[0].start(Seeds(int(legs[0].settings["seed"])))
+    for number, (leg, done) in enumerate(zip(legs, tasks, strict=True)):
         if number:
-            _go_on(run, ledger.legs[number - 1], done)
+            _go_on(run, legs[number - 1], done)
         assert leg.result is not None
-        drive(run, engine=engine, ledger=ledger, watch=watch, until_round=leg.result["rounds"])
-    if earlier:
-        _go_on(run, ledger.legs[-2], task)
+        until = leg.result["rounds"]
+        ended = drive(
+            run, engine=engine, ledger=ledger, watch=watch, until_round=until, replay_only=replay_only
+        )
+        if ended == NOT_FINISHED:
+            return run, False
+    return run, True
+
+
+def _finish_leg(
+    task: Task,
+    run: Run,
+    ledger: Ledger,
+    engine: Engine,
+    progress: Progress | bool | None,
+    watch: FailureWatch | None = None,
+    notes: tuple[str, ...] = (),
+    replay_only: bool = False,
+) -> Result:
+    """Drive the last leg to its end, and record how it ended."""
     last = ledger.legs[-1]
     until = None if last.result is None else last.result["rounds"]
-    result = _finish(task, run, engine, progress, ledger, watch, notes, until, replay_only)
+    try:
+        result = _finish(task, run, engine, progress, ledger, watch, notes, until, replay_only)
+    except NoPosterior as error:
+        if last.result is None and not replay_only:  # it has ended all the same, and may be extended
+            ledger.finish_leg(_without_posterior(run, error))
+        raise
     if last.result is None and not replay_only:
         ledger.finish_leg(result.as_dict())
     return result
 
 
-def _targets_of(leg: Leg, task: Task) -> tuple[Target, ...] | None:
-    """A leg's targets: the present ones where they are the same, read from their names otherwise."""
-    by_name = {target.name: target for target in task.targets}
-    return tuple(by_name[n] if n in by_name else parse(n) for n in leg.settings["targets"])
+def _without_posterior(run: Run, error: NoPosterior) -> dict[str, Any]:
+    """How a run went that accepted nothing, as `Result.as_dict` has it."""
+    return {
+        "estimates": {},
+        "simulations": run.simulations,
+        "accepted": 0.0,
+        "failures": {kind.name.lower(): count for kind, count in run.seen.counts.items()},
+        "warnings": [str(error)],
+        "stopped_by": run.ended,
+        "rounds": run.round,
+        "seed": str(run.seeds.entropy),
+    }
 
 
 def _go_on(run: Run, before: Leg, task: Task) -> None:

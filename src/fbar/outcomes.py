@@ -106,26 +106,40 @@ class Simulated:
         return len(self.summaries)
 
 
+SAMPLE = 2000
+"""Distances that are remembered, for messages."""
+
+
 @dataclass(frozen=True)
 class Seen:
-    """The closest distance to the data, and the failures by kind with an example of each, of some simulations."""
+    """The closest distance to the data, and the failures by kind with an example of each, of some simulations.
+
+    ``distances`` is a sample of the distances: those of the first simulations.
+    """
 
     closest: float = math.inf
     counts: Mapping[Failure, int] = field(default_factory=dict)
     examples: Mapping[Failure, str] = field(default_factory=dict)
     details: Mapping[Failure, str] = field(default_factory=dict)
+    distances: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, closest: float, failure: npt.NDArray[np.int8] | None, outcomes: Simulated) -> Seen:
+    def of(cls, distance: FloatArray, failure: npt.NDArray[np.int8] | None, outcomes: Simulated) -> Seen:
+        """What ``distance`` (NaN where a simulation failed) and the failures tell."""
+        known = distance[~np.isnan(distance)]
+        closest = float(known.min()) if known.size else math.inf
+        sample = tuple(known[:SAMPLE].tolist())
         if failure is None or not failure.any():
-            return cls(closest)
+            return cls(closest, distances=sample)
         numbers = np.bincount(failure, minlength=len(Failure))
         counts = {kind: int(numbers[kind]) for kind in Failure if kind and numbers[kind]}
-        return cls(closest, counts, outcomes.examples, outcomes.details)
+        return cls(closest, counts, outcomes.examples, outcomes.details, sample)
 
     def __add__(self, other: Seen) -> Seen:
-        if not other.counts:
+        full = len(self.distances) >= SAMPLE
+        if full and not other.counts:
             return self if self.closest <= other.closest else replace(self, closest=other.closest)
+        sample = self.distances if full else (self.distances + other.distances)[:SAMPLE]
         return Seen(
             min(self.closest, other.closest),
             {
@@ -135,6 +149,7 @@ class Seen:
             },
             {**other.examples, **self.examples},
             {**other.details, **self.details},
+            sample,
         )
 
     @property
@@ -143,7 +158,16 @@ class Seen:
 
     def __str__(self) -> str:
         closest = f"the closest came within {self.closest:.4g} of the data" if math.isfinite(self.closest) else ""
-        return ", ".join(part for part in (closest, self.failed) if part)
+        return ", ".join(part for part in (closest, self.spread, self.failed) if part)
+
+    @property
+    def spread(self) -> str:
+        """Quantiles of the distances, in words."""
+        finite = [value for value in self.distances if math.isfinite(value)]
+        if len(finite) < 20:
+            return ""
+        low, tenth, half = np.quantile(finite, [0.01, 0.1, 0.5])
+        return f"1% within {low:.4g}, 10% within {tenth:.4g}, half within {half:.4g}"
 
     @property
     def failed(self) -> str:

@@ -248,6 +248,11 @@ class Problem:
         return self.simulate.p_star if isinstance(self.simulate, Tabulated) else None
 
     @property
+    def has_summaries(self) -> bool:
+        """Whether simulations give summaries that are compared by a distance."""
+        return not isinstance(self.simulate, Tabulated | Bernoulli) and self._accept is None
+
+    @property
     def knows_acceptance(self) -> bool:
         return self._p_star is not None or self.p_star is not None
 
@@ -447,8 +452,7 @@ class Problem:
         if len(summaries):
             result[ok] = self.distance(summaries, tolerance, measure)
         known = ~np.isnan(result)
-        closest = float(result[known].min()) if known.any() else np.inf
         if known.sum() < len(summaries):  # a distance that is not a number
             failure = np.zeros(len(result), dtype=np.int8) if failure is None else failure
             failure = np.where((failure == Failure.NONE) & ~known, Failure.NOT_FINITE, failure).astype(np.int8)
-        return result, Seen.of(closest, failure, outcomes)
+        return result, Seen.of(result, failure, outcomes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -117,7 +118,9 @@ class Result:
     def to_arviz(self) -> arviz.InferenceData:
         """The posterior as ArviZ's InferenceData: one chain; the weights are ``sample_stats.weight``."""
         try:
-            import arviz
+            with warnings.catch_warnings():  # it announces its own future at import
+                warnings.simplefilter("ignore", FutureWarning)
+                import arviz
         except ImportError as error:
             raise MissingExtra("arviz", "arviz") from error
         points = self.posterior.points

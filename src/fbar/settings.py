@@ -34,10 +34,10 @@ def _source(function: Callable[..., Any]) -> str:
 
 def describe(value: Any) -> Any:
     """A value in JSON's terms: enough to see that it is the same again."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
     if isinstance(value, np.generic):
         return value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
     if isinstance(value, np.ndarray):
         if value.size <= 16 and value.dtype.kind in "biufU":
             return value.tolist()

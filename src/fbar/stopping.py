@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -99,7 +101,12 @@ class Acceptances(StoppingRule):
     def __post_init__(self) -> None:
         object.__setattr__(self, "accepted", positive_integer(self.accepted, "accepted"))
 
+    def check(self, run: Run) -> None:
+        _require_settling(run)
+
     def holds(self, run: Run) -> bool:
+        if not run.settled:
+            return False
         try:
             return bool(np.all(run.posterior().accepted >= self.accepted))
         except NoPosterior:
@@ -122,8 +129,11 @@ class StandardError(StoppingRule):
 
     def check(self, run: Run) -> None:
         choice(self.target, [target.name for target in run.targets], "target of a stopping rule")
+        _require_settling(run)
 
     def holds(self, run: Run) -> bool:
+        if not run.settled:
+            return False
         target = next(target for target in run.targets if target.name == self.target)
         try:
             posterior = run.posterior()
@@ -139,7 +149,26 @@ class StandardError(StoppingRule):
         return bool(np.all(np.asarray(estimate.standard_error) <= self.wanted) and np.all(estimate.trusted))
 
 
+def _require_settling(run: Run) -> None:
+    if not run.settles:
+        raise InputError(
+            "a precision is reached at a tolerance, and this run's falls without end; give its schedule one to end at"
+        )
+
+
 def require_rule(rule: object) -> StoppingRule:
     if not isinstance(rule, StoppingRule):
         raise InputError(f"a stopping rule is made by fbar.Budget(…), fbar.StandardError(…), …; got {rule!r}")
     return rule
+
+
+_KNOWN: tuple[type[StoppingRule], ...] = (Either, Both, Budget, Acceptances, StandardError)
+
+
+def restored(described: Mapping[str, Any]) -> StoppingRule:
+    """A rule from its description as JSON (see `fbar.settings`)."""
+    rule = next((known for known in _KNOWN if known.__name__ == described.get("type")), None)
+    if rule is None:
+        raise InputError("the run has a stopping rule of your own; give infer its own command again")
+    inner = {k: restored(v) if isinstance(v, Mapping) else v for k, v in described.items() if k != "type"}
+    return rule(**inner)

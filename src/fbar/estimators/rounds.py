@@ -127,8 +127,10 @@ class Round:
         return np.concatenate([piece.summaries for piece in self.pieces if piece.summaries is not None])
 
     def recorded(self, rows: IntArray) -> dict[str, npt.NDArray[Any]]:
-        names = self.pieces[0].recorded
-        return {name: np.concatenate([piece.recorded[name] for piece in self.pieces])[rows] for name in names}
+        names = dict.fromkeys(name for piece in self.pieces for name in piece.recorded)
+        # A block whose simulations all failed has none; its rows are never among those that are asked for.
+        parts = {n: [p.recorded.get(n, np.full(len(p.distance), np.nan)) for p in self.pieces] for n in names}
+        return {name: np.concatenate(part)[rows] for name, part in parts.items()}
 
     @cached_property
     def log_own(self) -> FloatArray:
@@ -205,7 +207,8 @@ class Rounds:
             return self._mixture(acceptance, seen)
         rounds = self._told
         if weighting == "last":
-            rounds = [round for round in rounds if round.complete][-1:] or rounds[-1:]
+            last = ([round for round in rounds if round.complete] or rounds)[-1]
+            rounds = [round for round in rounds if round.proposal is last.proposal]
         found = [(round, round.weights(acceptance)) for round in rounds]
         groups = [(round, np.flatnonzero(a), a[np.flatnonzero(a)]) for round, a in found]
         groups = [group for group in groups if group[1].size]
@@ -265,7 +268,8 @@ class Rounds:
             sizes.append(round.draws - round.stopped)
             groups.append((round, rows, a[rows]))
         groups = [group for group in groups if group[1].size]
-        self._require(groups, acceptance, seen)
+        if not groups:
+            return self.posterior(acceptance, "ess", seen)  # nothing, or round-ending acceptances alone
         stages = self._stages(sizes)
         total = np.log(sum(stage.draws for stage in stages))
         log_q, own = [], []
@@ -394,7 +398,7 @@ class InverseVariancePosterior(Posterior):
 
     def value(self, target: Target) -> FloatArray:
         values, share, _ = self._parts(target)
-        return np.asarray((share * values).sum(axis=0))
+        return np.asarray((share * np.where(share > 0, values, 0.0)).sum(axis=0))
 
     def _error_bars(self, targets: tuple[Target, ...]) -> ErrorBars:
         columns = []
@@ -402,7 +406,7 @@ class InverseVariancePosterior(Posterior):
             _, share, z = self._parts(target)
             column = np.zeros((self.points.rows, share.shape[1]))
             for part, rows, own in zip(share, self._groups, z, strict=True):
-                column[rows] = part * own
+                column[rows] = np.where(part > 0, part * own, 0.0)
             columns.append(column)
         influence = np.concatenate(columns, axis=1) / self.weights[:, None]  # whose z are those of the combination
         assert self.errors is not None

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fbar.checks import positive_integer
 from fbar.errors import InputError
-from fbar.outcomes import Batch, Outcomes, Seen
+from fbar.outcomes import Batch, Outcomes, Seen, Simulated
 from fbar.posterior import Posterior
 from fbar.problem import Problem
 from fbar.seeds import Seeds
@@ -103,6 +103,16 @@ class Run(ABC):
     @abstractmethod
     def _end_round(self) -> None:
         """Learn from a complete round, and plan the next one unless the run is finished."""
+
+    @property
+    def settles(self) -> bool:
+        """Whether it will come to the tolerance that is wanted, and stay there."""
+        return True
+
+    @property
+    def settled(self) -> bool:
+        """Whether its posterior is at the tolerance that is wanted."""
+        return True
 
     @property
     def ended(self) -> str:
@@ -195,6 +205,11 @@ class Run(ABC):
                     f"block {batch.key} was told already"
                     if past
                     else f"block {batch.key} was not asked for in round {self.round}, the present one"
+                )
+            if isinstance(outcomes, Simulated) and outcomes.simulations != batch.simulations:
+                raise InputError(
+                    f"block {batch.key} asked for {batch.simulations} simulations and was told "
+                    f"{outcomes.simulations} outcomes"
                 )
             self._outstanding.remove(batch.key)
             if batch.round == self.round:  # otherwise it was asked for ahead of need, and the round ended before it

@@ -135,7 +135,8 @@ class AcceptanceRateSchedule(_Falling):
     """The next tolerance is the one at which the next proposal would accept a wanted share of its simulations.
 
     The rate at a tolerance is predicted from all simulations of the round, accepted or not, weighted by the ratio of
-    the two proposals' densities.
+    the two proposals' densities. Where the rate is out of reach the tolerance falls all the same, so far that a tenth
+    of what it accepts is left behind.
     """
 
     rate: float = 0.3
@@ -152,7 +153,11 @@ class AcceptanceRateSchedule(_Falling):
         return self.tolerance
 
     def next(self, round: int, tolerance: float, distance: FloatArray, weights: FloatArray) -> float | None:
-        return self._lower(weighted_quantile(distance, weights, self.rate), tolerance, distance)
+        within = distance <= tolerance
+        found = weighted_quantile(distance, weights, self.rate)
+        if within.any() and weights[within].sum() > 0:
+            found = min(found, weighted_quantile(distance[within], weights[within], 0.9))
+        return self._lower(found, tolerance, distance)
 
 
 def as_schedule(given: Schedule | Sequence[float]) -> Schedule:

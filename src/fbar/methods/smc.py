@@ -26,8 +26,8 @@ from fbar.simulators import Tabulated
 from fbar.targets import Target, as_targets
 
 MOST_BLOCK = 4096
-BARREN = 200
-"""How many times its size a block draws before it is given up for lying outside the prior's support."""
+BARREN = 100_000
+"""How many draws outside the prior's support, and none inside, end a run."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,8 @@ class SMC(Method):
         if self.centres is not None:
             positive_integer(self.centres, "centres")
         non_negative_number(self.least_rate, "least_rate")
-        if self.kernel != "uniform" and isinstance(self.schedule, Tolerances) and self.schedule.last == 0:
+        assert isinstance(self.schedule, Schedule)
+        if self.kernel != "uniform" and self.schedule.last == 0:
             raise InputError(f"the {self.kernel} acceptance kernel needs tolerances above 0; got 0")
 
     @property
@@ -144,6 +145,8 @@ class SMCRun(Run):
         assert isinstance(method.schedule, Schedule)
         self.method, self.schedule = method, method.schedule
         self.perturbation = as_perturbation(method.perturbation)
+        if method.distance is not None and not self.problem.has_summaries:
+            raise InputError("scales are learnt from summaries, and this problem has none; leave distance= out")
         self.space = Space(self.problem.prior, method.coordinates)
         if not self.problem.records:
             self.problem.check_targets(self.targets)
@@ -154,7 +157,8 @@ class SMCRun(Run):
         self.block_size = start.block_size or max(1, min(wanted // 8, MOST_BLOCK))
         self._ended = ""
         self._extra = 0
-        self._kept_alive: list[Proposal] = []  # proposals are known by identity
+        self._stuck = False  # no simulation came closer, so the tolerance stays
+        self._proposals: list[Proposal] = []  # all that were made: their sources are known by identity
         pilot = method.distance is not None  # scales are learnt from a round that accepts all
         self._open(FromPrior(self.space), math.inf if pilot else self.schedule.first())
 
@@ -188,13 +192,22 @@ class SMCRun(Run):
         return complete[-1] if complete else self.rounds[0].tolerance
 
     @property
+    def settles(self) -> bool:
+        return self.schedule.last is not None
+
+    @property
+    def settled(self) -> bool:
+        last = self.schedule.last
+        return last is not None and any(round.complete and round.tolerance <= last for round in self.rounds)
+
+    @property
     def _most(self) -> float:
         most = self.limit if self.budget is None else self.budget
         return math.inf if most is None else most
 
     @property
     def _open_ended(self) -> bool:
-        return self.method.simulations is None
+        return self.method.simulations is None and self._left() > 0
 
     # ------------------------------------------------------------ rounds and blocks
 
@@ -204,7 +217,7 @@ class SMCRun(Run):
         self._accepted = 0.0
         self._before = self.history.simulations
         self._drawn: dict[int, _Drawn] = {}
-        self._sizes: list[int] = []
+        self._ends: list[int] = []  # simulations of the round up to and with each block
         self.history.rounds.append(self._present)
         self._wanted = self.method.accepted if self.method.simulations is None else self.method.simulations
         if self._extra:  # rounds at the last tolerance grow with what there is, so that few are needed
@@ -217,13 +230,17 @@ class SMCRun(Run):
 
     def _left(self) -> float:
         """Simulations of the budget that no block of this round has taken yet."""
-        return self._most - self._before - sum(self._sizes[: self._asked])
+        return self._most - self._before - self._taken(self._asked)
+
+    def _taken(self, blocks: int) -> int:
+        """Simulations in the first blocks of the round."""
+        return self._ends[blocks - 1] if blocks else 0
 
     def _blocks(self) -> int:
         if self._left() <= 0:
             return self._asked
         if self.method.simulations is not None:
-            left = self._wanted - sum(self._sizes[: self._asked])
+            left = self._wanted - self._taken(self._asked)
             return self._asked + (left > 0)
         missing = self._wanted - self._accepted
         # A block holds at most block_size acceptances, so that these are needed for sure.
@@ -231,13 +248,13 @@ class SMCRun(Run):
 
     def _block(self, block: int) -> Batch:
         rng = self.seeds.generator(Purpose.DESIGN, self.round, block)
-        before = sum(self._sizes[:block])
+        before = self._taken(block)
         most = min(self.block_size, self._most - self._before - before)
         if self.method.simulations is not None:
             most = min(most, self._wanted - before)
         drawn = self._draw(rng, int(most))
         self._drawn[block] = drawn
-        self._sizes[block:] = [len(drawn.particles)]
+        self._ends[block:] = [before + len(drawn.particles)]
         points = drawn.points.with_derived(self.problem.derived)
         if isinstance(self.problem.prior, Finite) and isinstance(self.problem.simulate, Tabulated):
             cells = drawn.particles.x[:, 0].astype(np.int64)
@@ -247,7 +264,7 @@ class SMCRun(Run):
     def _draw(self, rng: np.random.Generator, size: int) -> _Drawn:
         """``size`` draws, or as many times that as give one inside the prior's support."""
         draws = 0
-        for _ in range(BARREN):
+        while draws < max(BARREN, 200 * size):
             particles = self._present.proposal.draw(rng, size)
             points = self.space.points(particles)
             log_prior = self.space.log_prior(particles, points)
@@ -267,7 +284,7 @@ class SMCRun(Run):
         except _Barren as error:
             if self.round == 0:
                 raise InputError(f"{error}; check the prior's logpdf against its sampling") from None
-            self._end(f"{error}; what the rounds before gave is kept")
+            self._warn(str(error))
             return []
 
     def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
@@ -301,7 +318,7 @@ class SMCRun(Run):
             failed = np.zeros(outcomes.simulations) if outcomes.failure is None else outcomes.failure
             _, seen = self.problem.distances(outcomes)
             distance = np.where(failed == 0, 0.0, np.nan)
-            return distance, replace(seen, closest=math.inf), outcomes.recorded, outcomes.summaries
+            return distance, replace(seen, closest=math.inf, distances=()), outcomes.recorded, outcomes.summaries
         distance, seen = self.problem.distances(outcomes, self._present.tolerance, self.measure)
         return distance, seen, outcomes.recorded, outcomes.summaries if learns else None
 
@@ -330,7 +347,9 @@ class SMCRun(Run):
 
     def _end_round(self) -> None:
         present = self._present
-        full = present.stopped if self.method.simulations is None else self._accepted > 0
+        full = present.stopped
+        if self.method.simulations is not None:
+            full = self._accepted > 0 and present.used >= self._wanted
         present.complete = full
         if not full and self.history.simulations >= self._most:
             self._end(f"budget spent in round {self.round}, at tolerance {present.tolerance:.4g}")
@@ -378,7 +397,7 @@ class SMCRun(Run):
         if self.history.simulations >= self._most:
             self._end("budget spent")
             return
-        at_last = self.schedule.last is not None and present.tolerance <= self.schedule.last
+        at_last = self._stuck or (self.schedule.last is not None and present.tolerance <= self.schedule.last)
         if at_last and self.budget is None and self.limit is None:
             self._end(f"tolerance {present.tolerance:.4g} reached")
             return
@@ -399,7 +418,7 @@ class SMCRun(Run):
             if self.budget is None and self.limit is None:
                 self._end(f"no simulation came closer than {present.tolerance:.4g}")
                 return
-            tolerance = present.tolerance
+            tolerance, self._stuck = present.tolerance, True
         self._open(self._propose(tolerance, present_weights), tolerance)
 
     def _population(self, accepted: FloatArray) -> tuple[Any, FloatArray]:
@@ -413,15 +432,19 @@ class SMCRun(Run):
         rows, weights = self._population(accepted)
         before = present.tolerance
         if self.measure is not present.measure:  # in the new scales the old tolerance means nothing
-            before = math.inf
+            before = float(present.distance[rows].max()) if present.measure is not None else math.inf
         if not self.schedule.needs_rates or self.round == 1:
-            return self.schedule.next(self.round, before, present.distance[rows], weights)
+            return self._positive(self.schedule.next(self.round, before, present.distance[rows], weights))
         measured = np.flatnonzero(np.isfinite(present.distance[: present.used]))
         proposal = self._propose(present.tolerance, accepted)
         new = proposal.log_density(present.particles.take(measured))
         old = present.log_prior[measured] - present.log_weights(measured)
         ratio = np.exp(new - old - (new - old).max())
-        return self.schedule.next(self.round, before, present.distance[measured], ratio)
+        return self._positive(self.schedule.next(self.round, before, present.distance[measured], ratio))
+
+    def _positive(self, tolerance: float | None) -> float | None:
+        """A smooth acceptance kernel has no tolerance 0."""
+        return None if tolerance == 0 and self.method.kernel != "uniform" else tolerance
 
     def _propose(self, tolerance: float, accepted: FloatArray) -> Proposal:
         present = self._present
@@ -437,26 +460,29 @@ class SMCRun(Run):
             most=self.method.centres,
             rng=self.seeds.generator(Purpose.DESIGN, self.round, 2**32 - 1),
         )
-        self.history.sources[id(proposal)] = (present, rows)
+        self._remember(proposal, present, rows)
         return proposal
+
+    def _remember(self, proposal: Proposal, source: Round, rows: Any) -> None:
+        self._proposals.append(proposal)
+        self.history.sources[id(proposal)] = (source, rows)
 
     # ------------------------------------------------------------ records and extensions
 
     def round_state(self) -> dict[str, Any] | None:
         proposal = self._present.proposal
-        if not isinstance(proposal, Perturbed) or any(round.proposal is proposal for round in self.rounds[:-1]):
-            return None  # nothing was fitted: draws of the prior, or the proposal of the round before kept as it is
+        if not isinstance(proposal, Perturbed):
+            return None
         return {"tolerance": np.array(self._present.tolerance), **proposal.arrays()}
 
     def restore_round(self, state: Mapping[str, Any]) -> None:
         before = self._present.proposal
         assert isinstance(before, Perturbed)
-        proposal = before.restored(state)
-        source = self.history.sources.pop(id(before))
-        self.history.sources[id(proposal)] = source
-        self._kept_alive.append(before)
-        self._present.proposal = proposal
         self._retolerate(float(state["tolerance"]))
+        if before.is_made_of(state):  # rounds that share a proposal go on sharing it
+            return
+        self._present.proposal = proposal = before.restored(state)
+        self._remember(proposal, *self.history.sources[id(before)])
 
     def _retolerate(self, tolerance: float) -> None:
         self._present.tolerance = tolerance
@@ -466,7 +492,7 @@ class SMCRun(Run):
         if not self.problem.records:
             self.problem.check_targets(self.targets)
         if tolerance is not None:
-            self.schedule = self.schedule.down_to(tolerance)
+            self.schedule, self._stuck = self.schedule.down_to(tolerance), False
         was_open, self._ended = not self._ended, ""
         if was_open and tolerance is None:
             return
@@ -506,6 +532,10 @@ class SMCRun(Run):
     ) -> list[tuple[float, Any]]:
         """The estimates against the tolerance: pairs (tolerance, `Estimates`), at the rounds' tolerances by default."""
         listed = self.targets if targets is None else as_targets(targets)
+        if tolerances is None and self.method.distance is not None and self.method.distance.each_round:
+            raise InputError(
+                "the rounds' tolerances are in scales of their own; give tolerances= in those of the last round"
+            )
         if tolerances is None:
             tolerances = sorted(
                 {r.tolerance for r in self.rounds if r.complete and r.tolerance < math.inf}, reverse=True

@@ -120,8 +120,9 @@ class _Row:
         return self._checked(self._given.cdf(x))
 
     def logpdf(self, x: FloatArray) -> FloatArray:
-        with np.errstate(divide="ignore"):
-            return self._checked(self._given.logpdf(x))
+        """−∞ where the earlier parameters leave the distribution undefined: the prior has no mass there."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.nan_to_num(np.asarray(self._given.logpdf(x), dtype=np.float64), nan=-np.inf, posinf=np.inf)
 
 
 class UnitTransform:

@@ -191,6 +191,10 @@ class Perturbed:
                     found |= {f"{m}:{name}": array for name, array in moved.components.arrays().items()}
         return found
 
+    def is_made_of(self, arrays: Mapping[str, FloatArray]) -> bool:
+        """Whether its numbers are the given ones, to the last bit."""
+        return all(np.array_equal(array, arrays[name]) for name, array in self.arrays().items())
+
     def restored(self, arrays: Mapping[str, FloatArray]) -> Perturbed:
         """This proposal with recorded numbers in place of its own."""
         other = copy(self)

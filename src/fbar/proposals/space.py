@@ -21,6 +21,7 @@ from fbar.points import Points
 from fbar.priors import Categorical, Distribution, Finite, ModelChoice, Prior
 
 COORDINATES = ("theta", "normal")
+PROBED = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +75,20 @@ class _Theta:
         if isinstance(prior, Prior):
             own = [prior.marginals[name] for name in prior.names]
             self._marginals = [marginal if getattr(marginal, "discrete", False) else None for marginal in own]
+        self._refuse_steps()
         self.discrete = np.array([marginal is not None for marginal in self._marginals], dtype=bool)
+
+    def _refuse_steps(self) -> None:
+        """A parameter that takes the same value twice is not continuous, and must not be perturbed as if it were."""
+        unit = np.random.default_rng(0).random((PROBED, self.prior.dimension))
+        points = self.prior.from_unit(unit)
+        for name, marginal in zip(self.prior.names, self._marginals, strict=True):
+            values = points[name]
+            if marginal is None and (values.dtype.kind != "f" or np.unique(values).size < PROBED // 2):
+                raise InputError(
+                    f"parameter {name!r} takes the same values again and again, so it cannot be perturbed as if it were "
+                    "continuous; give it as fbar.Categorical(...), or use coordinates='normal'"
+                )
 
     def points(self, x: FloatArray) -> Points:
         columns: dict[str, Any] = {}
@@ -189,10 +203,10 @@ class _Nothing:
 def _part(prior: Distribution | None, coordinates: str) -> Part:
     if prior is None:
         return _Nothing()
-    if coordinates == "normal":
-        return _Normal(prior)
     if isinstance(prior, Finite):
         return _Cells(prior)
+    if coordinates == "normal":
+        return _Normal(prior)
     if isinstance(prior, ModelChoice):
         raise InputError("a model whose prior is itself a choice of models needs coordinates='normal'")
     return _Theta(prior)

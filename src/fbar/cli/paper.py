@@ -1,22 +1,22 @@
-"""The command line."""
+"""The paper's figures and tables from the command line."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import App, CycloptsError, Parameter, Token
 from rich.console import Console
 from rich.table import Table
 
-import fbar
+from fbar.cli.common import Flag, JsonFlag, MaybeWhole, Whole, fail
 from fbar.errors import FbarError
+from fbar.seeds import Seeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,62 +25,21 @@ if TYPE_CHECKING:
 
     from fbar.paper import Claim, Record
 
-app = App(
-    name="fbar",
-    version=fbar.__version__,
-    help=(
-        "Likelihood-free inference that says how wrong it is.\n\n"
-        "Inference itself is a Python library: see `import fbar; help(fbar.infer)` and the README. "
-        "The command line regenerates the paper's results."
-    ),
-)
 
-
-def fail(error: FbarError) -> None:
-    print(f"fbar: {error}", file=sys.stderr)
-    raise SystemExit(2)
-
-
-def _whole(_: object, tokens: Sequence[Token]) -> int:
-    """A whole number, and nothing that only rounds to one."""
-    try:
-        return int(tokens[0].value)
-    except ValueError:
-        raise ValueError(f"it must be a whole number; got {tokens[0].value!r}") from None
-
-
-def main() -> None:
-    """Run the command line; every error is one line on standard error."""
-    try:
-        app(exit_on_error=False, print_error=False)
-    except CycloptsError as error:
-        print(f"fbar: {' '.join(str(error).split())}", file=sys.stderr)
-        raise SystemExit(2) from None
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of a pipe went away: nothing is left to be said
-        raise SystemExit(1) from None
-    except KeyboardInterrupt:
-        print("fbar: interrupted", file=sys.stderr)
-        raise SystemExit(130) from None
-    except OSError as error:
-        fail(FbarError(f"cannot write the output: {error.strerror or error}"))
-
-
-@app.command
 def paper(
     *names: str,
-    trials: Annotated[int | None, Parameter(converter=_whole)] = None,
-    quick: Annotated[bool, Parameter(negative="")] = False,
-    seed: Annotated[int, Parameter(converter=_whole)] = 1,
+    trials: MaybeWhole = None,
+    quick: Flag = False,
+    seed: Whole = 1,
     out: Path = Path("paper-results"),
-    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
-    text_likelihood: Annotated[bool, Parameter(negative="")] = False,
-    as_published: Annotated[bool, Parameter(negative="")] = False,
+    json_: JsonFlag = False,
+    text_likelihood: Flag = False,
+    as_published: Flag = False,
 ) -> None:
     """Regenerate figures and tables of the paper: data, pictures, and its claims beside our numbers.
 
     Each experiment writes NAME.csv, NAME.png and NAME.svg. Without names, all are run:
-    fig1 fig2 table3 fig3 fig4 fig5 figS1 figS2 figS3 figS4 beyond-continuous.
+    fig1 fig2 table3 fig3 fig4 fig5 figS1 figS2 figS3 figS4 figS5 beyond-continuous.
 
     Examples: "fbar paper", "fbar paper fig1 table3 --quick", "fbar paper figS2 --trials 500 --json".
 
@@ -111,7 +70,7 @@ def paper(
         chosen = [experiment(name) for name in dict.fromkeys(names or EXPERIMENTS)]
         options = Options(trials, quick, seed, text_likelihood, as_published)
         options.number_of_trials(1)
-        fbar.Seeds.of(seed)
+        Seeds.of(seed)
         results: dict[str, Record] = {}
         with _progress(len(chosen)) as advance:
             for index, item in enumerate(chosen):

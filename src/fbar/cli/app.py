@@ -1,0 +1,44 @@
+"""The commands, and one line for every error."""
+
+from __future__ import annotations
+
+import sys
+
+from cyclopts import App, CycloptsError
+
+import fbar
+from fbar.cli.common import fail
+from fbar.cli.paper import paper
+from fbar.cli.runs import export, extend, infer, init, resume, show
+from fbar.errors import FbarError
+
+app = App(
+    name="fbar",
+    version=fbar.__version__,
+    help=(
+        "Likelihood-free inference that says how wrong it is.\n\n"
+        "Start with `fbar init`, which writes a model file to fill in, then `fbar infer model.py --budget 100000`. "
+        "Everything is also a Python library: `import fbar; help(fbar.infer)`."
+    ),
+)
+for command in (init, infer, show, resume, extend, export, paper):
+    app.command(command)
+
+
+def main() -> None:
+    """Run the command line; every error is one line on standard error."""
+    try:
+        app(exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        print(f"fbar: {' '.join(str(error).split())}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except FbarError as error:
+        fail(error)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of a pipe went away: nothing is left to be said
+        raise SystemExit(1) from None
+    except KeyboardInterrupt as error:
+        print(f"fbar: {str(error) or 'interrupted'}", file=sys.stderr)
+        raise SystemExit(130) from None
+    except OSError as error:
+        fail(FbarError(f"cannot write the output: {error.strerror or error}"))

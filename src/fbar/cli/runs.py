@@ -1,0 +1,340 @@
+"""Inference from the command line: init, infer, show, resume, extend, export."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from fbar import model_file
+from fbar.cli.common import Flag, JsonFlag, MaybeWhole
+from fbar.engine import Engine, as_engine
+from fbar.errors import FbarError, InputError, MissingExtra
+from fbar.estimate import shorthand
+from fbar.inference import continue_task, extend_run, load, make_task, run_task
+from fbar.ledger import Ledger
+from fbar.result import Result
+
+Targets = Annotated[list[str] | None, Parameter(name=["--target", "-t"], consume_multiple=True)]
+Precisions = Annotated[list[str] | None, Parameter(name="--precision", consume_multiple=True)]
+
+
+def init(file: Path = Path("model.py"), /) -> None:
+    """Write a commented model file that runs at once.
+
+    Example: "fbar init flu.py", then "fbar infer flu.py --budget 20000 --tolerance 2".
+
+    Parameters
+    ----------
+    file
+        The file to write; it must not be there yet.
+    """
+    if file.exists():
+        raise InputError(f"{file} is there already; give another name, as in: fbar init other.py")
+    file.write_text(model_file.TEMPLATE.format(name=file), encoding="utf-8")
+    print(f"wrote {file}; run it with: fbar infer {file} --budget 20000 --tolerance 2")
+
+
+def infer(
+    model: str,
+    /,
+    *,
+    target: Targets = None,
+    method: str | None = None,
+    budget: MaybeWhole = None,
+    tolerance: float | None = None,
+    precision: Precisions = None,
+    run: Path | None = None,
+    workers: MaybeWhole = None,
+    dask: str | None = None,
+    timeout: float | None = None,
+    seed: MaybeWhole = None,
+    block_size: MaybeWhole = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Estimate posterior expectations with error bars.
+
+    MODEL is a Python file that defines a problem and its targets; "fbar init" writes one.
+
+    Examples: "fbar infer model.py --budget 20000 --tolerance 2",
+    "fbar infer model.py --method smc --tolerance 2 --run my-run --workers 4",
+    "fbar infer model.py -t mean:rate -t 'probability:rate > 10' --precision mean:rate=0.05".
+
+    Parameters
+    ----------
+    model
+        The model file, or FILE.py:NAME for a problem of another name than "problem".
+    target
+        What is wanted, in place of the file's targets: mean:NAME, variance:NAME, covariance:A,B, quantile:NAME,LEVEL,
+        probability:TEXT, interval:LOW<NAME<HIGH, density:NAME=X, model-probability:NAME, expectation:TEXT.
+    method
+        rejection, smc, importance, adaptive or adaptive-posterior. Adaptive by default on finite spaces, rejection on
+        others.
+    budget
+        The largest number of simulations.
+    tolerance
+        How close simulations must come to the data; smc ends at it.
+    precision
+        Standard errors that end the run: mean:rate=0.05.
+    run
+        A directory that keeps every finished simulation: the same command again goes on where it was.
+    workers
+        Local processes; without them simulations run in this process, which is best for vectorised simulators.
+    dask
+        Address of a Dask scheduler to run on, in place of workers.
+    timeout
+        Seconds that one simulation may take.
+    seed
+        The same seed gives the same result, on any number of workers.
+    block_size
+        Simulations in a block, the unit of work: small for slow simulators.
+    json_
+        Print one JSON object, and nothing else, to standard output.
+    """
+    source = model_file.read(model, target or ())
+    task = make_task(
+        source.problem,
+        source.targets,
+        method=method,
+        budget=budget,
+        tolerance=tolerance,
+        precision=_precisions(precision),
+        block_size=block_size,
+    )
+    engine = as_engine(dask, workers, timeout)
+    _print(run_task(task, seed=seed, run=run, engine=engine, model=source), json_)
+
+
+def show(run: Path, /, *, json_: JsonFlag = False) -> None:
+    """Show a recorded run: what it was asked, how far it is, what failed, and its estimates.
+
+    It reads only, also while the run is at work. Example: "fbar show my-run --json".
+
+    Parameters
+    ----------
+    run
+        The run's directory.
+    json_
+        Print one JSON object, and nothing else, to standard output.
+    """
+    with Ledger(run, create=False, driver=False) as ledger:
+        legs = [{"settings": leg.settings, "result": leg.result} for leg in ledger.legs]
+        simulations, blocks = ledger.simulations(), len(ledger)
+        failures = ledger.failures()
+    if json_:
+        listed = [
+            {"kind": kind.name.lower(), "count": count, "example": text, "detail": detail}
+            for kind, count, text, detail in failures
+        ]
+        print(json.dumps({"legs": legs, "simulations": simulations, "blocks": blocks, "failures": listed}))
+        return
+    if not legs:
+        print(f"{run}: nothing was started yet")
+        return
+    for number, leg in enumerate(legs):
+        settings: Any = leg["settings"]
+        ends = [f"{name} {settings[name]:,}" for name in ("budget", "limit") if settings.get(name)]
+        method = settings["method"].get("type", "?")
+        title = f"leg {number + 1}: " if len(legs) > 1 else ""
+        print(f"{title}{method}, {', '.join(settings['targets'])}; {', '.join(ends) or 'until it ends by itself'}")
+        if leg["result"] is not None:
+            _print_stored(leg["result"])
+    print(f"{simulations:,} simulations recorded in {blocks:,} blocks")
+    for kind, count, text, detail in failures:
+        print(f"{count:,} {kind.words}: {text}")
+        for line in detail.strip().splitlines()[-3:]:
+            print(f"    {line}")
+    if legs[-1]["result"] is None:
+        print(f"not finished; go on with: fbar resume {run}")
+
+
+def resume(
+    run: Path,
+    /,
+    *,
+    workers: MaybeWhole = None,
+    dask: str | None = None,
+    timeout: float | None = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Go on with a recorded run, with its own settings; a finished one shows its result.
+
+    Example: "fbar resume my-run --workers 4".
+
+    Parameters
+    ----------
+    run
+        The run's directory.
+    workers, dask, timeout
+        Where to simulate, as in "fbar infer"; they change no result.
+    json_
+        Print one JSON object, and nothing else, to standard output.
+    """
+    engine = as_engine(dask, workers, timeout)
+    _print(continue_task(run, engine=engine), json_)
+
+
+def extend(
+    run: Path,
+    /,
+    *,
+    budget: MaybeWhole = None,
+    tolerance: float | None = None,
+    target: Targets = None,
+    precision: Precisions = None,
+    workers: MaybeWhole = None,
+    dask: str | None = None,
+    timeout: float | None = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Go on with a finished run: a larger budget, a smaller tolerance, other targets. Nothing is simulated again.
+
+    Example: "fbar extend my-run --budget 100000 --tolerance 1".
+
+    Parameters
+    ----------
+    run
+        The run's directory.
+    budget
+        The new largest number of simulations, those that are there counted.
+    tolerance
+        A smaller tolerance.
+    target
+        Other targets, see "fbar infer".
+    precision
+        Standard errors that end the run: mean:rate=0.05.
+    workers, dask, timeout
+        Where to simulate, as in "fbar infer".
+    json_
+        Print one JSON object, and nothing else, to standard output.
+    """
+    engine: Engine = as_engine(dask, workers, timeout)
+    result = extend_run(
+        run,
+        targets=target,
+        budget=budget,
+        tolerance=tolerance,
+        precision=_precisions(precision),
+        engine=engine,
+    )
+    _print(result, json_)
+
+
+def export(
+    run: Path,
+    /,
+    *,
+    format: Literal["parquet", "csv", "netcdf"] = "csv",
+    out: Path | None = None,
+    all: Flag = False,
+) -> None:
+    """Write a run's posterior, or every one of its simulations, to a file.
+
+    Examples: "fbar export my-run --format parquet", "fbar export my-run --all --out simulations.csv".
+
+    Parameters
+    ----------
+    run
+        The run's directory.
+    format
+        csv and parquet have a row for each weighted point; netcdf is ArviZ's InferenceData.
+    out
+        The file to write; RUN.FORMAT by default.
+    all
+        Every recorded simulation with its summaries and failures, in place of the weighted posterior.
+    """
+    path = out or run.with_name(f"{run.name}.{'nc' if format == 'netcdf' else format}")
+    if all:
+        if format == "netcdf":
+            raise InputError("--all writes csv or parquet; netcdf holds a posterior")
+        with Ledger(run, create=False, driver=False) as ledger:
+            frame = _simulations(ledger)
+    else:
+        result = load(run)
+        if format == "netcdf":
+            result.to_arviz().to_netcdf(str(path))
+            print(f"wrote {path}")
+            return
+        frame = result.to_pandas()
+    if format == "parquet":
+        frame.to_parquet(path, index=False)
+    else:
+        frame.to_csv(path, index=False)
+    print(f"wrote {len(frame):,} rows to {path}")
+
+
+# ---------------------------------------------------------------- printing
+
+
+def _precisions(given: Sequence[str] | None) -> Mapping[str, float] | None:
+    if not given:
+        return None
+    found = {}
+    for text in given:
+        name, equals, value = text.rpartition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise InputError(f"a precision is written as TARGET=ERROR, such as mean:rate=0.05; got {text!r}")
+    return found
+
+
+def _print(result: Result, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(result.as_dict()))
+        return
+    print(result)
+    print(f"seed {result.seed}")
+
+
+def _print_stored(result: Mapping[str, Any]) -> None:
+    estimates = result["estimates"]
+    width = max(len(name) for name in estimates)
+    for name, estimate in estimates.items():
+        value, error = estimate["value"], estimate["standard_error"]
+        if isinstance(value, list):
+            text = f"[{', '.join(shorthand(v, e) for v, e in zip(value, error, strict=True))}]"
+        else:
+            text = shorthand(value, float("nan") if error is None else error)
+        trusted = estimate["trusted"]
+        sure = all(trusted) if isinstance(trusted, list) else trusted
+        print(f"{name:<{width}}  {text}{'' if sure else ' (not to be trusted)'}")
+    for text in dict.fromkeys([t for e in estimates.values() for t in e["warnings"]] + result["warnings"]):
+        print(f"warning: {text}")
+    print(f"{result['simulations']:,} simulations, {result['accepted']:,.6g} accepted; {result['stopped_by']}")
+
+
+def _simulations(ledger: Ledger) -> Any:
+    """Every recorded simulation as a table: round, block, parameters, summaries, recorded outputs, failure."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingExtra("pandas", "table") from error
+    import numpy as np
+
+    from fbar.outcomes import Failure, Simulated
+
+    frames = []
+    for round, block, points, repeats, outcomes in ledger.blocks():
+        theta = points if repeats is None else points.repeat(repeats)
+        columns: dict[str, Any] = {"round": round, "block": block, **{name: theta[name] for name in theta}}
+        if not isinstance(outcomes, Simulated):
+            columns = {"round": round, "block": block, **{name: points[name] for name in points}}
+            columns |= {"simulations": repeats if repeats is not None else 1, "accepted": outcomes.weight}
+            frames.append(pandas.DataFrame(columns))
+            continue
+        summaries = np.asarray(outcomes.summaries).reshape(len(outcomes.summaries), -1)
+        columns |= {f"summary{i + 1}": summaries[:, i] for i in range(summaries.shape[1])}
+        columns |= {name: list(values) for name, values in outcomes.recorded.items()}
+        kinds = np.array([kind.name.lower() for kind in Failure])
+        assert outcomes.failure is not None
+        columns["failure"] = np.where(outcomes.failure == 0, "", kinds[outcomes.failure])
+        frames.append(pandas.DataFrame(columns))
+    if not frames:
+        raise FbarError(f"{ledger.directory} has no recorded simulations")
+    return pandas.concat(frames, ignore_index=True)
