@@ -406,7 +406,7 @@ def test_a_larger_budget_simulates_what_is_missing_alone(tmp_path):
 
 
 def test_extended_twice_in_every_way(tmp_path):
-    problem, targets, _ = CASES["smc"]()
+    problem, _, _ = CASES["smc"]()
     do("smc", tmp_path)
     finer = fbar.extend(tmp_path, problem, tolerance=0.15)
     assert finer.run.tolerance == 0.15
@@ -474,7 +474,7 @@ def stop_at(simulations):
 
 @pytest.mark.parametrize("case", ["smc", "smc of models", "adaptive"])
 def test_an_interrupted_extension_goes_on(case, tmp_path):
-    problem, targets, _ = CASES[case]()
+    problem, _, _ = CASES[case]()
     for name in ("whole", "cut"):
         do(case, tmp_path / name)
     there = do(case, tmp_path / "cut").simulations
@@ -503,7 +503,7 @@ def test_a_refused_extension_leaves_the_run_as_it_was(changes, message, tmp_path
 
 
 def test_a_run_that_accepted_nothing_is_kept_and_can_be_extended(tmp_path):
-    problem = normal_problem(observed=9.0)
+    problem = normal_problem(observed=8.0)
     options = {"method": fbar.Rejection(tolerance=0.5), "budget": 200, "seed": 1, "run": tmp_path}
     for blocks in (16, 0):
         before = len(CALLS)

@@ -500,9 +500,7 @@ def _replay(
             _go_on(run, legs[number - 1], done)
         assert leg.result is not None
         until = leg.result["rounds"]
-        ended = drive(
-            run, engine=engine, ledger=ledger, watch=watch, until_round=until, replay_only=replay_only
-        )
+        ended = drive(run, engine=engine, ledger=ledger, watch=watch, until_round=until, replay_only=replay_only)
         if ended == NOT_FINISHED:
             return run, False
     return run, True
