@@ -511,3 +511,343 @@ def test_a_run_that_accepted_nothing_is_kept_and_can_be_extended(tmp_path):
             fbar.infer(problem, MU, **options)
         assert len(CALLS) - before == blocks
     assert fbar.extend(tmp_path, problem, budget=60_000).simulations == 60_000
+
+
+# ---------------------------------------------------------------- damaged files
+
+SMALL = {"accepted": 50, "schedule": [4, 1]}
+
+
+def small(run=None, **options):
+    """ABC-SMC in some forty blocks, each of which fits into a page of the file."""
+    return fbar.infer(normal_problem(), MU, method=smc(**SMALL), block_size=10, seed=3, run=run, **options)
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    """A finished run, closed cleanly, and what it told."""
+    directory = tmp_path_factory.mktemp("sound")
+    return directory, told(small(directory))
+
+
+def damaged_copy(sound, name, damage):
+    """A copy of a run after ``damage(bytes)`` to one of its files."""
+    copy = sound.parent / f"copy-of-{sound.name}"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(sound, copy)
+    (copy / name).write_bytes(damage((copy / name).read_bytes()))
+    return copy
+
+
+def flip(place, bits=0xFF):
+    def damage(data):
+        changed = bytearray(data)
+        changed[place] ^= bits
+        return bytes(changed)
+
+    return damage
+
+
+def payloads(directory):
+    """Where the blocks' bytes are in the file: (round, block) → (first, last + 1)."""
+    data = (directory / "ledger.sqlite").read_bytes()
+    connection = sqlite3.connect(directory / "ledger.sqlite")
+    rows = connection.execute("SELECT round, block, payload FROM blocks").fetchall()
+    connection.close()
+    places = {
+        (round, block): (data.index(payload), data.index(payload) + len(payload)) for round, block, payload in rows
+    }
+    assert len(places) > 10
+    return places
+
+
+def test_a_flipped_byte_is_named_and_only_its_block_simulated_again(sound):
+    directory, result = sound
+    rng = np.random.default_rng(1)
+    for (round, block), (start, end) in payloads(directory).items():
+        copy = damaged_copy(directory, "ledger.sqlite", flip(int(rng.integers(start, end)), 1 << int(rng.integers(8))))
+        mended, blocks = simulated(small, copy)
+        assert (told(mended), blocks) == (result, 1)
+        assert any(
+            f"damaged in {copy} and recomputed" in w and f"block {block} of round {round}" in w for w in mended.warnings
+        )
+        again, blocks = simulated(small, copy)
+        assert (told(again), again.warnings, blocks) == (result, (), 0)
+
+
+@pytest.mark.parametrize("bits", [0x01, 0x80, 0xFF])
+def test_bytes_flipped_anywhere_never_change_the_result(bits, sound):
+    directory, result = sound
+    size = (directory / "ledger.sqlite").stat().st_size
+    rng = np.random.default_rng(bits)
+    places = [*range(0, 100, 3), *rng.integers(100, size, 30).tolist()]
+    for place in places:
+        copy = damaged_copy(directory, "ledger.sqlite", flip(place, bits))
+        assert told(small(copy)) == result, place
+
+
+def test_many_flips_at_once(sound):
+    directory, result = sound
+    size = (directory / "ledger.sqlite").stat().st_size
+    rng = np.random.default_rng(2)
+
+    def scatter(data):
+        changed = np.frombuffer(data, np.uint8).copy()
+        changed[rng.integers(0, size, 30)] ^= rng.integers(1, 256, 30).astype(np.uint8)
+        return changed.tobytes()
+
+    for _ in range(40):
+        assert told(small(damaged_copy(directory, "ledger.sqlite", scatter))) == result
+
+
+def test_a_broken_first_page_costs_no_block(sound):
+    directory, result = sound
+    copy = damaged_copy(directory, "ledger.sqlite", lambda data: bytes(4096) + data[4096:])
+    mended, blocks = simulated(small, copy)
+    assert (told(mended), blocks) == (result, 0)
+    assert any("the file ledger.sqlite (its" in text for text in mended.warnings)
+
+
+def test_a_file_cut_anywhere(sound):
+    directory, result = sound
+    data = (directory / "ledger.sqlite").read_bytes()
+    size = len(data)
+    for length in [
+        0,
+        1,
+        15,
+        16,
+        99,
+        100,
+        512,
+        4095,
+        4096,
+        4097,
+        *range(8192, size, 8192),
+        *range(5000, size, 9001),
+        size - 1,
+    ]:
+        copy = damaged_copy(directory, "ledger.sqlite", lambda data, length=length: data[:length])
+        mended = small(copy)
+        assert told(mended) == result, length
+        assert any("damaged in" in text for text in mended.warnings) or not any(data[length:]), length
+        again, blocks = simulated(small, copy)
+        assert (told(again), again.warnings, blocks) == (result, (), 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "1", "null", '{"legs": 3}', '{"legs": [1, null, {}]}', '{"legs": "abc"}', "\xff\xfe", "[" * 9999],
+)
+def test_a_damaged_run_json(text, sound):
+    directory, result = sound
+    copy = damaged_copy(directory, "run.json", lambda data: text.encode("latin-1"))
+    mended, blocks = simulated(small, copy)
+    assert (told(mended), blocks, mended.warnings) == (result, 0, ())
+    (copy / "ledger.sqlite").write_bytes(b"")  # and the file too: all is simulated again
+    assert told(small(copy)) == result
+
+
+def test_settings_come_from_run_json_where_the_file_lost_them(tmp_path):
+    first = small(tmp_path)
+    problem = normal_problem()
+    longer = fbar.extend(tmp_path, problem, budget=first.simulations + 100)
+    connection = sqlite3.connect(tmp_path / "ledger.sqlite")
+    connection.execute("UPDATE legs SET settings = replace(settings, '4', '5') WHERE leg = 0")
+    connection.commit()
+    connection.close()
+    loaded, blocks = simulated(fbar.load, tmp_path, problem)
+    assert (told(loaded), blocks) == (told(longer), 0)
+    assert any("the settings" in text for text in loaded.warnings)
+    assert fbar.load(tmp_path, problem).warnings == ()
+
+
+def test_load_leaves_damaged_blocks_out_and_says_so_every_time(tmp_path):
+    first = small(tmp_path)
+    problem = normal_problem()
+    longer = fbar.extend(tmp_path, problem, budget=first.simulations + 100)
+    start, _ = payloads(tmp_path)[1, 1]
+    file = tmp_path / "ledger.sqlite"
+    file.write_bytes(flip(start + 5)(file.read_bytes()))
+    for _ in range(2):
+        part, blocks = simulated(fbar.load, tmp_path, problem)
+        assert (part.simulations < first.simulations, part.stopped_by, blocks) == (True, "not finished", 0)
+    again, blocks = simulated(small, tmp_path, budget=first.simulations + 100)
+    assert (told(again), blocks) == (told(longer), 1)
+
+
+def test_bytes_that_say_nothing_under_a_valid_checksum(sound):
+    directory, result = sound
+    rng = np.random.default_rng(3)
+    garbage = [
+        b"",
+        b"\n",
+        b"{}\n",
+        b"[1]\n",
+        b'{"arrays": 5}\n',
+        b'{"arrays": [["theta:mu", "<f8", [10]]]}\n',
+        b'{"arrays": [["theta:mu", "O", [10]]], "kind": "simulated"}\n' + bytes(80),
+        b'{"arrays": [["theta:mu", "<f8", [-10]]], "kind": "simulated"}\n' + bytes(80),
+        b'{"arrays": [["theta:mu", "<f8", [99999999999999]]], "kind": "tally"}\n',
+        pack({"theta:mu": np.zeros(10)}, kind="simulated"),
+        rng.bytes(300),
+        b"[" * 100_000 + b"\n",
+    ]
+    for number, payload in enumerate(garbage):
+        copy = damaged_copy(directory, "ledger.sqlite", bytes)
+        connection = sqlite3.connect(copy / "ledger.sqlite")
+        key, round = (0, number % 3), 1
+        crc = fbar.ledger._crc(*key, 0.0, payload)
+        changed = connection.execute(
+            "UPDATE blocks SET payload = ?, crc = ? WHERE round = ? AND block = ?", (payload, crc, *key)
+        )
+        assert changed.rowcount == 1
+        crc = fbar.ledger._crc(round, payload)
+        assert (
+            connection.execute("UPDATE rounds SET payload = ?, crc = ? WHERE round = ?", (payload, crc, round)).rowcount
+            == 1
+        )
+        connection.commit()
+        connection.close()
+        mended, blocks = simulated(small, copy)
+        assert (told(mended), blocks) == (result, 1)
+        assert any(f"block {key[1]} of round 0, the proposal of round 1" in text for text in mended.warnings)
+
+
+def test_blocks_of_another_seed_are_not_taken_for_ones_own(tmp_path):
+    """Settings lost in both places: the tabulated rounds of all seeds ask for the same θ."""
+    problem = fbar.Problem.tabulated(FINITE, [0.2, 0.3, 0.05, 0.01])
+    fbar.infer(problem, fbar.mean("rate"), budget=1000, seed=1, run=tmp_path)
+    connection = sqlite3.connect(tmp_path / "ledger.sqlite")
+    connection.execute("DELETE FROM legs")
+    connection.commit()
+    connection.close()
+    (tmp_path / "run.json").unlink()
+    with pytest.raises(LedgerError, match="recorded for other parameter values or another seed"):
+        fbar.infer(problem, fbar.mean("rate"), budget=1000, seed=2, run=tmp_path)
+
+
+def test_a_later_format_is_refused(tmp_path):
+    small(tmp_path)
+    connection = sqlite3.connect(tmp_path / "ledger.sqlite")
+    connection.execute("INSERT INTO formats VALUES (?, ?)", (9, fbar.ledger._crc(9)))
+    connection.commit()
+    connection.close()
+    with pytest.raises(LedgerError, match="made by a later version of fbar"):
+        small(tmp_path)
+
+
+def test_nothing_is_unpickled():
+    import re
+
+    folder = Path(fbar.__file__).parent
+    for module in ("ledger", "settings", "methods/named", "outcomes", "points", "stopping"):
+        text = (folder / f"{module}.py").read_text(encoding="utf-8")
+        assert not re.search(r"\b(cloudpickle|c?[pP]ickle|dill|marshal|shelve|joblib|eval|exec)\b[.(]", text), module
+        assert "allow_pickle" not in text
+
+
+def test_a_directory_that_cannot_be_used_is_explained(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(LedgerError, match="cannot make the directory"):
+        small(file)
+    with pytest.raises(LedgerError, match="cannot make the directory"):
+        small(file / "below")
+    with pytest.raises(fbar.InputError, match="holds no run"):
+        fbar.load(tmp_path, normal_problem())
+
+
+# ---------------------------------------------------------------- deaths
+
+
+def driver(run, sleep=0.0, flush=0.0, **options):
+    """The run of the experiments: every block a transaction of its own."""
+    LOG.update(file=str(run.parent / f"{run.name}.log"), sleep=str(sleep))
+    fbar.ledger.FLUSH_SECONDS = flush
+    return fbar.infer(normal_problem(), MU, method=smc(**SMALL), block_size=10, seed=3, run=run, progress=False, **options)
+
+
+def fork(function):
+    """Run a function in a child; its number."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child:
+        return child
+    try:
+        function()
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def died(child):
+    """Wait for a child; whether it was killed. Anything else but success is an error."""
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return True
+    assert os.WEXITSTATUS(status) == 0
+    return False
+
+
+def committed(run, scratch):
+    """The first θ of every block in the file, read from a copy so that its write-ahead log stays as the death left it."""
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    for file in run.glob("ledger.sqlite*"):
+        shutil.copy(file, scratch)
+    if not (scratch / "ledger.sqlite").exists():
+        return set()
+    connection = sqlite3.connect(scratch / "ledger.sqlite")
+    try:
+        rows = connection.execute("SELECT payload FROM blocks").fetchall()
+    except sqlite3.OperationalError:  # no tables yet
+        rows = []
+    connection.close()
+    return {fbar.ledger.decode(payload).points["mu"][0].hex() for (payload,) in rows}
+
+
+def lines(run):
+    log = run.parent / f"{run.name}.log"
+    return log.read_text().split() if log.exists() else []
+
+
+def whole(directory):
+    """What the uninterrupted run tells, and its blocks."""
+    run = directory / "whole"
+    result = told(driver(run))
+    return result, sorted(lines(run))
+
+
+def kill_at_random(directory):
+    """Kill drivers at random moments until 60 have died; check every finished run."""
+    rng = np.random.default_rng(5)
+    result, blocks = whole(directory)
+    kills, runs, kept = 0, 0, 0
+    while kills < 60 or runs < 3:
+        run = directory / f"run{runs}"
+        flush = float(rng.choice([0.0, 0.02, 0.25]))
+        while True:
+            child = fork(lambda: driver(run, sleep=0.004, flush=flush))
+            time.sleep(float(rng.uniform(0.01, 0.12)))
+            os.kill(child, signal.SIGKILL)
+            if not died(child):
+                break
+            kills += 1
+            there, before = committed(run, directory / "scratch"), len(lines(run))
+            kept = max(kept, len(there))
+            if kills > 200:
+                raise AssertionError("no run comes to its end")
+            child = fork(lambda: driver(run, sleep=0.004, flush=flush)) if rng.random() < 0.15 else None
+            if child is not None:
+                died(child)
+            assert not there & set(lines(run)[before:]), "a committed block was simulated again"
+            if child is not None:
+                break
+        assert told(driver(run)) == result
+        assert set(lines(run)) == set(blocks)
+        assert not list(run.glob("ledger.damaged*"))
+        runs += 1
+    return {"kills": kills, "runs": runs, "kept": kept}

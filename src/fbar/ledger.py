@@ -294,24 +294,28 @@ class Ledger:
 
     def _open(self) -> None:
         try:
-            self._connection = connect(self.path)
-            sound = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
-        except sqlite3.Error as error:
-            if not self._means_damage(error):
-                raise self._cannot("open", error) from None
-            sound = False
-        try:
-            if not sound:
+            try:
+                self._start()
+            except (sqlite3.Error, UnicodeError) as error:  # SQLite quotes broken names in its messages
+                if not self._means_damage(error):
+                    raise
                 self._salvage()
-            with self._transaction():
-                _make_tables(self._connection)
-            self._look_around()
-        except (sqlite3.Error, OSError) as error:
-            raise self._cannot("read", error) from None
+                self._start()
+        except (sqlite3.Error, UnicodeError, OSError) as error:
+            raise self._cannot("open", error) from None
 
-    def _means_damage(self, error: sqlite3.Error) -> bool:
+    def _start(self) -> None:
+        self._connection = connect(self.path)
+        said = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if said != "ok":
+            raise sqlite3.DatabaseError(said)
+        with _transaction_of(self._connection):
+            _make_tables(self._connection)
+        self._look_around()
+
+    def _means_damage(self, error: Exception) -> bool:
         """Whether an error is the file's own, and not the disk's (full, unreadable) or of rights to write."""
-        code = error.sqlite_errorcode & 0xFF
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
         if code == sqlite3.SQLITE_READONLY:  # so SQLite opens files whose header is of a later version
             return os.access(self.path, os.W_OK) and os.access(self.directory, os.W_OK)
         others = ("FULL", "IOERR", "CANTOPEN", "BUSY", "LOCKED", "PERM", "NOMEM", "NOLFS", "AUTH")
@@ -399,7 +403,6 @@ class Ledger:
         new.replace(self.path)
         _remove(work)
         self.damaged.append(f"the file {self.path.name} (its {kept} readable blocks were kept)")
-        self._connection = connect(self.path)
 
     # ------------------------------------------------------------ writing
 
@@ -497,8 +500,8 @@ class Ledger:
             return None
         if not found.answers(batch):
             raise LedgerError(
-                f"block {batch.key} was recorded for other parameter values than are asked now; the run was made by "
-                "another version or on another machine whose arithmetic differs: start it anew"
+                f"block {batch.key} was recorded for other parameter values or another seed than now; the run was made "
+                "by another version or on another machine whose arithmetic differs: start it anew"
             )
         return found.outcomes
 
@@ -507,7 +510,7 @@ class Ledger:
             round, block, seconds, payload, crc = self._connection.execute(
                 "SELECT round, block, seconds, payload, crc FROM blocks WHERE id = ?", (row,)
             ).fetchone()
-        except sqlite3.DatabaseError:
+        except (sqlite3.DatabaseError, UnicodeError):
             return None
         if _crc(round, block, seconds, payload) != crc:
             return None
@@ -617,8 +620,8 @@ def _remove(path: Path) -> None:
         _beside(path, suffix).unlink(missing_ok=True)
 
 
-MOST_MISSES = 20_000
-"""Rows that are tried one by one where a broken file's tree cannot be followed."""
+MOST_MISSES = 1000
+"""Rows that are tried in vain, one after the other, where a broken file's tree cannot be followed."""
 
 
 def _readable(path: Path, table: str) -> Iterator[tuple[Any, ...]]:
@@ -627,21 +630,24 @@ def _readable(path: Path, table: str) -> Iterator[tuple[Any, ...]]:
     connection.text_factory = lambda data: data.decode(errors="replace")
     low, high = -1, 2**63 - 1
     try:
-        with suppress(sqlite3.DatabaseError):
+        with suppress(sqlite3.DatabaseError, UnicodeError):
             for number, *row in connection.execute(f"SELECT rowid, * FROM {table} ORDER BY rowid"):
                 low = number
                 yield tuple(row)
             return
-        with suppress(sqlite3.DatabaseError):
+        with suppress(sqlite3.DatabaseError, UnicodeError):
             rows = connection.execute(f"SELECT rowid, * FROM {table} WHERE rowid > ? ORDER BY rowid DESC", (low,))
             for number, *row in rows:
                 high = number
                 yield tuple(row)
-        for number in range(low + 1, min(high, low + MOST_MISSES)):
-            with suppress(sqlite3.DatabaseError):
+        number = low + 1
+        while number < min(high, low + MOST_MISSES):
+            with suppress(sqlite3.DatabaseError, UnicodeError):
                 found = connection.execute(f"SELECT * FROM {table} WHERE rowid = ?", (number,)).fetchone()
                 if found is not None:
+                    low = number
                     yield found
+            number += 1
     finally:
         connection.close()
 
