@@ -379,21 +379,30 @@ def extend_run(
     """Append a leg to a finished run and do it."""
     with Ledger(run, create=False) as ledger:
         last = _last_leg(ledger)
+        problem, own = _model_of(ledger, problem)
+
+        def extended(before: Task) -> Task:
+            return make_task(
+                problem,
+                before.targets if targets is None else _read_targets(targets),
+                method=before.method if tolerance is None else at_tolerance(before.method, tolerance),
+                budget=budget,
+                precision=precision,
+                stop=stop,
+                block_size=before.block_size,
+            )
+
+        seeds = Seeds(int(last.settings["seed"]))
+        if len(ledger.legs) > 1:  # the same extension again goes on with it, or gives its result at once
+            task = extended(_task_of(ledger.legs[-2], problem, own))
+            settings = task.settings(seeds)
+            if not any(not is_source(path) for path, _, _ in differences(_but_model(last.settings), settings)):
+                return _continue(task, ledger, engine, progress, require_same(last.settings, settings, run))
         if last.result is None:
             raise InputError(f"{run} is not finished; finish it first (the same command again, or: fbar resume {run})")
-        problem, own = _model_of(ledger, problem)
         before = _task_of(last, problem, own)
-        method = before.method if tolerance is None else at_tolerance(before.method, tolerance)
-        task = make_task(
-            problem,
-            before.targets if targets is None else _read_targets(targets),
-            method=method,
-            budget=budget,
-            precision=precision,
-            stop=stop,
-            block_size=before.block_size,
-        )
-        settings = task.settings(Seeds(int(last.settings["seed"])))
+        task = extended(before)
+        settings = task.settings(seeds)
         notes = require_same(_asked(last.settings), _asked(settings), run)
         watch = FailureWatch()
         live, _ = _replay(before, ledger, watch)
@@ -428,9 +437,13 @@ def _read_targets(given: Target | Sequence[Target] | Sequence[str]) -> tuple[Tar
     return as_targets([parse(item) if isinstance(item, str) else item for item in listed])
 
 
+def _but_model(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key != "model"}
+
+
 def require_same(stored: Any, asked: Any, run: str | Path) -> tuple[str, ...]:
     """Refuse other settings than the recorded ones, with the difference shown; a changed source is a warning."""
-    changed = list(differences({k: v for k, v in stored.items() if k != "model"}, asked))
+    changed = list(differences(_but_model(stored), asked))
     refused = [(path, old, new) for path, old, new in changed if not is_source(path)]
     if refused:
         shown = "; ".join(f"{path} was {_short(old)}, is {_short(new)}" for path, old, new in refused[:5])
