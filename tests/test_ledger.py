@@ -16,6 +16,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 import zlib
@@ -524,9 +525,17 @@ def small(run=None, **options):
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory):
+def memory():
+    """A directory in memory where there is one: what a death or damage leaves does not depend on waiting for a disk."""
+    place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=place) as directory:
+        yield Path(directory)
+
+
+@pytest.fixture(scope="module")
+def sound(memory):
     """A finished run, closed cleanly, and what it told."""
-    directory = tmp_path_factory.mktemp("sound")
+    directory = memory / "sound"
     return directory, told(small(directory))
 
 
@@ -862,7 +871,8 @@ def die_at(number, run):
 
     def connect(*arguments, **options):
         connection = plain(*arguments, **options)
-        connection.set_trace_callback(point)
+        if "ledger.work" not in str(arguments[0]):  # a copy that is only read
+            connection.set_trace_callback(point)
         return connection
 
     sqlite3.connect = connect
@@ -894,6 +904,7 @@ def kill_at_every_write(directory):
         extended = prepare is extension
 
         def go(run, extended=extended):
+            LOG["file"] = f"{run}.log"
             return fbar.extend(run, normal_problem(), budget=100, progress=False) if extended else driver(run)
 
         base = directory / prepare.__name__
@@ -948,7 +959,7 @@ def damage_logs(directory):
 
 def two_drivers(directory):
     run = directory / "run"
-    child = fork(lambda: driver(run, sleep=0.2))
+    child = holder = fork(lambda: driver(run, sleep=0.2))
     while len(lines(run)) < 2:
         time.sleep(0.01)
     try:
@@ -976,7 +987,7 @@ def two_drivers(directory):
     assert died(child)
     fbar.infer(normal_problem(), MU, tolerance=1, budget=500, seed=1, run=directory / "orphan", progress=False)
     os.killpg(child, signal.SIGKILL)  # the group of the dead driver: its worker
-    return {"message": message, "child": child, "same": first == told(driver(directory / "whole"))}
+    return {"message": message, "holder": holder, "same": first == told(driver(directory / "whole"))}
 
 
 def fill_the_disk(directory):
@@ -1011,6 +1022,8 @@ def fill_the_disk(directory):
 
 def experiment(name, directory, limit=120):
     """An experiment in a process of its own; what it gave."""
+    directory = directory / name
+    directory.mkdir()
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [sys.executable, __file__, name, str(directory)], capture_output=True, text=True, timeout=limit, env=environment
@@ -1020,36 +1033,70 @@ def experiment(name, directory, limit=120):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_killed_at_random_moments(tmp_path):
-    found = experiment("kill_at_random", tmp_path)
+def test_killed_at_random_moments(memory):
+    found = experiment("kill_at_random", memory)
     assert found["kills"] >= 60
     assert found["kept"] > 200  # blocks that were there when a driver started again
 
 
-def test_killed_once_at_every_write(tmp_path):
-    found = experiment("kill_at_every_write", tmp_path)
-    assert found["fresh"] > 50
-    assert found["extension"] > 30
-    assert found["broken"] > 40
+def test_killed_once_at_every_write(memory):
+    found = experiment("kill_at_every_write", memory)
+    assert min(found["fresh"], found["extension"], found["broken"]) > 30
 
 
-def test_a_damaged_write_ahead_log(tmp_path):
-    assert experiment("damage_logs", tmp_path)["wals"] == 60
+def test_a_damaged_write_ahead_log(memory):
+    assert experiment("damage_logs", memory)["wals"] == 60
 
 
-def test_one_driver_at_a_time(tmp_path):
-    found = experiment("two_drivers", tmp_path)
-    assert "is in use by another driver (process " in found["message"]
+def test_one_driver_at_a_time(memory):
+    found = experiment("two_drivers", memory)
+    assert f"is in use by another driver (process {found['holder']} on " in found["message"]
     assert found["same"]
 
 
-def test_a_full_disk(tmp_path):
-    found = experiment("fill_the_disk", tmp_path)
+def test_a_full_disk(memory):
+    found = experiment("fill_the_disk", memory)
     assert len(found["messages"]) > 10
     for message in found["messages"]:
         assert "what was recorded before is safe" in message or "cannot write" in message
         assert "Make room" in message
         assert "give the same command again" in message
+
+
+# ---------------------------------------------------------------- a run of this version, for later ones
+
+EXAMPLE = Path(__file__).parent / "data" / "run-format-1"
+
+
+def example_problem():
+    return fbar.Problem.models(MODELS, observed=1.0, derived={"s": lambda t: t["b"] + t["c"]})
+
+
+def make_example(directory):
+    """A run of two legs by ABC-SMC over models, with what it told in ``told.json``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    targets = [fbar.model_probability("line"), fbar.mean("s")]
+    method = smc(accepted=30, schedule=[4, 1])
+    first = fbar.infer(example_problem(), targets, method=method, block_size=40, seed=11, run=directory, progress=False)
+    last = fbar.extend(directory, example_problem(), budget=first.simulations + 100, progress=False)
+    (directory / "told.json").write_text(json.dumps(last.as_dict(), indent=1))
+    (directory / "driver.lock").unlink()
+    return {"simulations": last.simulations}
+
+
+def test_a_run_of_format_1_loads(tmp_path):
+    """The blocks are data, whatever numpy and the processor make of sums: estimates to 1e-9, counts exactly."""
+    run = tmp_path / "run"
+    shutil.copytree(EXAMPLE, run)
+    stored = json.loads((run / "told.json").read_text())
+    loaded, blocks = simulated(fbar.load, run, example_problem())
+    assert blocks == 0
+    found = loaded.as_dict()
+    for name, estimate in stored["estimates"].items():
+        for key in ("value", "standard_error"):
+            assert found["estimates"][name][key] == pytest.approx(estimate[key], rel=1e-9)
+    for key in ("simulations", "accepted", "failures", "stopped_by", "rounds", "seed"):
+        assert found[key] == stored[key]
 
 
 if __name__ == "__main__":
