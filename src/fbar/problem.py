@@ -21,7 +21,7 @@ from fbar.errors import InputError
 from fbar.outcomes import Batch, Failure, Outcomes, Seen, Simulated, Tally, tally
 from fbar.points import Points
 from fbar.priors import Distribution, Finite, ModelChoice
-from fbar.simulators import Bernoulli, Model, RowFailed, Simulator, Tabulated, choose
+from fbar.simulators import Bernoulli, Model, RowFailed, Simulator, Tabulated, choose, each
 from fbar.targets import Target
 
 Distance = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.ArrayLike]
@@ -118,6 +118,9 @@ class Problem:
         for name in derived or {}:
             if name in prior.names:
                 raise InputError(f"derived parameter {name!r} has the name of a parameter; choose another")
+        if isinstance(simulate, each) and (unknown := simulate.names - {*prior.names, *(derived or {})}):
+            known = ", ".join([*prior.names, *(derived or {})])
+            raise InputError(f"the simulator needs the parameter {min(unknown)!r}, which is not known; known: {known}")
         self.prior = prior
         self.simulate = simulate
         self.summary = summary

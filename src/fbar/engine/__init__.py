@@ -1,6 +1,8 @@
 """Running simulators: here, on this machine's processes, on a cluster."""
 
 from fbar.engine.base import Engine, Session
+from fbar.engine.executors import Dask, Futures
 from fbar.engine.in_process import InProcess, simulate
+from fbar.engine.workers import Workers
 
-__all__ = ["Engine", "InProcess", "Session", "simulate"]
+__all__ = ["Dask", "Engine", "Futures", "InProcess", "Session", "Workers", "simulate"]
