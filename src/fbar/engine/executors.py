@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Future
 from typing import Any
 
 from fbar.checks import positive_integer, positive_number
@@ -74,7 +74,7 @@ class Dask(Engine):
         connect: Callable[[str], Any] = Client
         client = connect(self.client) if isinstance(self.client, str) else self.client
         executor = client.get_executor(pure=False)
-        payload = client.scatter(packed(problem), broadcast=True)
+        payload = client.submit(bytes, packed(problem), pure=False)  # unlike scattered data it survives its workers
         workers = max(1, sum(client.nthreads().values()))
 
         def close() -> None:
@@ -117,7 +117,7 @@ class _Submitted(Pool):
         self._sent.discard(future)
         if isinstance(error, self._died):
             return Fault.DIED
-        if isinstance(error, BrokenExecutor):
+        if isinstance(error, BrokenExecutor | CancelledError):
             raise _broken(error) from error
         return None
 
@@ -128,5 +128,7 @@ class _Submitted(Pool):
             self._close()
 
 
-def _broken(error: BrokenExecutor) -> EngineFailed:
-    return EngineFailed(f"a worker of the executor died and took it along ({error}); fbar.Workers survives that")
+def _broken(error: BaseException) -> EngineFailed:
+    return EngineFailed(
+        f"the executor was closed, or a worker died and broke it ({error!r}); fbar.Workers survives that"
+    )

@@ -77,9 +77,17 @@ class PoolSession(Session):
     """Blocks out to workers and outcomes back."""
 
     def __init__(
-        self, pool: Pool, problem: Problem, *, timeout: float | None = None, bundle_seconds: float = 0.5
+        self,
+        pool: Pool,
+        problem: Problem,
+        *,
+        timeout: float | None = None,
+        bundle_seconds: float = 0.5,
+        quarantine: str = "block",
     ) -> None:
         self._pool, self._problem = pool, problem
+        self._known = isinstance(problem.simulate, Tabulated | Bernoulli)
+        self._quarantine_rows = quarantine == "row" and not self._known
         self._timeout, self._bundle_seconds = timeout, bundle_seconds
         self._waiting: deque[Batch] = deque()
         self._again: deque[Job] = deque()
@@ -139,7 +147,7 @@ class PoolSession(Session):
 
     def _hard_limit(self, job: Job) -> float | None:
         """Twice the time of its simulations, for a block may be abandoned at its limit and rerun row by row."""
-        if self._timeout is None or isinstance(self._problem.simulate, Tabulated | Bernoulli):
+        if self._timeout is None or self._known:
             return None
         return self._timeout * (2 * job.simulations if job.row is None else 1) + GRACE
 
@@ -177,9 +185,12 @@ class PoolSession(Session):
             assert self._timeout is not None
             return self._row_done(batch, job.row, overdue(self._timeout))
         else:
-            self._rows[batch.key] = {}
-            self._again.extend(Job((batch,), row) for row in range(batch.simulations))
+            self._row_by_row(batch)
         return []
+
+    def _row_by_row(self, batch: Batch) -> None:
+        self._rows[batch.key] = {}
+        self._again.extend(Job((batch,), row) for row in range(batch.simulations))
 
     def _killed(self, job: Job) -> list[Answer]:
         """A block or row has killed its worker: once more with the same seed, then it is quarantined."""
@@ -187,6 +198,9 @@ class PoolSession(Session):
         self._kills[*batch.key, job.row] += 1
         if self._kills[*batch.key, job.row] < MOST_KILLS:
             self._again.append(job)
+            return []
+        if job.row is None and self._quarantine_rows:
+            self._row_by_row(batch)
             return []
         what = f"block {batch.block} of round {batch.round}" + ("" if job.row is None else f", row {job.row}")
         failed = RowFailed(f"the worker died {MOST_KILLS} times in {what}", kind=Failure.KILLED)

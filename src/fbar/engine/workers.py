@@ -15,7 +15,7 @@ from fbar.checks import positive_integer, positive_number
 from fbar.engine.base import Engine, Session
 from fbar.engine.pool import DEPTH, Fault, Pool, PoolSession
 from fbar.engine.work import Job, Report, packed, unpacked, work
-from fbar.errors import EngineFailed, MissingExtra
+from fbar.errors import EngineFailed, InputError, MissingExtra
 from fbar.problem import Problem
 from fbar.processes import die_with_parent, prepare
 
@@ -38,9 +38,23 @@ class Workers(Engine):
         call by call; a vectorised one has the time of all its rows, and is rerun row by row when that has passed.
     bundle_seconds
         About how long a worker is to be busy before it reports. Changes no result.
+    quarantine
+        What is rejected when a block has killed its worker twice: the whole ``"block"``, or each ``"row"`` that does
+        so when it is run alone. Use rows where killing depends on θ and draws are not independent of the blocks they
+        are in, as in allocations: a value is otherwise rejected for its neighbours' sake.
     """
 
-    def __init__(self, count: int | None = None, *, timeout: float | None = None, bundle_seconds: float = 0.5) -> None:
+    def __init__(
+        self,
+        count: int | None = None,
+        *,
+        timeout: float | None = None,
+        bundle_seconds: float = 0.5,
+        quarantine: str = "block",
+    ) -> None:
+        if quarantine not in ("block", "row"):
+            raise InputError(f"quarantine must be 'block' or 'row'; got {quarantine!r}")
+        self.quarantine = quarantine
         self.count = _processors() if count is None else positive_integer(count, "count")
         self.timeout = None if timeout is None else positive_number(timeout, "timeout")
         self.bundle_seconds = positive_number(bundle_seconds, "bundle_seconds")
@@ -51,7 +65,9 @@ class Workers(Engine):
         except ImportError:
             raise MissingExtra("pebble", "run") from None
         pool = _Processes(self.count, packed(problem), self.timeout)
-        return PoolSession(pool, problem, timeout=self.timeout, bundle_seconds=self.bundle_seconds)
+        return PoolSession(
+            pool, problem, timeout=self.timeout, bundle_seconds=self.bundle_seconds, quarantine=self.quarantine
+        )
 
 
 def _processors() -> int:
