@@ -106,8 +106,12 @@ def test_dask_changes_no_bit_and_quarantines_what_kills(expected):
             assert numbers(case(Dask(client))) == expected[name]
         assert numbers(CASES["smc"](Dask(cluster.scheduler_address))) == expected["smc"]
         problem = fbar.Problem(fbar.Finite(theta=[-1.0, 1.0]), killer, observed=1.0)
-        run = drive(problem, fbar.Allocation([0.5, 0.5]), Dask(client), budget=8, block_size=4)
-        assert run.seen.counts == {Failure.KILLED: 4}
+        batches = fbar.Allocation([0.5, 0.5]).start(problem, MEAN, seed=1, budget=64, block_size=2).ask()
+        assert [batch.theta["theta"].tolist() for batch in batches] == [[-1.0, -1.0], [1.0, 1.0]]
+        with Dask(client).session(problem) as session:
+            session.submit(batches)
+            back = {batch.block: outcomes.failure.tolist() for _ in range(2) for batch, outcomes in session.collect()}
+        assert back == {0: [Failure.KILLED] * 2, 1: [Failure.NONE] * 2}
 
 
 # ---------------------------------------------------------------- failures
@@ -177,7 +181,7 @@ def z_score(run, truth):
 def test_a_tenth_of_simulations_fails(how):
     """Eleven tests of |z| < 5 here: a false alarm in 10⁵ runs."""
     budget = 240 if how == "hang" else 4000
-    run = drive(failing(how), fbar.Rejection(), Workers(4, timeout=0.25), budget=budget, block_size=8)
+    run = drive(failing(how), fbar.Rejection(), Workers(4, timeout=0.2), budget=budget, block_size=8)
     failed = failures(fbar.Rejection(), budget, block_size=8)
     assert run.simulations == budget
     assert run.seen.counts == {KINDS[how]: failed}
@@ -198,11 +202,11 @@ def test_a_tenth_of_simulations_kills_its_worker():
 
 def test_all_failures_together():
     problem = failing("raise", "nan", "inf", "shape", "hang", "kill")
-    run = drive(problem, fbar.Rejection(), Workers(4, timeout=0.25, bundle_seconds=0.1), budget=800, block_size=8)
-    assert run.simulations == 800
+    run = drive(problem, fbar.Rejection(), Workers(4, timeout=0.2, bundle_seconds=0.1), budget=400, block_size=8)
+    assert run.simulations == 400
     assert set(run.seen.counts) == set(KINDS.values())
     assert abs(z_score(run, 0.6)) < 5
-    again = drive(problem, fbar.Rejection(), Workers(2, timeout=0.25), budget=800, block_size=8)
+    again = drive(problem, fbar.Rejection(), Workers(2, timeout=0.2), budget=400, block_size=8)
     assert numbers(again) == numbers(run)
     assert again.seen.counts == run.seen.counts
 
@@ -251,10 +255,11 @@ def test_only_rows_that_kill_are_rejected_if_wanted():
         return int(rng.random() < 0.2 * (2 * theta["theta"] - 3))
 
     problem = fbar.Problem(fbar.Finite(theta=[1, 2, 3]), simulate, observed=1)
-    engine = Workers(2, quarantine="row")
-    run = drive(problem, fbar.Allocation([0.02, 0.49, 0.49]), engine, budget=1600, block_size=50)
+    method = fbar.Allocation([0.01, 0.495, 0.495])
+    run = drive(problem, method, Workers(2, quarantine="row"), budget=1600, block_size=50)
+    count = run.counts[0]
     assert run.simulations == 1600
-    assert run.seen.counts == {Failure.KILLED: 32}
+    assert run.seen.counts == {Failure.KILLED: count}
     assert "row" in run.seen.examples[Failure.KILLED]
     assert abs(z_score(run, 2.75)) < 5
 
@@ -407,8 +412,8 @@ def test_a_program_is_a_simulator(script):
     problem = fbar.Problem(
         fbar.Prior(theta=stats.uniform(0, 1)), fbar.program([model, "{theta}", "{seed}"]), observed=1.0
     )
-    run = drive(problem, fbar.Rejection(), Workers(2), budget=200, block_size=10)
-    assert run.seen.counts == {Failure.EXCEPTION: failures(fbar.Rejection(), 200, block_size=10)}
+    run = drive(problem, fbar.Rejection(), Workers(2), budget=120, block_size=10)
+    assert run.seen.counts == {Failure.EXCEPTION: failures(fbar.Rejection(), 120, block_size=10)}
     assert run.seen.examples[Failure.EXCEPTION] == "ProgramFailed: exit status 1: the solver did not converge"
     assert run.seen.details[Failure.EXCEPTION] == "first line\nthe solver did not converge\n"
     assert abs(z_score(run, 0.6)) < 5
