@@ -218,8 +218,8 @@ def test_a_vectorised_simulator_that_hangs_is_rerun_row_by_row():
         return (rng.random(theta.rows) < theta["theta"]).astype(float)
 
     problem = fbar.Problem(fbar.Prior(theta=stats.uniform(0, 1)), simulate, observed=1.0)
-    run = drive(problem, fbar.Rejection(), Workers(4, timeout=0.2), budget=64, block_size=4)
-    assert run.seen.counts == {Failure.TIMED_OUT: failures(fbar.Rejection(), 64, block_size=4)}
+    run = drive(problem, fbar.Rejection(), Workers(4, timeout=0.2), budget=48, block_size=4)
+    assert run.seen.counts == {Failure.TIMED_OUT: failures(fbar.Rejection(), 48, block_size=4)}
     assert "longer than 0.2 s" in run.seen.examples[Failure.TIMED_OUT]
 
 
@@ -256,9 +256,9 @@ def test_only_rows_that_kill_are_rejected_if_wanted():
 
     problem = fbar.Problem(fbar.Finite(theta=[1, 2, 3]), simulate, observed=1)
     method = fbar.Allocation([0.01, 0.495, 0.495])
-    run = drive(problem, method, Workers(2, quarantine="row"), budget=1600, block_size=50)
+    run = drive(problem, method, Workers(2, quarantine="row"), budget=800, block_size=25)
     count = run.counts[0]
-    assert run.simulations == 1600
+    assert run.simulations == 800
     assert run.seen.counts == {Failure.KILLED: count}
     assert "row" in run.seen.examples[Failure.KILLED]
     assert abs(z_score(run, 2.75)) < 5
@@ -412,8 +412,8 @@ def test_a_program_is_a_simulator(script):
     problem = fbar.Problem(
         fbar.Prior(theta=stats.uniform(0, 1)), fbar.program([model, "{theta}", "{seed}"]), observed=1.0
     )
-    run = drive(problem, fbar.Rejection(), Workers(2), budget=120, block_size=10)
-    assert run.seen.counts == {Failure.EXCEPTION: failures(fbar.Rejection(), 120, block_size=10)}
+    run = drive(problem, fbar.Rejection(), Workers(2), budget=64, block_size=4)
+    assert run.seen.counts == {Failure.EXCEPTION: failures(fbar.Rejection(), 64, block_size=4)}
     assert run.seen.examples[Failure.EXCEPTION] == "ProgramFailed: exit status 1: the solver did not converge"
     assert run.seen.details[Failure.EXCEPTION] == "first line\nthe solver did not converge\n"
     assert abs(z_score(run, 0.6)) < 5

@@ -40,7 +40,8 @@ class Futures(Engine):
         self.bundle_seconds = positive_number(bundle_seconds, "bundle_seconds")
 
     def session(self, problem: Problem) -> Session:
-        pool = _Submitted(self.executor, self.workers, packed(problem))
+        payload = packed(problem)
+        pool = _Submitted(self.executor, self.workers, lambda: payload)
         return PoolSession(pool, problem, bundle_seconds=self.bundle_seconds)
 
 
@@ -74,32 +75,42 @@ class Dask(Engine):
         connect: Callable[[str], Any] = Client
         client = connect(self.client) if isinstance(self.client, str) else self.client
         executor = client.get_executor(pure=False)
-        payload = client.submit(bytes, packed(problem), pure=False)  # unlike scattered data it survives its workers
+        payload = packed(problem)
         workers = max(1, sum(client.nthreads().values()))
+
+        def send_payload() -> Any:
+            return client.submit(bytes, payload, pure=False)  # unlike scattered data this survives its workers
 
         def close() -> None:
             executor.shutdown(wait=False)
             if client is not self.client:
                 client.close()
 
-        pool = _Submitted(executor, workers, payload, died=KilledWorker, close=close)
+        pool = _Submitted(executor, workers, send_payload, died=KilledWorker, close=close)
         return PoolSession(pool, problem, bundle_seconds=self.bundle_seconds)
 
 
 class _Submitted(Pool):
-    """Jobs submitted to an executor. ``died`` is the error by which it says that a job has killed its worker."""
+    """Jobs submitted to an executor.
+
+    ``payload`` gives the problem in the form that is sent along with each job, made anew after a worker's death;
+    ``died`` is the error by which the executor says that a job has killed its worker, or another that it had.
+    """
+
+    blames_neighbours = True
 
     def __init__(
         self,
         executor: Any,
         size: int,
-        payload: Any,
+        payload: Callable[[], Any],
         *,
         died: type[Exception] | tuple[()] = (),
         close: Callable[[], None] | None = None,
     ) -> None:
         self.size = size
-        self._executor, self._payload, self._died, self._close = executor, payload, died, close
+        self._executor, self._make, self._died, self._close = executor, payload, died, close
+        self._payload = payload()
         self._sent: set[Future[Report]] = set()
 
     def send(self, job: Job, seconds: float | None) -> Future[Report]:
@@ -116,6 +127,7 @@ class _Submitted(Pool):
     def fault(self, future: Future[Report], error: BaseException | None) -> Fault | None:
         self._sent.discard(future)
         if isinstance(error, self._died):
+            self._payload = self._make()
             return Fault.DIED
         if isinstance(error, BrokenExecutor | CancelledError):
             raise _broken(error) from error

@@ -51,6 +51,8 @@ class Pool(ABC):
     """Workers, as a session uses them."""
 
     size: int
+    blames_neighbours = False
+    """Whether jobs that merely waited for a worker that died are said to have killed it."""
 
     @abstractmethod
     def send(self, job: Job, seconds: float | None) -> Future[Report]:
@@ -91,6 +93,8 @@ class PoolSession(Session):
         self._timeout, self._bundle_seconds = timeout, bundle_seconds
         self._waiting: deque[Batch] = deque()
         self._again: deque[Job] = deque()
+        self._suspects: deque[Job] = deque()
+        self._alone = False
         self._running: dict[Future[Report], Job] = {}
         self._kills: Counter[tuple[int, int, int | None]] = Counter()
         self._rows: dict[tuple[int, int], dict[int, Any]] = {}
@@ -109,7 +113,7 @@ class PoolSession(Session):
 
     def collect(self) -> list[Answer]:
         answers: list[Answer] = []
-        while not answers and (self._running or self._waiting or self._again):
+        while not answers and (self._running or self._waiting or self._again or self._suspects):
             self._dispatch()
             done, _ = wait(self._running, LOOK, FIRST_COMPLETED)
             for future in done:
@@ -128,9 +132,17 @@ class PoolSession(Session):
     # ------------------------------------------------------------ out
 
     def _dispatch(self) -> None:
+        if self._running and (self._alone or self._suspects):
+            return  # until a suspect has the workers for itself, and is done
+        self._alone = bool(self._suspects)
+        if self._alone:
+            self._send(self._suspects.popleft())
+            return
         while len(self._running) < DEPTH * self._pool.size and (self._again or self._waiting):
-            job = self._again.popleft() if self._again else self._bundle()
-            self._running[self._pool.send(job, self._hard_limit(job))] = job
+            self._send(self._again.popleft() if self._again else self._bundle())
+
+    def _send(self, job: Job) -> None:
+        self._running[self._pool.send(job, self._hard_limit(job))] = job
 
     def _bundle(self) -> Job:
         """The next blocks: as many as fit the wanted time, and leave as many for every other worker."""
@@ -178,7 +190,7 @@ class PoolSession(Session):
         if fault is Fault.DROPPED:
             self._again.append(job)
         elif len(job.blocks) > 1:
-            self._again.extend(Job((batch,)) for batch in job.blocks)
+            self._retry(*(Job((batch,)) for batch in job.blocks))
         elif fault is Fault.DIED:
             return self._killed(job)
         elif job.row is not None:
@@ -187,6 +199,10 @@ class PoolSession(Session):
         else:
             self._row_by_row(batch)
         return []
+
+    def _retry(self, *jobs: Job) -> None:
+        """Send jobs again whose worker died; one by one if it cannot be told which of them did it."""
+        (self._suspects if self._pool.blames_neighbours else self._again).extend(jobs)
 
     def _row_by_row(self, batch: Batch) -> None:
         self._rows[batch.key] = {}
@@ -197,7 +213,7 @@ class PoolSession(Session):
         batch = job.blocks[0]
         self._kills[*batch.key, job.row] += 1
         if self._kills[*batch.key, job.row] < MOST_KILLS:
-            self._again.append(job)
+            self._retry(job)
             return []
         if job.row is None and self._quarantine_rows:
             self._row_by_row(batch)
