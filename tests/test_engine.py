@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import numpy as np
@@ -179,7 +180,7 @@ def z_score(run, truth):
 
 @pytest.mark.parametrize("how", ["raise", "nan", "inf", "shape", "hang"])
 def test_a_tenth_of_simulations_fails(how):
-    """Eleven tests of |z| < 5 here: a false alarm in 10⁵ runs."""
+    """Nine tests of |z| < 5 in this file: less than one false alarm in 10⁵ runs."""
     budget = 240 if how == "hang" else 4000
     run = drive(failing(how), fbar.Rejection(), Workers(4, timeout=0.2), budget=budget, block_size=8)
     failed = failures(fbar.Rejection(), budget, block_size=8)
@@ -280,6 +281,33 @@ def test_workers_killed_from_outside_while_idle_and_at_work_are_replaced():
         assert session.collect() == []
     assert sorted(batch.key for batch, _ in back) == [batch.key for batch in batches[:4]]
     assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("error", [LookupError, BrokenProcessPool])
+def test_a_death_that_pebble_misses_or_breaks_by_loses_no_block(error, monkeypatch, tmp_path):
+    from pebble.pool.process import PoolManager
+
+    find, missed = PoolManager.find_expired_task, []
+
+    def miss(manager, worker):
+        if not missed:
+            missed.append(worker)
+            raise error("not found")
+        return find(manager, worker)
+
+    monkeypatch.setattr(PoolManager, "find_expired_task", miss)
+
+    def simulate(theta, rng):
+        if not (tmp_path / "died").exists():
+            (tmp_path / "died").touch()
+            os._exit(1)
+        return rng.random(theta.rows) < theta["theta"]
+
+    problem = fbar.Problem(fbar.Prior(theta=stats.uniform(0, 1)), simulate, observed=True)
+    run = drive(problem, fbar.Rejection(), Workers(1), budget=64, block_size=4)
+    assert missed
+    assert run.seen.failures == 0
+    assert numbers(run) == numbers(drive(problem, fbar.Rejection(), InProcess(), budget=64, block_size=4))
 
 
 def test_errors_of_ours_arrive_as_they_are():
