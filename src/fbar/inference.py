@@ -31,6 +31,9 @@ Progress = Callable[[Run], None]
 MOST_SIMULATIONS = 10_000_000
 """Where a run ends at the latest that was given a stopping rule and no budget."""
 
+ALL_FAILED = 50
+"""A run ends with an error after so many simulations if all of them failed."""
+
 HOPELESS = 100_000
 """A run towards a precision ends with an error after so many simulations if none was accepted."""
 
@@ -123,12 +126,13 @@ def _tell(run: Run, batch: Batch, outcomes: Outcomes, watch: FailureWatch | None
 
 
 def _require_success(run: Run) -> None:
-    failed = run.seen.counts.get(Failure.EXCEPTION, 0)
-    if failed >= run.simulations > 0:
-        example = run.seen.examples.get(Failure.EXCEPTION, "")
-        raise SimulatorFailed(
-            f"every one of {run.simulations} simulations raised an exception; the first was {example}"
-        )
+    """End a run whose simulations all fail, whatever the kind, long before its budget is gone."""
+    seen = run.seen
+    enough = run.finished or run.simulations >= ALL_FAILED
+    if enough and seen.failures >= run.simulations > 0:
+        kind = next(iter(seen.counts))
+        example = f"; the first: {seen.examples[kind]}" if seen.examples.get(kind) else ""
+        raise SimulatorFailed(f"every one of {run.simulations} simulations {kind.words}{example}")
 
 
 # ---------------------------------------------------------------- what is asked
