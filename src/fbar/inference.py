@@ -17,7 +17,7 @@ from fbar.faults import FailureWatch
 from fbar.ledger import Ledger, Leg
 from fbar.methods import AdaptiveAllocation, Method, Rejection, Run
 from fbar.methods.named import as_method, at_tolerance, restored
-from fbar.outcomes import Batch, Failure, Outcomes
+from fbar.outcomes import Batch, Outcomes
 from fbar.priors import Finite
 from fbar.problem import Problem
 from fbar.progress import ProgressLine
