@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import fbar
 
@@ -174,9 +175,12 @@ def test_the_twin_has_the_right_distribution():
 def test_external_program():
     external = example("external_program")
     options = {"method": "rejection", "tolerance": 10, "seed": 1}
-    result = fbar.infer(external.problem, external.targets, budget=1000, **options)
+    result = fbar.infer(external.problem, external.targets, budget=500, **options)
     drift = result["mean:drift"]
     assert abs(drift.value - 10 / 51) < 5 * drift.standard_error
+    above = result["probability:drift > 0.25"]
+    ups = np.arange(55, 66)  # ends from 10 to 30
+    assert abs(above.value - stats.beta.sf(0.625, ups + 1, 101 - ups).mean()) < 5 * above.standard_error
     assert 0 < drift.standard_error < 0.05
     assert result.run.seen.failures == 0
 
