@@ -32,7 +32,7 @@ PEERS := .venv-peers
 
 $(PEERS)/.installed: benchmarks/peers/requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[fast]' -r benchmarks/peers/requirements.txt
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[fast,run]' -r benchmarks/peers/requirements.txt
 	touch $@
 
 bench-peers: $(PEERS)/.installed  ## beside other packages, in an environment of their own; goes on where it was

@@ -130,6 +130,8 @@ def test_acceptance_kernels():
 class _Fixed:
     """A run that has seen given counts, as stopping rules look at it."""
 
+    settled = True
+
     def __init__(self, n, hits, target):
         self.targets = (target,)
         self._cells = cells(n, hits)

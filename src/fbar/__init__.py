@@ -8,8 +8,8 @@ from fbar import designs, theory
 from fbar.acceptance import Acceptance
 from fbar.designs.schemes import Independent, Sobol, Stratified
 from fbar.distances import PNorm, Scaled
-from fbar.engine import InProcess, simulate
-from fbar.errors import FbarError, InputError, MissingExtra, NoPosterior, SimulatorFailed
+from fbar.engine import Dask, Futures, InProcess, Workers, simulate
+from fbar.errors import EngineFailed, FbarError, InputError, MissingExtra, NoPosterior, SimulatorFailed
 from fbar.estimate import Estimate, Estimates
 from fbar.estimators import KernelRegression, WeightedAverage
 from fbar.inference import drive, extend, infer, load
@@ -39,6 +39,7 @@ from fbar.priors import (
     truncate,
 )
 from fbar.problem import Problem
+from fbar.program import program
 from fbar.proposals import LocalNormalKernel, NormalKernel, OptimalLocalKernel, UniformKernel
 from fbar.result import Result
 from fbar.seeds import Seeds
@@ -71,12 +72,15 @@ __all__ = [
     "Allocation",
     "Budget",
     "Categorical",
+    "Dask",
     "Density",
     "Distribution",
+    "EngineFailed",
     "Estimate",
     "Estimates",
     "FbarError",
     "Finite",
+    "Futures",
     "Importance",
     "InProcess",
     "Independent",
@@ -113,6 +117,7 @@ __all__ = [
     "UniformKernel",
     "UnitTransform",
     "WeightedAverage",
+    "Workers",
     "covariance",
     "density_at",
     "designs",
@@ -127,6 +132,7 @@ __all__ = [
     "model_probability",
     "posterior",
     "probability",
+    "program",
     "quantile",
     "second_moment",
     "simulate",

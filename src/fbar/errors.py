@@ -23,8 +23,16 @@ class SimulatorFailed(FbarError, RuntimeError):
     """Every simulation so far raised an exception: the simulator does not work."""
 
 
+class EngineFailed(FbarError, RuntimeError):
+    """The processes that simulations run in cannot be used any more."""
+
+
 class MissingExtra(FbarError, ImportError):
     """A feature was asked for whose optional dependency is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed; install it with: pip install 'fbar[{extra}]'")
+        self.package, self.extra = package, extra
+
+    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
+        return MissingExtra, (self.package, self.extra)

@@ -17,7 +17,7 @@ from fbar.faults import FailureWatch
 from fbar.ledger import Ledger, Leg
 from fbar.methods import AdaptiveAllocation, Method, Rejection, Run
 from fbar.methods.named import as_method, at_tolerance, restored
-from fbar.outcomes import Batch, Failure, Outcomes
+from fbar.outcomes import Batch, Outcomes
 from fbar.priors import Finite
 from fbar.problem import Problem
 from fbar.progress import ProgressLine
@@ -32,6 +32,9 @@ MOST_SIMULATIONS = 10_000_000
 """Where a run ends at the latest that was given a stopping rule and no budget."""
 
 NOT_FINISHED = "not finished"
+ALL_FAILED = 50
+"""A run ends with an error after so many simulations if all of them failed."""
+
 HOPELESS = 100_000
 """A run towards a precision ends with an error after so many simulations if none was accepted."""
 
@@ -127,12 +130,13 @@ def _tell(run: Run, batch: Batch, outcomes: Outcomes, watch: FailureWatch | None
 
 
 def _require_success(run: Run) -> None:
-    failed = run.seen.counts.get(Failure.EXCEPTION, 0)
-    if failed >= run.simulations > 0:
-        example = run.seen.examples.get(Failure.EXCEPTION, "")
-        raise SimulatorFailed(
-            f"every one of {run.simulations} simulations raised an exception; the first was {example}"
-        )
+    """End a run whose simulations all fail, whatever the kind, long before its budget is gone."""
+    seen = run.seen
+    enough = run.finished or run.simulations >= ALL_FAILED
+    if enough and seen.failures >= run.simulations > 0:
+        kind = next(iter(seen.counts))
+        example = f"; the first: {seen.examples[kind]}" if seen.examples.get(kind) else ""
+        raise SimulatorFailed(f"every one of {run.simulations} simulations {kind.words}{example}")
 
 
 # ---------------------------------------------------------------- what is asked

@@ -21,7 +21,7 @@ from fbar.errors import InputError
 from fbar.outcomes import Batch, Failure, Outcomes, Seen, Simulated, Tally, tally
 from fbar.points import Points
 from fbar.priors import Distribution, Finite, ModelChoice
-from fbar.simulators import Bernoulli, Model, RowFailed, Simulator, Tabulated, choose
+from fbar.simulators import Bernoulli, Model, RowFailed, Simulator, Tabulated, choose, each
 from fbar.targets import Target
 
 Distance = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.ArrayLike]
@@ -42,6 +42,14 @@ def _stack(values: Any, name: str) -> npt.NDArray[Any]:
         return np.asarray(values)
     except ValueError:
         raise InputError(f"the simulator's outputs {name!r} differ in shape from row to row") from None
+
+
+def _shape(row: Any) -> tuple[int, ...]:
+    """The shape of one simulation's data."""
+    try:
+        return np.shape(row["x"] if isinstance(row, Mapping) and "x" in row else row)
+    except ValueError:  # ragged
+        return (-1,)
 
 
 def _observed(given: Any) -> npt.NDArray[Any]:
@@ -118,6 +126,9 @@ class Problem:
         for name in derived or {}:
             if name in prior.names:
                 raise InputError(f"derived parameter {name!r} has the name of a parameter; choose another")
+        if isinstance(simulate, each) and (unknown := simulate.names - {*prior.names, *(derived or {})}):
+            known = ", ".join([*prior.names, *(derived or {})])
+            raise InputError(f"the simulator needs the parameter {min(unknown)!r}, which is not known; known: {known}")
         self.prior = prior
         self.simulate = simulate
         self.summary = summary
@@ -319,20 +330,14 @@ class Problem:
     def _require_shape(self, rows: list[Any]) -> list[Any]:
         """Single rows of another shape than the data are failures; if all are, the simulator is wrong."""
 
-        def shape(row: Any) -> tuple[int, ...]:
-            try:
-                return np.shape(row["x"] if isinstance(row, Mapping) and "x" in row else row)
-            except ValueError:  # ragged
-                return (-1,)
-
         alive = [row for row in rows if not isinstance(row, RowFailed)]
-        shapes = {shape(row) for row in alive}
+        shapes = {_shape(row) for row in alive}
         if len(shapes) < 2 or self._raw_shape not in shapes:
             return rows
         return [
             row
-            if isinstance(row, RowFailed) or shape(row) == self._raw_shape
-            else RowFailed(f"shape {shape(row)}, the data have {self._raw_shape}", kind=Failure.WRONG_SHAPE)
+            if isinstance(row, RowFailed) or _shape(row) == self._raw_shape
+            else RowFailed(f"shape {_shape(row)}, the data have {self._raw_shape}", kind=Failure.WRONG_SHAPE)
             for row in rows
         ]
 
@@ -348,7 +353,10 @@ class Problem:
 
     def outcomes(self, output: Any, simulations: int) -> Simulated:
         """A simulator's output as outcomes: summarised, and what is None or not a number marked as a failure."""
-        if isinstance(output, list) and any(isinstance(row, RowFailed | Mapping) or row is None for row in output):
+        if isinstance(output, list) and (
+            any(isinstance(row, RowFailed | Mapping) or row is None for row in output)
+            or len(set(map(_shape, output))) > 1
+        ):
             return self._collect(output)
         if isinstance(output, np.ndarray) and output.dtype == object and output.ndim == 1:
             return self._collect(list(output))

@@ -33,6 +33,9 @@ class each:
     ...     return rng.poisson(theta["rate"])
     """
 
+    names: frozenset[str] = frozenset()
+    """Parameters that it is known to need."""
+
     def __init__(self, function: Callable[[dict[str, Any], np.random.Generator], Any]) -> None:
         check_function(function, "a simulator")
         self.function = function
@@ -63,9 +66,11 @@ class RowFailed:
     kind: Failure = Failure.EXCEPTION
 
     @classmethod
-    def of(cls, error: BaseException, kind: Failure = Failure.EXCEPTION) -> RowFailed:
-        """An exception in one line, with its traceback; an error may bring a ``detail`` of its own."""
+    def of(cls, error: BaseException) -> RowFailed:
+        """An exception in one line, with its traceback; an error may bring a ``detail`` and a ``kind`` of its own."""
         detail = getattr(error, "detail", None) or "".join(traceback.format_exception(error))
+        kind = getattr(error, "kind", None)
+        kind = kind if isinstance(kind, Failure) else Failure.EXCEPTION
         return cls(f"{type(error).__name__}: {error}", str(detail)[-MOST_DETAIL:], kind)
 
 

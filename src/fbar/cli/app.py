@@ -15,6 +15,7 @@ from fbar.errors import FbarError
 app = App(
     name="fbar",
     version=fbar.__version__,
+    suppress_keyboard_interrupt=False,
     help=(
         "Likelihood-free inference that says how wrong it is.\n\n"
         "Start with `fbar init`, which writes a model file to fill in, then `fbar infer model.py --budget 100000`. "

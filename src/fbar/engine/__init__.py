@@ -2,6 +2,8 @@
 
 from fbar.engine.base import Engine, Session
 from fbar.engine.choose import as_engine
+from fbar.engine.executors import Dask, Futures
 from fbar.engine.in_process import InProcess, simulate
+from fbar.engine.workers import Workers
 
-__all__ = ["Engine", "InProcess", "Session", "as_engine", "simulate"]
+__all__ = ["Dask", "Engine", "Futures", "InProcess", "Session", "Workers", "as_engine", "simulate"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from typing import Any
 
 from fbar.checks import positive_integer, positive_number
 from fbar.engine.base import Engine
+from fbar.engine.executors import Dask, Futures
 from fbar.engine.in_process import InProcess
+from fbar.engine.workers import Workers
 from fbar.errors import InputError
 
 
@@ -20,23 +23,15 @@ def as_engine(engine: Any = None, workers: int | None = None, timeout: float | N
         return _given(engine)
     if not workers and timeout is None:
         return InProcess()
-    from fbar.engine.workers import Workers
-
     return Workers(positive_integer(workers or 1, "workers"), timeout=timeout)
 
 
 def _given(engine: Any) -> Engine:
-    from concurrent.futures import Executor
-
     if isinstance(engine, Engine):
         return engine
     if isinstance(engine, Executor):
-        from fbar.engine.executors import Futures
-
         return Futures(engine)
     if isinstance(engine, str) or hasattr(engine, "scatter"):
-        from fbar.engine.cluster import Dask
-
         return Dask(engine)
     raise InputError(
         "engine must be an engine such as fbar.engine.Workers(4), a concurrent.futures.Executor, a distributed.Client "

@@ -11,7 +11,6 @@ import numpy as np
 from fbar.engine.base import Engine, Session
 from fbar.errors import FbarError
 from fbar.outcomes import Batch, Outcomes
-from fbar.points import Points
 from fbar.problem import Problem
 from fbar.simulators import Bernoulli, RowFailed, Tabulated
 
@@ -37,24 +36,22 @@ def simulate(problem: Problem, batch: Batch) -> Outcomes:
         raise
     except Exception as error:
         failed = RowFailed.of(error)
-        output = [failed] if theta.rows == 1 else _row_by_row(problem, batch, theta)
+        output = [failed] if theta.rows == 1 else [simulate_row(problem, batch, i) for i in range(theta.rows)]
     return problem.outcomes(output, theta.rows)
 
 
-def _row_by_row(problem: Problem, batch: Batch, theta: Points) -> list[Any]:
+def simulate_row(problem: Problem, batch: Batch, row: int) -> Any:
+    """One simulation of a block that is rerun row by row: its output, or a `RowFailed`."""
     assert not isinstance(problem.simulate, Tabulated | Bernoulli)
-    rows: list[Any] = []
-    for i in range(theta.rows):
-        try:
-            output = problem.simulate(theta.take([i]), batch.row_rng(i))
-        except FbarError:
-            raise
-        except Exception as error:
-            rows.append(RowFailed.of(error))
-        else:
-            mapping = isinstance(output, Mapping)
-            rows.append({name: values[0] for name, values in output.items()} if mapping else np.asarray(output)[0])
-    return rows
+    try:
+        output = problem.simulate(batch.theta.take([row]), batch.row_rng(row))
+    except FbarError:
+        raise
+    except Exception as error:
+        return RowFailed.of(error)
+    if isinstance(output, Mapping):
+        return {name: values[0] for name, values in output.items()}
+    return output[0] if isinstance(output, list) else np.asarray(output)[0]
 
 
 class InProcess(Engine):

@@ -86,7 +86,7 @@ class _Theta:
             values = points[name]
             if marginal is None and (values.dtype.kind != "f" or np.unique(values).size < PROBED // 2):
                 raise InputError(
-                    f"parameter {name!r} takes the same values again and again, so it cannot be perturbed as if it were "
+                    f"parameter {name!r} takes the same values again and again and cannot be perturbed as if it were "
                     "continuous; give it as fbar.Categorical(...), or use coordinates='normal'"
                 )
 

@@ -1,0 +1,146 @@
+"""Simulations on workers that somebody else has started: any executor, and Dask."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, CancelledError, Future
+from typing import Any
+
+from fbar.checks import positive_integer, positive_number
+from fbar.engine.base import Engine, Session
+from fbar.engine.pool import Fault, Pool, PoolSession
+from fbar.engine.work import Job, Report, packed, work
+from fbar.errors import EngineFailed, InputError, MissingExtra
+from fbar.problem import Problem
+
+
+class Futures(Engine):
+    """Runs blocks on a `concurrent.futures.Executor`: threads, processes, MPI (mpi4py), SLURM (executorlib).
+
+    The executor stays open. It has no time-outs, and one whose worker dies is broken for good: use `Workers` for
+    simulators that hang or crash.
+
+    Parameters
+    ----------
+    executor
+        Anything with the ``submit`` of a `concurrent.futures.Executor`.
+    workers
+        How many jobs it runs at once; what the executor says of itself by default, or the number of processors.
+    bundle_seconds
+        About how long a worker is to be busy before it reports. Changes no result.
+    """
+
+    def __init__(self, executor: Any, workers: int | None = None, *, bundle_seconds: float = 0.5) -> None:
+        if isinstance(executor, type) or not callable(getattr(executor, "submit", None)):
+            raise InputError(f"executor must be an open concurrent.futures.Executor; got {executor!r}")
+        known = getattr(executor, "_max_workers", None) or os.cpu_count() or 1
+        self.executor = executor
+        self.workers = positive_integer(known if workers is None else workers, "workers")
+        self.bundle_seconds = positive_number(bundle_seconds, "bundle_seconds")
+
+    def session(self, problem: Problem) -> Session:
+        payload = packed(problem)
+        pool = _Submitted(self.executor, self.workers, lambda: payload)
+        return PoolSession(pool, problem, bundle_seconds=self.bundle_seconds)
+
+
+class Dask(Engine):
+    """Runs blocks on a Dask cluster.
+
+    Dask itself gives a lost worker's block to another one; when it has given up on a block, the block is sent again
+    on its own, and quarantined when that fails too.
+
+    Parameters
+    ----------
+    client
+        A ``distributed.Client``, which stays open, or a scheduler's address.
+    bundle_seconds
+        About how long a worker is to be busy before it reports. Changes no result.
+    """
+
+    def __init__(self, client: Any, *, bundle_seconds: float = 0.5) -> None:
+        try:
+            from distributed import Client
+        except ImportError:
+            raise MissingExtra("distributed", "dask") from None
+        if not isinstance(client, Client | str):
+            raise InputError(f"client must be a distributed.Client or a scheduler's address; got {client!r}")
+        self.client: Any = client
+        self.bundle_seconds = positive_number(bundle_seconds, "bundle_seconds")
+
+    def session(self, problem: Problem) -> Session:
+        from distributed import Client, KilledWorker
+
+        connect: Callable[[str], Any] = Client
+        client = connect(self.client) if isinstance(self.client, str) else self.client
+        executor = client.get_executor(pure=False)
+        payload = packed(problem)
+        workers = max(1, sum(client.nthreads().values()))
+
+        def send_payload() -> Any:
+            return client.submit(bytes, payload, pure=False)  # unlike scattered data this survives its workers
+
+        def close() -> None:
+            executor.shutdown(wait=False)
+            if client is not self.client:
+                client.close()
+
+        pool = _Submitted(executor, workers, send_payload, died=KilledWorker, close=close)
+        return PoolSession(pool, problem, bundle_seconds=self.bundle_seconds)
+
+
+class _Submitted(Pool):
+    """Jobs submitted to an executor.
+
+    ``payload`` gives the problem in the form that is sent along with each job, made anew after a worker's death;
+    ``died`` is the error by which the executor says that a job has killed its worker, or another that it had.
+    """
+
+    blames_neighbours = True
+
+    def __init__(
+        self,
+        executor: Any,
+        size: int,
+        payload: Callable[[], Any],
+        *,
+        died: type[Exception] | tuple[()] = (),
+        close: Callable[[], None] | None = None,
+    ) -> None:
+        self.size = size
+        self._executor, self._make, self._died, self._close = executor, payload, died, close
+        self._payload = payload()
+        self._sent: set[Future[Report]] = set()
+
+    def send(self, job: Job, seconds: float | None) -> Future[Report]:
+        try:
+            future: Future[Report] = self._executor.submit(work, self._payload, job)
+        except BrokenExecutor as error:
+            raise _broken(error) from error
+        self._sent.add(future)
+        return future
+
+    def done(self, future: Future[Report]) -> None:
+        self._sent.discard(future)
+
+    def fault(self, future: Future[Report], error: BaseException | None) -> Fault | None:
+        self._sent.discard(future)
+        if isinstance(error, self._died):
+            self._payload = self._make()
+            return Fault.DIED
+        if isinstance(error, BrokenExecutor | CancelledError):
+            raise _broken(error) from error
+        return None
+
+    def close(self) -> None:
+        for future in self._sent:
+            future.cancel()
+        if self._close is not None:
+            self._close()
+
+
+def _broken(error: BaseException) -> EngineFailed:
+    return EngineFailed(
+        f"the executor was closed, or a worker died and broke it ({error!r}); fbar.Workers survives that"
+    )

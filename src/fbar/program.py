@@ -1,0 +1,218 @@
+"""External programs as simulators."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fbar.checks import function as check_function
+from fbar.checks import positive_number
+from fbar.errors import InputError
+from fbar.outcomes import Failure
+from fbar.processes import die_with_parent, prepare
+from fbar.simulators import each
+
+PLACE = re.compile(r"\{(\w+)\}")
+SEED = "seed"
+
+
+class ProgramFailed(Exception):
+    """A call of an external program that gave no result; ``detail`` is its standard error."""
+
+    def __init__(self, message: str, detail: str, kind: Failure = Failure.EXCEPTION) -> None:
+        super().__init__(message)
+        self.detail, self.kind = detail, kind
+
+
+class program(each):
+    """Make a simulator of an external program: it is called once for every simulation, without a shell.
+
+    A call that ends with a non-zero exit status, takes too long or prints what cannot be read is a failed simulation;
+    the report has its exit status and standard error.
+
+    Parameters
+    ----------
+    command
+        The program and its arguments. ``{name}`` stands for the value of a parameter, derived ones too, with all its
+        digits, and ``{seed}`` for a whole number below 2**64 that differs from call to call.
+    parse
+        From the standard output, a string, to the simulation's result. By default the numbers in it: an array, or one
+        number.
+    timeout
+        Seconds that one call may take. The program is then killed with all processes of its group.
+    cwd, env
+        The directory to run in, and the environment in place of this process's own.
+
+    >>> simulate = program(["echo", "{rate}"])
+    >>> simulate.function({"rate": 0.1}, np.random.default_rng(1))
+    0.1
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str | os.PathLike[str]],
+        parse: Callable[[str], Any] | None = None,
+        *,
+        timeout: float | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        if isinstance(command, str | bytes) or not isinstance(command, Sequence) or not command:
+            raise InputError(f"command must be a list such as ['./model', '{{beta}}', '{{seed}}']; got {command!r}")
+        if parse is not None:
+            check_function(parse, "parse")
+        if cwd is not None and not Path(cwd).is_dir():
+            raise InputError(f"cwd must be a directory; there is none at {str(cwd)!r}")
+        words = [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in command]
+        call = _Call(
+            (_found(words[0], cwd, env), *words[1:]),
+            parse or numbers,
+            None if timeout is None else positive_number(timeout, "timeout"),
+            None if cwd is None else os.path.abspath(cwd),
+            None if env is None else dict(env),
+        )
+        super().__init__(call)
+        self.__doc__, self.__name__ = f"The program {words[0]}.", words[0]
+        self.names = frozenset(name for word in words for name in PLACE.findall(word)) - {SEED}
+
+
+def numbers(text: str) -> Any:
+    """Numbers between white space: an array, or a float if there is but one."""
+    values = [float(word) for word in text.split()]
+    if not values:
+        raise ValueError("it printed nothing")
+    return values[0] if len(values) == 1 else np.array(values)
+
+
+def _found(name: str, cwd: str | os.PathLike[str] | None, env: Mapping[str, str] | None) -> str:
+    """The program's path; in full unless the search path has it."""
+    if PLACE.search(name):
+        raise InputError(f"the program itself cannot depend on a parameter; got {name!r}")
+    if os.path.dirname(name):
+        path = os.path.abspath(os.path.join(cwd or ".", name))
+        if not os.path.isfile(path) or not os.access(path, os.X_OK):
+            raise InputError(f"there is no program that can be run at {path!r}; give its path, and chmod +x it")
+        return path
+    if not name or shutil.which(name, path=(os.environ if env is None else env).get("PATH")) is None:
+        raise InputError(f"there is no program {name!r} on the search path; give its path, such as './{name}'")
+    return name
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call of the program."""
+
+    command: tuple[str, ...]
+    parse: Callable[[str], Any]
+    timeout: float | None
+    cwd: str | None
+    env: dict[str, str] | None
+
+    def __call__(self, theta: dict[str, Any], rng: np.random.Generator) -> Any:
+        status, out, err = self._run(self._arguments(theta, rng))
+        if status:
+            what = f"exit status {status}" if status > 0 else f"killed by {_signal(-status)}"
+            raise ProgramFailed(_with_last_line(what, err), err)
+        try:
+            return self.parse(out)
+        except Exception as error:
+            what = f"exit status 0, but its output could not be read: {type(error).__name__}: {error}"
+            raise ProgramFailed(_with_last_line(what, err), err or out) from error
+
+    def _arguments(self, theta: dict[str, Any], rng: np.random.Generator) -> list[str]:
+        seed = {SEED: int(rng.integers(2**64, dtype=np.uint64))}
+
+        def value(place: re.Match[str]) -> str:
+            name = place[1]
+            if name not in theta and name != SEED:
+                raise InputError(f"the program needs the parameter {name!r}; known: {', '.join(theta)}, {SEED}")
+            return _written({**theta, **seed}[name])
+
+        return [PLACE.sub(value, word) for word in self.command]
+
+    def _run(self, arguments: list[str]) -> tuple[int, str, str]:
+        """Exit status, standard output and standard error; whatever ends the call kills the program's group."""
+        wrapped, first = _bound_to_parent(arguments)
+        process = subprocess.Popen(
+            wrapped,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self.cwd,
+            env=self.env,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+            preexec_fn=first,
+        )
+        try:
+            out, err = process.communicate(timeout=self.timeout)
+        except subprocess.TimeoutExpired as error:
+            _kill(process)
+            partial = error.stderr.decode("utf-8", "replace") if isinstance(error.stderr, bytes) else ""
+            what = f"it took longer than {self.timeout:g} s and was killed"
+            raise ProgramFailed(_with_last_line(what, partial), partial, Failure.TIMED_OUT) from None
+        except BaseException:
+            _kill(process)
+            raise
+        return process.returncode, out, err
+
+
+@lru_cache(maxsize=1)
+def _setpriv() -> str | None:
+    return shutil.which("setpriv") if sys.platform == "linux" else None
+
+
+def _bound_to_parent(arguments: list[str]) -> tuple[list[str], Callable[[], None] | None]:
+    """The command such that it dies with this process, and what has to be run in the child before it.
+
+    By util-linux's setpriv where it is there: a call before the program forces a full copy of this process for
+    every simulation, several milliseconds of a large one.
+    """
+    if sys.platform != "linux":
+        return arguments, None
+    setpriv = _setpriv()
+    if setpriv is not None:
+        return [setpriv, "--pdeathsig", "KILL", "--", *arguments], None
+    prepare()
+    here = os.getpid()
+    return arguments, lambda: die_with_parent(here)
+
+
+def _written(value: Any) -> str:
+    """A value as an argument, with all its digits."""
+    return repr(float(value)) if isinstance(value, float | np.floating) else str(value)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """Kill the program with its group; it may be gone and have left others behind."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+
+
+def _with_last_line(what: str, err: str) -> str:
+    lines = err.strip().splitlines()
+    return f"{what}: {lines[-1]}" if lines else what
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,195 @@
+"""The examples: each runs on a small budget and gives what is known of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import fbar
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def example(name):
+    spec = importlib.util.spec_from_file_location(f"examples_{name}", EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def points(rows, **values):
+    return fbar.Points({name: np.full(rows, value) for name, value in values.items()})
+
+
+def smc(tolerance, accepted=200, **settings):
+    return fbar.SMC(fbar.QuantileSchedule(0.5, tolerance=tolerance), accepted=accepted, **settings)
+
+
+def test_every_example_is_in_the_readme_and_says_how_to_run_it():
+    readme = (EXAMPLES / "README.md").read_text()
+    files = sorted(EXAMPLES.glob("*.py"))
+    assert len(files) >= 4
+    for file in files:
+        assert f"`{file.name}`" in readme
+        assert f"fbar infer examples/{file.name} --method" in file.read_text()
+        assert "Known difficult" in file.read_text()
+
+
+# ---------------------------------------------------------------- influenza
+
+
+def test_influenza():
+    flu = example("influenza")
+    result = fbar.infer(flu.problem, flu.targets, method=smc(100), seed=1, block_size=200)
+    r0 = result["mean:R0"]
+    assert 3 < r0.value < 4.5
+    assert 0 < r0.standard_error < 0.2
+    assert 0.4 < result["quantile:gamma,0.5"].value < 0.55
+    assert result.run.seen.failures == 0
+
+
+def test_the_influenza_model_reaches_the_data():
+    flu = example("influenza")
+    theta = points(2000, beta=1.7, gamma=0.46, first=3)
+    days = flu.epidemic(theta, np.random.default_rng(1))
+    assert (days >= 0).all()
+    assert (days <= flu.BOYS).all()
+    spread = days[:, 3] > 0
+    assert spread.mean() > 0.9  # from three boys, all but about (1/R0)³ = 0.02 of the epidemics take off
+    assert abs(days[spread].max(axis=1).mean() - 298) < 30
+    nearest = days[flu.problem.distance(days).argmin()]
+    assert nearest.argmax() in (4, 5, 6)  # the peak of the data is on the sixth day
+
+
+# ---------------------------------------------------------------- Lotka–Volterra
+
+
+def test_lotka_volterra():
+    lv = example("lotka_volterra")
+    made = lv.populations(points(1, **lv.TRUTH), np.random.default_rng(1))
+    np.testing.assert_array_equal(made[0], lv.SEEN)
+    result = fbar.infer(lv.problem, lv.targets, method=smc(3, 150), seed=1, block_size=400)
+    for name, truth in lv.TRUTH.items():  # the posterior is that of a wide tolerance: near the truth, not at it
+        assert 0.7 < result[f"mean:{name}"].value / truth < 1.5
+        assert 0 < result[f"mean:{name}"].standard_error < 0.1 * truth
+    assert result.run.seen.failures > 100
+    assert any("failures depend on" in text and "birth" in text for text in result.warnings)
+
+
+def test_lotka_volterra_has_known_moments_and_survives_extinction():
+    lv = example("lotka_volterra")
+    rng = np.random.default_rng(2)
+    # Without predation prey are a Yule process and predators die alone. From n at rate r, with g = e^r at time 1:
+    # mean n g and variance n g (g − 1); for predators binomial of n and 1/g.
+    seen = lv.populations(points(4000, birth=0.3, predation=0.0, death=0.5), rng)[:, 0]
+    growth, decay = np.exp(0.3), np.exp(-0.5)
+    for values, mean, variance in (
+        (seen[:, 0], 100 * growth, 100 * growth * (growth - 1)),
+        (seen[:, 1], 50 * decay, 50 * decay * (1 - decay)),
+    ):
+        assert abs(values.mean() - mean) < 5 * np.sqrt(variance / values.size)
+        assert abs(values.var() / variance - 1) < 5 * np.sqrt(2 / values.size)
+    # Both extinct, early: nothing happens any more, and nothing fails.
+    gone = lv.populations(points(50, birth=0.2, predation=0.5, death=3.0), rng)
+    assert (gone >= 0).all()
+    assert (gone[:, -1] == 0).all()
+
+
+# ---------------------------------------------------------------- model choice
+
+
+def test_two_epidemics():
+    two = example("two_epidemics")
+    result = fbar.infer(two.problem, two.targets, method=smc(150, 400, perturbation="normal"), seed=1, block_size=200)
+    sir, seir = result["model-probability:SIR"], result["model-probability:SEIR"]
+    assert sir.value + seir.value == pytest.approx(1)
+    assert sir.standard_error == pytest.approx(seir.standard_error)
+    assert 0 < sir.value < seir.value
+    assert 3 < result["mean:R0_SIR"].value < 4.5
+    assert result["mean:R0_SEIR"].value > 1.5 * result["mean:R0_SIR"].value
+    assert 0.1 < result["mean:latent"].value < 2
+
+
+def test_an_epidemic_that_hardly_incubates_is_the_other_one():
+    two = example("two_epidemics")
+    rates = {"beta": 1.7, "gamma": 0.46}
+    rows, rng = 2000, np.random.default_rng(3)
+    sir = two.sir(points(rows, **rates), rng)
+    seir = two.seir(points(rows, latent=1e-9, incubating=0, **rates), rng)
+    # Who is infected in one step falls ill in the next, 1/12 day later: peaks are a little lower, by no more than 5%.
+    assert abs(seir.max(axis=1).mean() / sir.max(axis=1).mean() - 1) < 0.05
+
+
+# ---------------------------------------------------------------- another language
+
+
+def walk(drift, seed):
+    """What random_walk.awk does, written anew with whole numbers."""
+    first, second = 1 + seed % 2147483562, 1 + seed % 2147483398
+    place = 0
+    for step in range(-10, 100):
+        first, second = first * 40014 % 2147483563, second * 40692 % 2147483399
+        z = first - second
+        uniform = (z if z >= 1 else z + 2147483562) / 2147483563
+        if step >= 0:
+            place += 1 if uniform < (1 + drift) / 2 else -1
+    return place
+
+
+needs_awk = pytest.mark.skipif(shutil.which("awk") is None, reason="awk is not installed")
+
+
+def awk(drift, seed):
+    command = ["awk", "-v", f"drift={drift}", "-v", f"seed={seed}", "-f", str(EXAMPLES / "random_walk.awk")]
+    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+
+
+@needs_awk
+def test_the_awk_walk_is_its_twin():
+    for seed in (0, 1, 2, 2**31, 2**53 + 1, 2**64 - 2, 2**64 - 1):
+        for drift in (-1.0, -0.3, 1e-5, 0.7):
+            done = awk(drift, seed)
+            assert done.returncode == 0, done.stderr
+            assert float(done.stdout) == walk(drift, seed)
+    refused = awk(1.5, 1)
+    assert refused.returncode == 2
+    assert refused.stdout == ""
+    assert "drift" in refused.stderr
+
+
+def test_the_twin_has_the_right_distribution():
+    ends = np.array([walk(0.2, seed) for seed in range(2000)])  # neighbouring seeds, as bad as they get
+    assert abs(ends.mean() - 20) < 5 * np.sqrt(100 * 0.96 / ends.size)
+    assert abs(ends.var() / 96 - 1) < 5 * np.sqrt(2 / ends.size)
+    assert abs(np.corrcoef(ends[1:], ends[:-1])[0, 1]) < 5 / np.sqrt(ends.size)
+
+
+@needs_awk
+@pytest.mark.skipif(not hasattr(fbar, "program"), reason="this version has no fbar.program")
+def test_external_program():
+    external = example("external_program")
+    options = {"method": "rejection", "tolerance": 10, "seed": 1}
+    result = fbar.infer(external.problem, external.targets, budget=500, **options)
+    drift = result["mean:drift"]
+    assert abs(drift.value - 10 / 51) < 5 * drift.standard_error
+    above = result["probability:drift > 0.25"]
+    ups = np.arange(55, 66)  # ends from 10 to 30
+    assert abs(above.value - stats.beta.sf(0.625, ups + 1, 101 - ups).mean()) < 5 * above.standard_error
+    assert 0 < drift.standard_error < 0.05
+    assert result.run.seen.failures == 0
+
+    def twin(theta, rng):
+        return 2 * rng.binomial(100, (1 + theta["drift"]) / 2) - 100
+
+    same = fbar.infer(
+        fbar.Problem(external.problem.prior, twin, observed=20), external.targets, budget=20_000, **options
+    )
+    for name in ("mean:drift", "probability:drift > 0.25"):
+        error = np.hypot(result[name].standard_error, same[name].standard_error)
+        assert abs(result[name].value - same[name].value) < 5 * error
