@@ -736,6 +736,12 @@ def test_blocks_of_another_seed_are_not_taken_for_ones_own(tmp_path):
         fbar.infer(problem, fbar.mean("rate"), budget=1000, seed=2, run=tmp_path)
 
 
+def test_a_run_that_is_just_starting_can_be_looked_at(tmp_path):
+    fbar.ledger.connect(tmp_path / "ledger.sqlite").close()
+    with Ledger(tmp_path, create=False, driver=False) as ledger:
+        assert (ledger.legs, len(ledger), ledger.simulations(), ledger.failures()) == ([], 0, 0, [])
+
+
 def test_a_later_format_is_refused(tmp_path):
     small(tmp_path)
     connection = sqlite3.connect(tmp_path / "ledger.sqlite")

@@ -286,6 +286,10 @@ class Ledger:
         """Open to read."""
         try:
             self._connection = sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True, timeout=30.0)
+            if not self._connection.execute("SELECT 1 FROM sqlite_master").fetchone():  # its driver is just starting
+                self._connection.close()
+                self._connection = sqlite3.connect(":memory:")
+                _make_tables(self._connection)
             self._look_around()
         except sqlite3.DatabaseError as error:
             raise LedgerError(
