@@ -18,6 +18,12 @@ from fbar.targets import Target
 SOURCE = "source"
 """Under this key stands a hash of a function's source: a change is warned of, not refused."""
 
+SUMMARY = "problem.summary.source"
+"""But for the summary: outcomes are recorded after it, and those of two summaries cannot be compared."""
+
+MOST_WRITTEN = 2000
+"""Numbers of an array that are written out; of a larger one a hash stands for them."""
+
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
@@ -39,7 +45,7 @@ def describe(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.ndarray):
-        if value.size <= 16 and value.dtype.kind in "biufU":
+        if value.size <= MOST_WRITTEN and value.dtype.kind in "biufU":
             return value.tolist()
         return {"shape": list(value.shape), "digest": _digest(np.ascontiguousarray(value.astype(str)).tobytes())}
     if isinstance(value, Mapping):
@@ -95,4 +101,5 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, 
 
 
 def is_source(path: str) -> bool:
-    return path.split(".")[-1] == SOURCE
+    """Whether a difference is one of source alone."""
+    return path.split(".")[-1] == SOURCE and path != SUMMARY

@@ -1,324 +1,33 @@
-"""The one loop: ask, simulate, record, tell, until a stopping rule holds."""
+"""Tasks done, recorded, resumed and extended.
+
+A recorded run is a list of legs. To go on with it, its finished legs are replayed from the ledger through the loop, as
+they were asked for then; the last one goes on where its record ends.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fbar import model_file, stopping
 from fbar.checks import function as check_function
-from fbar.checks import non_negative_number
-from fbar.engine import Engine, InProcess, as_engine
-from fbar.errors import InputError, NoPosterior, SimulatorFailed
+from fbar.engine import Engine, InProcess
+from fbar.errors import InputError, NoPosterior
 from fbar.faults import FailureWatch
+from fbar.inference.loop import NOT_FINISHED, Progress, drive
+from fbar.inference.task import Task, make_task
 from fbar.ledger import Ledger, Leg
-from fbar.methods import AdaptiveAllocation, Method, Rejection, Run
-from fbar.methods.named import as_method, at_tolerance, restored
-from fbar.outcomes import Batch, Outcomes
-from fbar.priors import Finite
+from fbar.methods import Method, Run
+from fbar.methods.named import at_tolerance, restored
 from fbar.problem import Problem
 from fbar.progress import ProgressLine
 from fbar.result import Result
 from fbar.seeds import Seeds
-from fbar.settings import describe, differences, is_source
-from fbar.stopping import StandardError, StoppingRule, require_rule
+from fbar.settings import differences, is_source
+from fbar.stopping import StoppingRule
 from fbar.targets import Target, as_targets, parse
-
-Progress = Callable[[Run], None]
-MOST_SIMULATIONS = 10_000_000
-"""Where a run ends at the latest that was given a stopping rule and no budget."""
-
-NOT_FINISHED = "not finished"
-ALL_FAILED = 50
-"""A run ends with an error after so many simulations if all of them failed."""
-
-HOPELESS = 100_000
-"""A run towards a precision ends with an error after so many simulations if none was accepted."""
-
-
-# ---------------------------------------------------------------- the loop
-
-
-def drive(
-    run: Run,
-    stop: StoppingRule | None = None,
-    *,
-    engine: Engine | None = None,
-    progress: Progress | None = None,
-    ledger: Ledger | None = None,
-    watch: FailureWatch | None = None,
-    until_round: int | None = None,
-    replay_only: bool = False,
-) -> str:
-    """Ask, simulate and tell until the run is finished or the stopping rule holds at a round's end.
-
-    Returns why it ended. ``progress`` is called with the run after every block. With a ``ledger``, recorded blocks are
-    told from it and others recorded; workers start when the first block has to be simulated. ``until_round`` ends at
-    the start of that round, ``replay_only`` where the record ends.
-    """
-    if stop is not None:
-        require_rule(stop).check(run)
-    with ExitStack() as stack:
-        session = None
-        round = -1
-        while not run.finished:
-            if run.round > round:
-                round = run.round
-                if until_round is not None and round >= until_round:
-                    return run.ended
-                if stop is not None and run.simulations > 0 and stop.holds(run):
-                    return "stopped by its rule"
-                if stop is not None and run.simulations >= HOPELESS:
-                    run.posterior()  # a rule on the error is never met without acceptances: say so now
-                if ledger is not None:
-                    _restore_round(run, ledger, replay_only)
-            batches = run.ask(ahead=0 if session is None else session.ahead)
-            known, new = _look_up(batches, ledger)
-            for batch, outcomes in known:
-                _tell(run, batch, outcomes, watch, progress)
-            if known and not new:
-                continue
-            if replay_only:
-                return NOT_FINISHED
-            if session is None:
-                session = stack.enter_context((engine or InProcess()).session(run.problem))
-            session.submit(new)
-            for batch, outcomes in session.collect():
-                if ledger is not None:
-                    ledger.record(batch, outcomes)
-                _tell(run, batch, outcomes, watch, progress)
-            _require_success(run)
-    if stop is not None and not stop.holds(run):
-        return f"{run.ended}; its stopping rule was not reached"
-    return run.ended
-
-
-def _restore_round(run: Run, ledger: Ledger, replay_only: bool) -> None:
-    own = run.round_state()
-    if own is None:
-        return
-    recorded = ledger.round_state(run.round, own)
-    if recorded is not None:
-        run.restore_round(recorded)
-    elif not replay_only:
-        ledger.record_round(run.round, own)
-
-
-def _look_up(batches: Sequence[Batch], ledger: Ledger | None) -> tuple[list[tuple[Batch, Outcomes]], list[Batch]]:
-    """Blocks that the ledger has, with their outcomes, and the others."""
-    if ledger is None:
-        return [], list(batches)
-    known, new = [], []
-    for batch in batches:
-        outcomes = ledger.lookup(batch)
-        if outcomes is None:
-            new.append(batch)
-        else:
-            known.append((batch, outcomes))
-    return known, new
-
-
-def _tell(run: Run, batch: Batch, outcomes: Outcomes, watch: FailureWatch | None, progress: Progress | None) -> None:
-    run.tell((batch, outcomes))
-    if watch is not None:
-        watch.add(batch, outcomes)
-    if progress is not None:
-        progress(run)
-
-
-def _require_success(run: Run) -> None:
-    """End a run whose simulations all fail, whatever the kind, long before its budget is gone."""
-    seen = run.seen
-    enough = run.finished or run.simulations >= ALL_FAILED
-    if enough and seen.failures >= run.simulations > 0:
-        kind = next(iter(seen.counts))
-        example = f"; the first: {seen.examples[kind]}" if seen.examples.get(kind) else ""
-        raise SimulatorFailed(f"every one of {run.simulations} simulations {kind.words}{example}")
-
-
-# ---------------------------------------------------------------- what is asked
-
-
-@dataclass(frozen=True)
-class Task:
-    """Everything that decides a result, checked."""
-
-    problem: Problem
-    targets: tuple[Target, ...]
-    method: Method
-    budget: int | None
-    limit: int | None
-    stop: StoppingRule | None
-    block_size: int | None
-
-    def start(self, seed: Any) -> Run:
-        return self.method.start(
-            self.problem, self.targets, seed, self.budget, limit=self.limit, block_size=self.block_size
-        )
-
-    def settings(self, seeds: Seeds) -> dict[str, Any]:
-        """The task as JSON."""
-        return {
-            "problem": describe(self.problem),
-            "targets": [target.name for target in self.targets],
-            "method": describe(self.method),
-            "budget": self.budget,
-            "limit": self.limit,
-            "stop": describe(self.stop),
-            "block_size": self.block_size,
-            "seed": str(seeds.entropy),
-        }
-
-
-def make_task(
-    problem: Problem,
-    targets: Target | Sequence[Target],
-    *,
-    method: Method | str | None = None,
-    budget: int | None = None,
-    tolerance: float | None = None,
-    precision: Mapping[str, float] | None = None,
-    stop: StoppingRule | None = None,
-    block_size: int | None = None,
-) -> Task:
-    """Check what is asked, and choose what was left open."""
-    if not isinstance(problem, Problem):
-        raise InputError(f"problem must be an fbar.Problem; got {problem!r}")
-    if method is None:
-        method = AdaptiveAllocation() if isinstance(problem.prior, Finite) else Rejection()
-    method = as_method(method)
-    if tolerance is not None:
-        method = at_tolerance(method, non_negative_number(tolerance, "tolerance"))
-    listed = as_targets(targets)
-    if precision is not None and stop is not None:
-        raise InputError("give either precision= or stop=, not both")
-    if precision is not None:
-        if not isinstance(precision, Mapping) or not precision:
-            raise InputError("precision must name its targets; give for example {'mean:theta': 0.01}")
-        for name, wanted in precision.items():
-            rule = StandardError(name, wanted)
-            stop = rule if stop is None else stop & rule
-    if budget is None and stop is None and not method.ends_by_itself:
-        raise InputError("say when to stop: give a budget (budget=, --budget) or a precision (precision=, --precision)")
-    if stop is None:
-        return Task(problem, listed, method, budget, None, None, block_size)
-    limits = [n for n in (budget, require_rule(stop).limit, MOST_SIMULATIONS) if n is not None]
-    return Task(problem, listed, method, None, min(limits), stop, block_size)
-
-
-def infer(
-    problem: Problem,
-    targets: Target | Sequence[Target],
-    *,
-    method: Method | str | None = None,
-    budget: int | None = None,
-    tolerance: float | None = None,
-    precision: Mapping[str, float] | None = None,
-    stop: StoppingRule | None = None,
-    seed: Any = None,
-    run: str | Path | None = None,
-    workers: int | None = None,
-    engine: Any = None,
-    timeout: float | None = None,
-    block_size: int | None = None,
-    progress: Progress | bool | None = None,
-) -> Result:
-    """Estimate posterior expectations with error bars.
-
-    Parameters
-    ----------
-    problem, targets
-        What is asked: see `Problem`, and `mean`, `probability` and the other targets.
-    method
-        The algorithm, or its name (``"rejection"``, ``"smc"``, …). On a finite space `AdaptiveAllocation` by default,
-        which spends simulations where they reduce the error of the targets; on others `Rejection`.
-    budget
-        The largest number of simulations.
-    tolerance
-        How close simulations must come to the data; for ABC-SMC the tolerance it ends at.
-    precision
-        Standard errors that end the run, by target name: ``{"mean:theta": 0.01}``; all must be reached.
-    stop
-        A stopping rule of your own in place of ``precision``.
-    seed
-        The same seed gives the same result, on any number of workers.
-    run
-        A directory that keeps every finished simulation. The same command again goes on where it was, or gives the
-        finished result at once; other settings are refused, see `extend`.
-    workers
-        Local processes. None or 0 simulates here, which is best for vectorised simulators.
-    engine
-        In place of ``workers``: a ``concurrent.futures.Executor``, a ``distributed.Client`` or its address.
-    timeout
-        Seconds that one simulation may take; it needs workers, and starts one if there are none.
-    block_size
-        Simulations in a block, the unit of work and of seeds: another size gives other numbers.
-    progress
-        A function that is called with the run after every block; False for no line on the terminal.
-
-    >>> import fbar
-    >>> problem = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2, 3]), [0.3, 0.05, 0.2])
-    >>> print(fbar.infer(problem, fbar.mean("theta"), budget=10_000, seed=1)["mean:theta"])
-    1.829(16)
-    """
-    task = make_task(
-        problem,
-        targets,
-        method=method,
-        budget=budget,
-        tolerance=tolerance,
-        precision=precision,
-        stop=stop,
-        block_size=block_size,
-    )
-    return run_task(task, seed=seed, run=run, engine=as_engine(engine, workers, timeout), progress=progress)
-
-
-def extend(
-    run: str | Path,
-    problem: Problem | None = None,
-    targets: Target | Sequence[Target] | None = None,
-    *,
-    budget: int | None = None,
-    tolerance: float | None = None,
-    precision: Mapping[str, float] | None = None,
-    stop: StoppingRule | None = None,
-    workers: int | None = None,
-    engine: Any = None,
-    timeout: float | None = None,
-    progress: Progress | bool | None = None,
-) -> Result:
-    """Go on with a finished run: a larger budget, a smaller tolerance, other targets. Nothing is simulated again.
-
-    What is left out stays as it was; ``budget`` counts the simulations that are there. ``problem`` can be left out
-    for a run of a model file.
-    """
-    chosen = as_engine(engine, workers, timeout)
-    return extend_run(
-        Path(run),
-        problem=problem,
-        targets=targets,
-        budget=budget,
-        tolerance=tolerance,
-        precision=precision,
-        stop=stop,
-        engine=chosen,
-        progress=progress,
-    )
-
-
-def load(run: str | Path, problem: Problem | None = None, targets: Target | Sequence[Target] | None = None) -> Result:
-    """The result of a recorded run, finished or not, without a new simulation.
-
-    ``problem`` can be left out for a run of a model file. ``targets`` are the run's own by default.
-    """
-    return continue_task(Path(run), problem=problem, targets=targets, progress=False, replay_only=True)
-
-
-# ---------------------------------------------------------------- recorded runs
 
 
 def run_task(

@@ -1,0 +1,8 @@
+"""From a question to its answer: the loop, what it is asked, and how it is recorded."""
+
+from fbar.inference.api import extend, infer, load
+from fbar.inference.loop import drive
+from fbar.inference.recorded import continue_task, extend_run, run_task
+from fbar.inference.task import Task, make_task
+
+__all__ = ["Task", "continue_task", "drive", "extend", "extend_run", "infer", "load", "make_task", "run_task"]

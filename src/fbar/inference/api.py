@@ -1,0 +1,126 @@
+"""What users call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fbar.engine import as_engine
+from fbar.inference.loop import Progress
+from fbar.inference.recorded import continue_task, extend_run, run_task
+from fbar.inference.task import make_task
+from fbar.methods import Method
+from fbar.problem import Problem
+from fbar.result import Result
+from fbar.stopping import StoppingRule
+from fbar.targets import Target
+
+
+def infer(
+    problem: Problem,
+    targets: Target | Sequence[Target],
+    *,
+    method: Method | str | None = None,
+    budget: int | None = None,
+    tolerance: float | None = None,
+    precision: Mapping[str, float] | None = None,
+    stop: StoppingRule | None = None,
+    seed: Any = None,
+    run: str | Path | None = None,
+    workers: int | None = None,
+    engine: Any = None,
+    timeout: float | None = None,
+    block_size: int | None = None,
+    progress: Progress | bool | None = None,
+) -> Result:
+    """Estimate posterior expectations with error bars.
+
+    Parameters
+    ----------
+    problem, targets
+        What is asked: see `Problem`, and `mean`, `probability` and the other targets.
+    method
+        The algorithm, or its name (``"rejection"``, ``"smc"``, …). On a finite space `AdaptiveAllocation` by default,
+        which spends simulations where they reduce the error of the targets; on others `Rejection`.
+    budget
+        The largest number of simulations.
+    tolerance
+        How close simulations must come to the data; for ABC-SMC the tolerance it ends at.
+    precision
+        Standard errors that end the run, by target name: ``{"mean:theta": 0.01}``; all must be reached.
+    stop
+        A stopping rule of your own in place of ``precision``.
+    seed
+        The same seed gives the same result, on any number of workers.
+    run
+        A directory that keeps every finished simulation. The same command again goes on where it was, or gives the
+        finished result at once; other settings are refused, see `extend`.
+    workers
+        Local processes. None or 0 simulates here, which is best for vectorised simulators.
+    engine
+        In place of ``workers``: a ``concurrent.futures.Executor``, a ``distributed.Client`` or its address.
+    timeout
+        Seconds that one simulation may take; it needs workers, and starts one if there are none.
+    block_size
+        Simulations in a block, the unit of work and of seeds: another size gives other numbers.
+    progress
+        A function that is called with the run after every block; False for no line on the terminal.
+
+    >>> import fbar
+    >>> problem = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2, 3]), [0.3, 0.05, 0.2])
+    >>> print(fbar.infer(problem, fbar.mean("theta"), budget=10_000, seed=1)["mean:theta"])
+    1.829(16)
+    """
+    task = make_task(
+        problem,
+        targets,
+        method=method,
+        budget=budget,
+        tolerance=tolerance,
+        precision=precision,
+        stop=stop,
+        block_size=block_size,
+    )
+    return run_task(task, seed=seed, run=run, engine=as_engine(engine, workers, timeout), progress=progress)
+
+
+def extend(
+    run: str | Path,
+    problem: Problem | None = None,
+    targets: Target | Sequence[Target] | None = None,
+    *,
+    budget: int | None = None,
+    tolerance: float | None = None,
+    precision: Mapping[str, float] | None = None,
+    stop: StoppingRule | None = None,
+    workers: int | None = None,
+    engine: Any = None,
+    timeout: float | None = None,
+    progress: Progress | bool | None = None,
+) -> Result:
+    """Go on with a finished run: a larger budget, a smaller tolerance, other targets. Nothing is simulated again.
+
+    What is left out stays as it was; ``budget`` counts the simulations that are there. ``problem`` can be left out
+    for a run of a model file.
+    """
+    chosen = as_engine(engine, workers, timeout)
+    return extend_run(
+        Path(run),
+        problem=problem,
+        targets=targets,
+        budget=budget,
+        tolerance=tolerance,
+        precision=precision,
+        stop=stop,
+        engine=chosen,
+        progress=progress,
+    )
+
+
+def load(run: str | Path, problem: Problem | None = None, targets: Target | Sequence[Target] | None = None) -> Result:
+    """The result of a recorded run, finished or not, without a new simulation.
+
+    ``problem`` can be left out for a run of a model file. ``targets`` are the run's own by default.
+    """
+    return continue_task(Path(run), problem=problem, targets=targets, progress=False, replay_only=True)

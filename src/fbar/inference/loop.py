@@ -1,0 +1,119 @@
+"""The one loop: ask, simulate, record, tell, until a stopping rule holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+from fbar.engine import Engine, InProcess
+from fbar.errors import SimulatorFailed
+from fbar.faults import FailureWatch
+from fbar.ledger import Ledger
+from fbar.methods import Run
+from fbar.outcomes import Batch, Outcomes
+from fbar.stopping import StoppingRule, require_rule
+
+Progress = Callable[[Run], None]
+NOT_FINISHED = "not finished"
+ALL_FAILED = 50
+"""A run ends with an error after so many simulations if all of them failed."""
+
+HOPELESS = 100_000
+"""A run towards a precision ends with an error after so many simulations if none was accepted."""
+
+
+def drive(
+    run: Run,
+    stop: StoppingRule | None = None,
+    *,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+    ledger: Ledger | None = None,
+    watch: FailureWatch | None = None,
+    until_round: int | None = None,
+    replay_only: bool = False,
+) -> str:
+    """Ask, simulate and tell until the run is finished or the stopping rule holds at a round's end.
+
+    Returns why it ended. ``progress`` is called with the run after every block. With a ``ledger``, recorded blocks are
+    told from it and others recorded; workers start when the first block has to be simulated. ``until_round`` ends at
+    the start of that round, ``replay_only`` where the record ends.
+    """
+    if stop is not None:
+        require_rule(stop).check(run)
+    with ExitStack() as stack:
+        session = None
+        round = -1
+        while not run.finished:
+            if run.round > round:
+                round = run.round
+                if until_round is not None and round >= until_round:
+                    return run.ended
+                if stop is not None and run.simulations > 0 and stop.holds(run):
+                    return "stopped by its rule"
+                if stop is not None and run.simulations >= HOPELESS:
+                    run.posterior()  # a rule on the error is never met without acceptances: say so now
+                if ledger is not None:
+                    _restore_round(run, ledger, replay_only)
+            batches = run.ask(ahead=0 if session is None else session.ahead)
+            known, new = _look_up(batches, ledger)
+            for batch, outcomes in known:
+                _tell(run, batch, outcomes, watch, progress)
+            if known and not new:
+                continue
+            if replay_only:
+                return NOT_FINISHED
+            if session is None:
+                session = stack.enter_context((engine or InProcess()).session(run.problem))
+            session.submit(new)
+            for batch, outcomes in session.collect():
+                if ledger is not None:
+                    ledger.record(batch, outcomes)
+                _tell(run, batch, outcomes, watch, progress)
+            _require_success(run)
+    if stop is not None and not stop.holds(run):
+        return f"{run.ended}; its stopping rule was not reached"
+    return run.ended
+
+
+def _restore_round(run: Run, ledger: Ledger, replay_only: bool) -> None:
+    own = run.round_state()
+    if own is None:
+        return
+    recorded = ledger.round_state(run.round, own)
+    if recorded is not None:
+        run.restore_round(recorded)
+    elif not replay_only:
+        ledger.record_round(run.round, own)
+
+
+def _look_up(batches: Sequence[Batch], ledger: Ledger | None) -> tuple[list[tuple[Batch, Outcomes]], list[Batch]]:
+    """Blocks that the ledger has, with their outcomes, and the others."""
+    if ledger is None:
+        return [], list(batches)
+    known, new = [], []
+    for batch in batches:
+        outcomes = ledger.lookup(batch)
+        if outcomes is None:
+            new.append(batch)
+        else:
+            known.append((batch, outcomes))
+    return known, new
+
+
+def _tell(run: Run, batch: Batch, outcomes: Outcomes, watch: FailureWatch | None, progress: Progress | None) -> None:
+    run.tell((batch, outcomes))
+    if watch is not None:
+        watch.add(batch, outcomes)
+    if progress is not None:
+        progress(run)
+
+
+def _require_success(run: Run) -> None:
+    """End a run whose simulations all fail, whatever the kind, long before its budget is gone."""
+    seen = run.seen
+    enough = run.finished or run.simulations >= ALL_FAILED
+    if enough and seen.failures >= run.simulations > 0:
+        kind = next(iter(seen.counts))
+        example = f"; the first: {seen.examples[kind]}" if seen.examples.get(kind) else ""
+        raise SimulatorFailed(f"every one of {run.simulations} simulations {kind.words}{example}")
