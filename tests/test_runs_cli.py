@@ -83,6 +83,9 @@ def test_other_settings_are_refused_with_the_difference(model, capsys):
     model.write_text(text.replace("    mean = theta", "    # another comment\n    mean = theta"))
     out = printed(capsys, "infer", "model.py", "--budget", "2000", "--tolerance", "5", "--run", "r")
     assert "the source of problem.simulator has changed" in out
+    model.write_text(text.replace("x.std(axis=1)", "x.var(axis=1)"))
+    with pytest.raises(fbar.InputError, match=r"problem\.summary\.source was"):
+        call("infer", "model.py", "--budget", "2000", "--tolerance", "5", "--run", "r")
 
 
 def test_targets_and_precision_from_the_command_line(model, capsys):
@@ -96,6 +99,18 @@ def test_targets_and_precision_from_the_command_line(model, capsys):
     )  # fmt: skip
     assert found["stopped_by"] == "stopped by its rule"
     assert found["estimates"]["mean:rate"]["standard_error"] <= 0.1
+
+
+def test_a_model_file_may_choose_its_method(model, capsys):
+    model.write_text(model.read_text() + "\nmethod = fbar.SMC([8, 4], accepted=100, perturbation='normal')\n")
+    shown = as_json(capsys, "infer", "model.py", "--run", "r", "--seed", "1")
+    assert shown["stopped_by"] == "tolerance 4 reached"
+    settings = as_json(capsys, "show", "r")["legs"][0]["settings"]["method"]
+    assert (settings["type"], settings["perturbation"]) == ("SMC", "normal")
+    assert as_json(capsys, "resume", "r") == shown
+    model.write_text(model.read_text() + "\nmethod = 3\n")
+    with pytest.raises(fbar.InputError, match="or another method; it is 3"):
+        call("infer", "model.py")
 
 
 def test_exports(model, capsys):

@@ -1,4 +1,4 @@
-"""Model files: plain Python that defines ``problem`` and ``targets``."""
+"""Model files: plain Python that defines ``problem`` and ``targets``, and a ``method`` if it has a say in it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fbar.errors import InputError
+from fbar.methods import Method
 from fbar.problem import Problem
 from fbar.targets import Target, as_targets, parse
 
@@ -60,6 +61,9 @@ targets = [
     fbar.probability("rate > 10"),
     fbar.quantile("spread", 0.9),
 ]
+
+# How, if you have a say in it; --method and --tolerance on the command line go before it.
+# method = fbar.SMC([8, 4, 2], accepted=500, perturbation="normal")
 '''
 
 
@@ -71,6 +75,7 @@ class ModelFile:
     targets: tuple[Target, ...]
     path: Path
     name: str
+    method: Method | None = None
 
     def describe(self) -> dict[str, Any]:
         return {"file": str(self.path), "name": self.name}
@@ -92,12 +97,15 @@ def read(given: str, targets: Sequence[str] = ()) -> ModelFile:
     if not isinstance(problem, Problem):
         what = "is not there" if problem is None else f"is a {type(problem).__name__}, not an fbar.Problem"
         raise InputError(f"{text} must define {name} = fbar.Problem(...); {name} {what}")
+    method = getattr(module, "method", None)
+    if method is not None and not isinstance(method, Method):
+        raise InputError(f"{text} must define method = fbar.SMC(...) or another method; it is {method!r}")
     if targets:
-        return ModelFile(problem, tuple(parse(target) for target in targets), path, name)
+        return ModelFile(problem, tuple(parse(target) for target in targets), path, name, method)
     own = getattr(module, "targets", None)
     if own is None:
         raise InputError(f"{text} defines no targets; add targets = [fbar.mean(...)], or give --target mean:NAME")
-    return ModelFile(problem, as_targets(own), path, name)
+    return ModelFile(problem, as_targets(own), path, name, method)
 
 
 def _imported(path: Path) -> Any:

@@ -71,8 +71,8 @@ def infer(
         What is wanted, in place of the file's targets: mean:NAME, variance:NAME, covariance:A,B, quantile:NAME,LEVEL,
         probability:TEXT, interval:LOW<NAME<HIGH, density:NAME=X, model-probability:NAME, expectation:TEXT.
     method
-        rejection, smc, importance, adaptive or adaptive-posterior. Adaptive by default on finite spaces, rejection on
-        others.
+        rejection, smc, importance, adaptive or adaptive-posterior. By default the model file's own "method", with all
+        its settings; without one, adaptive on finite spaces and rejection on others.
     budget
         The largest number of simulations.
     tolerance
@@ -98,7 +98,7 @@ def infer(
     task = make_task(
         source.problem,
         source.targets,
-        method=method,
+        method=method or source.method,
         budget=budget,
         tolerance=tolerance,
         precision=_precisions(precision),
