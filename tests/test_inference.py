@@ -145,7 +145,7 @@ def test_a_simulator_that_always_fails_is_an_error_that_shows_its_cause():
         raise KeyError("no such thing")
 
     problem = fbar.Problem(fbar.Finite(theta=[1, 2]), simulate, observed=1)
-    with pytest.raises(fbar.SimulatorFailed, match=r"every one of 5[0-9] simulations .* KeyError: 'no such thing'"):
+    with pytest.raises(fbar.SimulatorFailed, match=r"every one of 100 simulations .* KeyError: 'no such thing'"):
         fbar.infer(problem, fbar.mean("theta"), budget=100)
 
 

@@ -234,3 +234,48 @@ def test_every_commands_help_teaches(capsys):
         with pytest.raises(SystemExit):
             app([name, "--help"])
         assert "xample" in capsys.readouterr().out
+
+
+def test_json_is_pure_whatever_the_model_prints(model, capfd):
+    text = model.read_text().replace('    mean = theta["rate"]', '    print("simulating")\n    mean = theta["rate"]')
+    model.write_text("print('imported')\n" + text)
+    for options in ((), ("--workers", "1")):
+        capfd.readouterr()
+        call("infer", "model.py", "--budget", "200", "--tolerance", "9", "--seed", "1", "--json", *options)
+        out, error = capfd.readouterr()
+        assert json.loads(out)["simulations"] == 200
+        assert "simulating" in error
+
+
+def test_a_run_leaves_other_files_alone_and_keeps_its_time_out(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "slow.py").write_text(SLOW.replace("time.sleep(0.005)", "time.sleep(9 if theta['a'] > 2 else 0)"))
+    (tmp_path / "model.py").write_text("mine")
+    options = ["--budget", "100", "--tolerance", "2", "--run", ".", "--seed", "1", "--timeout", "0.2"]
+    first = as_json(capsys, "infer", "slow.py", *options)
+    assert (tmp_path / "model.py").read_text() == "mine"
+    assert as_json(capsys, "show", ".")["legs"][0]["settings"]["machine"]["timeout"] == 0.2
+    assert as_json(capsys, "resume", ".") == first
+    call("export", ".", "--out", "mine.csv")
+    assert (tmp_path / "mine.csv").exists()
+
+
+def test_a_colon_in_a_path_and_a_budget_without_end(tmp_path, monkeypatch, capsys):
+    odd = tmp_path / "a:b"
+    odd.mkdir()
+    monkeypatch.chdir(odd)
+    call("init")
+    call("infer", str(odd / "model.py"), "--budget", "500", "--tolerance", "9", "--run", "r", "--seed", "1")
+    assert "500 simulations" in printed(capsys, "resume", "r")
+    done = subprocess.run(
+        [sys.executable, "-m", "fbar", "infer", "model.py", "--budget", "inf"], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "it must be a whole number; got 'inf'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_run_without_acceptances_is_shown(model, capsys):
+    with pytest.raises(fbar.NoPosterior):
+        call("infer", "model.py", "--budget", "300", "--tolerance", "1e-6", "--run", "r", "--seed", "1")
+    assert "300 simulations recorded" in printed(capsys, "show", "r")

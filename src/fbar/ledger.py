@@ -256,7 +256,7 @@ class Ledger:
 
     def __init__(self, directory: Path, *, create: bool, driver: bool = True) -> None:
         self.directory = directory
-        self.path = directory / "ledger.sqlite"
+        self.path = directory.resolve() / "ledger.sqlite"  # the simulator may change the working directory
         self.damaged: list[str] = []
         self._pending: list[tuple[Any, ...]] = []
         self._failures: list[tuple[Any, ...]] = []

@@ -6,6 +6,7 @@ import importlib.util
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from fbar.errors import InputError
 from fbar.methods import Method
 from fbar.problem import Problem
 from fbar.targets import Target, as_targets, parse
+
+COPY = "fbar-model.py"
+"""A run's copy of its model file."""
 
 TEMPLATE = '''"""A model for fbar: fill in the simulator, the prior and the data.
 
@@ -82,16 +86,20 @@ class ModelFile:
 
     def copy_to(self, directory: Path) -> None:
         """Keep the file with the run, for the day it is gone."""
-        shutil.copyfile(self.path, directory / "model.py")
+        shutil.copyfile(self.path, directory / COPY)
 
 
 def read(given: str, targets: Sequence[str] = ()) -> ModelFile:
     """Read ``MODEL.py`` or ``MODEL.py:name``; ``targets`` by name replace the file's own."""
-    text, _, name = given.partition(":")
-    name = name or "problem"
+    text, _, name = given.rpartition(":") if ".py:" in given else (given, "", "")
     path = Path(text).resolve()
     if not path.is_file():
         raise InputError(f"there is no model file {text}; write one with: fbar init {text or 'model.py'}")
+    return _read(path, name or "problem", targets)
+
+
+def _read(path: Path, name: str, targets: Sequence[str] = ()) -> ModelFile:
+    text = path.name
     module = _imported(path)
     problem = getattr(module, name, None)
     if not isinstance(problem, Problem):
@@ -121,9 +129,13 @@ def _imported(path: Path) -> Any:
         spec.loader.exec_module(module)
     except InputError as error:
         raise InputError(f"{path.name}: {error}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         line = _line_of(error, path)
         raise InputError(f"{path.name}{line} cannot be read: {type(error).__name__}: {error}") from error
+    with suppress(ImportError):  # workers elsewhere cannot import the file: its functions travel whole
+        import cloudpickle
+
+        cloudpickle.register_pickle_by_value(module)
     return module
 
 
@@ -145,8 +157,8 @@ def of_run(directory: Path, about: dict[str, Any] | None) -> ModelFile:
         raise InputError(
             f"{directory} was made from Python: give its problem, as in fbar.load({str(directory)!r}, problem)"
         )
-    original, copy = Path(about["file"]), directory / "model.py"
+    original, copy = Path(about["file"]), directory / COPY
     path = original if original.is_file() else copy
     if not path.is_file():
         raise InputError(f"the model file of {directory} is gone: neither {original} nor {copy} is there")
-    return read(f"{path}:{about['name']}")
+    return _read(path, about["name"])

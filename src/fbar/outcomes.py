@@ -110,7 +110,7 @@ SAMPLE = 2000
 """Distances that are remembered, for messages."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Seen:
     """The closest distance to the data, and the failures by kind with an example of each, of some simulations.
 
@@ -121,14 +121,14 @@ class Seen:
     counts: Mapping[Failure, int] = field(default_factory=dict)
     examples: Mapping[Failure, str] = field(default_factory=dict)
     details: Mapping[Failure, str] = field(default_factory=dict)
-    distances: tuple[float, ...] = ()
+    distances: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     @classmethod
     def of(cls, distance: FloatArray, failure: npt.NDArray[np.int8] | None, outcomes: Simulated) -> Seen:
         """What ``distance`` (NaN where a simulation failed) and the failures tell."""
         known = distance[~np.isnan(distance)]
         closest = float(known.min()) if known.size else math.inf
-        sample = tuple(known[:SAMPLE].tolist())
+        sample = known[:SAMPLE]
         if failure is None or not failure.any():
             return cls(closest, distances=sample)
         numbers = np.bincount(failure, minlength=len(Failure))
@@ -139,7 +139,7 @@ class Seen:
         full = len(self.distances) >= SAMPLE
         if full and not other.counts:
             return self if self.closest <= other.closest else replace(self, closest=other.closest)
-        sample = self.distances if full else (self.distances + other.distances)[:SAMPLE]
+        sample = self.distances if full else np.concatenate([self.distances, other.distances])[:SAMPLE]
         return Seen(
             min(self.closest, other.closest),
             {
@@ -163,8 +163,8 @@ class Seen:
     @property
     def spread(self) -> str:
         """Quantiles of the distances, in words."""
-        finite = [value for value in self.distances if math.isfinite(value)]
-        if len(finite) < 20:
+        finite = self.distances[np.isfinite(self.distances)]
+        if finite.size < 20:
             return ""
         low, tenth, half = np.quantile(finite, [0.01, 0.1, 0.5])
         return f"1% within {low:.4g}, 10% within {tenth:.4g}, half within {half:.4g}"

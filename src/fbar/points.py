@@ -117,6 +117,17 @@ class Points(Mapping[str, Column]):
             self.owner,
         )
 
+    def read_only(self) -> Points:
+        """The same batch, whose columns cannot be changed in place."""
+
+        def locked(column: Column) -> Column:
+            view = column.view()
+            view.flags.writeable = False
+            return view
+
+        columns = {name: locked(column) for name, column in self._columns.items()}
+        return Points(columns, self.derived, self._present, self.unit, self.owner)
+
     def only(self, names: Sequence[str]) -> Points:
         """Some of the columns, as a complete batch."""
         return Points({name: self._columns[name] for name in names})

@@ -5,6 +5,7 @@ The tolerance is not here: it belongs to a run (see `fbar.acceptance`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -18,7 +19,7 @@ from fbar.checks import FloatArray, numeric_array
 from fbar.checks import function as check_function
 from fbar.distances import euclidean
 from fbar.errors import InputError
-from fbar.outcomes import Batch, Failure, Outcomes, Seen, Simulated, Tally, tally
+from fbar.outcomes import SAMPLE, Batch, Failure, Outcomes, Seen, Simulated, Tally, tally
 from fbar.points import Points
 from fbar.priors import Distribution, Finite, ModelChoice
 from fbar.simulators import Bernoulli, Model, RowFailed, Simulator, Tabulated, choose, each
@@ -37,7 +38,18 @@ def _called(what: str, function: Callable[..., Any], *arguments: Any) -> npt.NDA
         raise InputError(f"{what} failed: {type(error).__name__}: {error}") from error
 
 
+def _form(row: Any) -> tuple[str, ...] | None:
+    """The names of a row's outputs, None for a row that is its data alone."""
+    return tuple(sorted(map(str, row))) if isinstance(row, Mapping) else None
+
+
+def _words(form: tuple[str, ...] | None) -> str:
+    return "without names" if form is None else f"named {', '.join(form)}"
+
+
 def _stack(values: Any, name: str) -> npt.NDArray[Any]:
+    if isinstance(values, np.ma.MaskedArray):
+        values = np.ma.filled(values.astype(np.float64), np.nan)  # what is masked is missing, not data
     try:
         return np.asarray(values)
     except ValueError:
@@ -307,7 +319,8 @@ class Problem:
         details = {row.kind: row.detail for row in reversed(failed)}
         if not good:
             assert self.observed is not None
-            return Simulated(np.zeros((len(rows), *self.observed.shape)), {}, failure, examples, details)
+            nothing = {name: np.full(len(rows), np.nan) for name in self.records}
+            return Simulated(np.zeros((len(rows), *self.observed.shape)), nothing, failure, examples, details)
         outputs = [rows[i] for i in good]
         if isinstance(outputs[0], Mapping):
             output: Any = {name: _stack([row[name] for row in outputs], name) for name in outputs[0]}
@@ -328,8 +341,19 @@ class Problem:
         return Simulated(spread(np.asarray(part.summaries)), recorded, failure, examples, details)
 
     def _require_shape(self, rows: list[Any]) -> list[Any]:
-        """Single rows of another shape than the data are failures; if all are, the simulator is wrong."""
+        """Single rows of another form than the most, or of another shape than the data, are failures.
 
+        If no row has the data's shape, the simulator is wrong, and is told so elsewhere.
+        """
+        forms = Counter(_form(row) for row in rows if not isinstance(row, RowFailed))
+        if len(forms) > 1:
+            usual = forms.most_common(1)[0][0]
+            rows = [
+                row
+                if isinstance(row, RowFailed) or _form(row) == usual
+                else RowFailed(f"outputs {_words(_form(row))}, most have {_words(usual)}", kind=Failure.WRONG_SHAPE)
+                for row in rows
+            ]
         alive = [row for row in rows if not isinstance(row, RowFailed)]
         shapes = {_shape(row) for row in alive}
         if len(shapes) < 2 or self._raw_shape not in shapes:
@@ -378,9 +402,10 @@ class Problem:
                     f"the simulator was asked for {simulations} simulations and gave {name!r} of shape {values.shape}; "
                     "its first axis must be the simulations (wrap a simulator of one parameter set with fbar.each)"
                 )
-        # In C order, as they come back from other processes and from records: sums must not depend on the way here.
-        summaries = np.ascontiguousarray(self._summarise(x))
-        recorded = {name: np.ascontiguousarray(values) for name, values in recorded.items()}
+        # Copies, since a simulator may fill the same arrays again; in C order, as they come back from other processes
+        # and from records: sums must not depend on the way here.
+        summaries = np.array(self._summarise(x), order="C")
+        recorded = {name: np.array(values, order="C") for name, values in recorded.items()}
         assert self.observed is not None
         if summaries.shape[1:] != self.observed.shape:
             raise InputError(
@@ -453,8 +478,13 @@ class Problem:
         self, outcomes: Simulated, tolerance: float = 0.0, measure: Distance | None = None
     ) -> tuple[FloatArray, Seen]:
         """Every simulation's distance to the data, NaN for one that failed, and what was seen of them."""
-        result = np.full(outcomes.simulations, np.nan)
         failure = outcomes.failure
+        if (failure is None or not failure.any()) and outcomes.simulations:
+            distance = self.distance(outcomes.summaries, tolerance, measure)
+            closest = float(distance.min())
+            if not np.isnan(closest):
+                return distance, Seen(closest, distances=distance[:SAMPLE])
+        result = np.full(outcomes.simulations, np.nan)
         ok = slice(None) if failure is None or not failure.any() else np.flatnonzero(failure == Failure.NONE)
         summaries = outcomes.summaries[ok]
         if len(summaries):

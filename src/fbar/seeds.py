@@ -23,6 +23,7 @@ class Purpose(enum.IntEnum):
     SIMULATE = 1
     RERUN = 2
     TRIAL = 3
+    GLOBAL = 4
 
 
 @dataclass(frozen=True)

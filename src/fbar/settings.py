@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -25,17 +28,72 @@ MOST_WRITTEN = 2000
 """Numbers of an array that are written out; of a larger one a hash stands for them."""
 
 
+CONSTANT = (bool, int, float, str, tuple, np.ndarray, np.generic)
+
+_described: WeakKeyDictionary[Problem, dict[str, Any]] = WeakKeyDictionary()
+
+
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def _source(function: Callable[..., Any]) -> str:
-    """A hash of a function's source, or of its compiled code where there is none."""
+def _source(function: Any) -> str:
+    """A hash of all that a function's result may depend on: its source, what it encloses, the constants it reads."""
+    parts = _parts(function, set())
+    return _digest(json.dumps(parts, default=lambda other: type(other).__name__, sort_keys=True).encode())
+
+
+def _parts(function: Any, seen: set[int]) -> Any:
+    if id(function) in seen:
+        return None
+    seen.add(id(function))
+    if isinstance(function, functools.partial):
+        return [_parts(function.func, seen), describe(list(function.args)), describe(function.keywords)]
+    if isinstance(function, each):
+        return _parts(function.function, seen)
+    code = getattr(function, "__code__", None)
+    if code is None:  # an object that can be called: its class, and what it holds
+        held = vars(function) if hasattr(function, "__dict__") else {}
+        return [_text(type(function)), {name: _inner(value, seen) for name, value in held.items()}]
+    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=False))
+    enclosed = {name: _inner(cell.cell_contents, seen) for name, cell in cells.items() if _filled(cell)}
+    read = {n: function.__globals__[n] for n in code.co_names if n in getattr(function, "__globals__", {})}
+    constants = {name: _inner(value, seen) for name, value in read.items() if _is_constant(value, function)}
+    defaults = [describe(list(function.__defaults__ or ())), describe(dict(function.__kwdefaults__ or {}))]
+    return [_text(function), enclosed, constants, defaults]
+
+
+def _inner(value: Any, seen: set[int]) -> Any:
+    if callable(value) and not isinstance(value, type):
+        return _parts(value, seen)
+    if isinstance(value, Mapping | tuple):  # such as the models of a choice
+        items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        return {str(key): _inner(item, seen) for key, item in items}
+    return describe(value) if isinstance(value, CONSTANT) else type(value).__name__
+
+
+def _filled(cell: Any) -> bool:
     try:
-        return _digest(inspect.getsource(function).encode())
+        cell.cell_contents  # noqa: B018 - an empty cell raises
+    except ValueError:
+        return False
+    return True
+
+
+def _is_constant(value: Any, function: Any) -> bool:
+    """Numbers, texts and arrays of the module, and its own functions; not what simulators may write down in lists."""
+    if isinstance(value, CONSTANT):
+        return True
+    return hasattr(value, "__code__") and value.__module__ == function.__module__
+
+
+def _text(thing: Any) -> str:
+    """The source of a function or class, or its compiled code where there is none."""
+    try:
+        return inspect.getsource(thing)
     except (OSError, TypeError):
-        code = getattr(function, "__code__", None)
-        return _digest(code.co_code + repr(code.co_names).encode()) if code is not None else "unknown"
+        code = getattr(thing, "__code__", None)
+        return thing.__qualname__ if code is None else f"{code.co_code.hex()} {code.co_names}"
 
 
 def describe(value: Any) -> Any:
@@ -55,7 +113,10 @@ def describe(value: Any) -> Any:
     if isinstance(value, Target):
         return value.name
     if isinstance(value, Problem):
-        return _problem(value)
+        # Once: what a simulator counts or remembers while it works is no change of the problem.
+        if value not in _described:
+            _described[value] = _problem(value)
+        return _described[value]
     if isinstance(value, Prior):
         return {name: describe(marginal) for name, marginal in value.marginals.items()}
     if isinstance(value, ModelChoice):
@@ -68,7 +129,7 @@ def describe(value: Any) -> Any:
     if hasattr(value, "dist") and hasattr(value, "args"):  # scipy's frozen distributions
         return {"type": value.dist.name, "args": describe(list(value.args)), "kwds": describe(dict(value.kwds))}
     if isinstance(value, each):
-        return {"type": "each", SOURCE: _source(value.function)}
+        return {"type": "each", SOURCE: _source(value)}
     if callable(value):
         return {"type": getattr(value, "__qualname__", type(value).__name__), SOURCE: _source(value)}
     public = {key: describe(item) for key, item in vars(value).items()} if hasattr(value, "__dict__") else {}

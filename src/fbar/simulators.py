@@ -17,6 +17,10 @@ from fbar.outcomes import Failure, Tally
 from fbar.points import Points
 from fbar.priors import Distribution, Finite
 
+FAILED = (Exception, SystemExit, GeneratorExit)
+"""What a simulator may raise to fail: a model that calls exit() fails, and does not end the run."""
+
+MOST_MESSAGE = 300
 MOST_DETAIL = 4000
 """Characters kept of a traceback or of standard error, from its end."""
 
@@ -51,10 +55,19 @@ class each:
                 output = self.function({name: c[i] for name, c in columns.items()}, rng)
             except FbarError:
                 raise
-            except Exception as error:
+            except FAILED as error:
                 output = RowFailed.of(error)
-            rows.append(RowFailed("it returned None") if output is None else output)
+            rows.append(RowFailed("it returned None") if output is None else _kept(output))
         return rows
+
+
+def _kept(output: Any) -> Any:
+    """An output that the simulator cannot change any more: it may fill the same array again."""
+    if isinstance(output, np.ndarray):
+        return output.copy()
+    if isinstance(output, Mapping):
+        return {name: _kept(value) for name, value in output.items()}
+    return output
 
 
 @dataclass(frozen=True)
@@ -71,7 +84,14 @@ class RowFailed:
         detail = getattr(error, "detail", None) or "".join(traceback.format_exception(error))
         kind = getattr(error, "kind", None)
         kind = kind if isinstance(kind, Failure) else Failure.EXCEPTION
-        return cls(f"{type(error).__name__}: {error}", str(detail)[-MOST_DETAIL:], kind)
+        text = " ".join(str(error).split())
+        text = text if len(text) <= MOST_MESSAGE else text[: MOST_MESSAGE - 1] + "…"
+        return cls(f"{type(error).__name__}: {text}", str(detail)[-MOST_DETAIL:], kind)
+
+
+def one_by_one(simulator: Any) -> bool:
+    """Whether a simulator runs one parameter set at a time, in Python or outside: slow beside a vectorised one."""
+    return isinstance(simulator, each) or bool(getattr(simulator, "one_by_one", False))
 
 
 class Tabulated:
@@ -174,6 +194,7 @@ def choose(models: Mapping[Any, Model], name: str) -> Simulator:
         assert result is not None
         return result
 
+    simulate.one_by_one = any(one_by_one(model.simulate) for model in models.values())  # type: ignore[attr-defined]
     return simulate
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from cyclopts import App, CycloptsError
@@ -42,4 +43,9 @@ def main() -> None:
         print(f"fbar: {str(error) or 'interrupted'}", file=sys.stderr)
         raise SystemExit(130) from None
     except OSError as error:
-        fail(FbarError(f"cannot write the output: {error.strerror or error}"))
+        fail(FbarError(f"{error.filename or 'the system'}: {error.strerror or error}"))
+    except Exception as error:
+        if os.environ.get("FBAR_DEBUG"):
+            raise
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        fail(FbarError(f"a defect of fbar, or of the model: {what}; FBAR_DEBUG=1 shows where"))

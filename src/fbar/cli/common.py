@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -25,8 +26,8 @@ def _whole(_: object, tokens: Sequence[Token]) -> int:
         try:
             value = float(text)
         except ValueError:
-            value = 0.5
-        if value != int(value):
+            value = math.nan
+        if not math.isfinite(value) or value != int(value):
             raise ValueError(f"it must be a whole number; got {text!r}") from None
         return int(value)
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -94,7 +97,8 @@ def infer(
     json_
         Print one JSON object, and nothing else, to standard output.
     """
-    source = model_file.read(model, target or ())
+    with _own_output(json_):
+        source = model_file.read(model, target or ())
     task = make_task(
         source.problem,
         source.targets,
@@ -105,7 +109,10 @@ def infer(
         block_size=block_size,
     )
     engine = as_engine(dask, workers, timeout)
-    _print(run_task(task, seed=seed, run=run, engine=engine, model=source), json_)
+    machine = {"workers": workers, "timeout": timeout}
+    with _own_output(json_):
+        result = run_task(task, seed=seed, run=run, engine=engine, model=source, machine=machine)
+    _print(result, json_)
 
 
 def show(run: Path, /, *, json_: JsonFlag = False) -> None:
@@ -169,12 +176,17 @@ def resume(
     run
         The run's directory.
     workers, dask, timeout
-        Where to simulate, as in "fbar infer"; they change no result.
+        Where to simulate, as in "fbar infer"; as the run was started by default.
     json_
         Print one JSON object, and nothing else, to standard output.
     """
-    engine = as_engine(dask, workers, timeout)
-    _print(continue_task(run, engine=engine), json_)
+    with Ledger(run, create=False, driver=False) as ledger:
+        before: Any = ledger.legs[0].settings.get("machine") or {} if ledger.legs else {}
+    timeout = before.get("timeout") if timeout is None and dask is None else timeout
+    workers = before.get("workers") if workers is None and dask is None else workers
+    with _own_output(json_):
+        result = continue_task(run, engine=as_engine(dask, workers, timeout))
+    _print(result, json_)
 
 
 def extend(
@@ -212,14 +224,15 @@ def extend(
         Print one JSON object, and nothing else, to standard output.
     """
     engine: Engine = as_engine(dask, workers, timeout)
-    result = extend_run(
-        run,
-        targets=target,
-        budget=budget,
-        tolerance=tolerance,
-        precision=_precisions(precision),
-        engine=engine,
-    )
+    with _own_output(json_):
+        result = extend_run(
+            run,
+            targets=target,
+            budget=budget,
+            tolerance=tolerance,
+            precision=_precisions(precision),
+            engine=engine,
+        )
     _print(result, json_)
 
 
@@ -242,11 +255,11 @@ def export(
     format
         csv and parquet have a row for each weighted point; netcdf is ArviZ's InferenceData.
     out
-        The file to write; RUN.FORMAT by default.
+        The file to write; RUN.FORMAT in this directory by default.
     all
         Every recorded simulation with its summaries and failures, in place of the weighted posterior.
     """
-    path = out or run.with_name(f"{run.name}.{'nc' if format == 'netcdf' else format}")
+    path = out or Path(f"{run.resolve().name}.{'nc' if format == 'netcdf' else format}")
     if all:
         if format == "netcdf":
             raise InputError("--all writes csv or parquet; netcdf holds a posterior")
@@ -267,6 +280,23 @@ def export(
 
 
 # ---------------------------------------------------------------- printing
+
+
+@contextmanager
+def _own_output(as_json: bool) -> Iterator[None]:
+    """Keep standard output for the JSON alone: what a model, its simulator or its workers print goes to the error."""
+    if not as_json:
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _precisions(given: Sequence[str] | None) -> Mapping[str, float] | None:
@@ -294,7 +324,7 @@ def _print(result: Result, as_json: bool) -> None:
 
 def _print_stored(result: Mapping[str, Any]) -> None:
     estimates = result["estimates"]
-    width = max(len(name) for name in estimates)
+    width = max((len(name) for name in estimates), default=0)
     for name, estimate in estimates.items():
         value, error = estimate["value"], estimate["standard_error"]
         if isinstance(value, list):

@@ -73,7 +73,10 @@ class Dask(Engine):
         from distributed import Client, KilledWorker
 
         connect: Callable[[str], Any] = Client
-        client = connect(self.client) if isinstance(self.client, str) else self.client
+        try:
+            client = connect(self.client) if isinstance(self.client, str) else self.client
+        except (OSError, ValueError) as error:
+            raise EngineFailed(f"there is no Dask scheduler at {self.client}: {error}") from None
         executor = client.get_executor(pure=False)
         payload = packed(problem)
         workers = max(1, sum(client.nthreads().values()))
@@ -116,7 +119,7 @@ class _Submitted(Pool):
     def send(self, job: Job, seconds: float | None) -> Future[Report]:
         try:
             future: Future[Report] = self._executor.submit(work, self._payload, job)
-        except BrokenExecutor as error:
+        except RuntimeError as error:  # broken, or closed
             raise _broken(error) from error
         self._sent.add(future)
         return future

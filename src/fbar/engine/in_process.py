@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from fbar.engine.base import Engine, Session
+from fbar.engine.global_numbers import global_numbers
 from fbar.errors import FbarError
-from fbar.outcomes import Batch, Outcomes
+from fbar.outcomes import Batch, Failure, Outcomes
 from fbar.problem import Problem
-from fbar.simulators import Bernoulli, RowFailed, Tabulated
+from fbar.simulators import FAILED, Bernoulli, RowFailed, Tabulated
 
 
 def simulate(problem: Problem, batch: Batch) -> Outcomes:
@@ -29,12 +30,13 @@ def simulate(problem: Problem, batch: Batch) -> Outcomes:
         return problem.simulate.tally(batch.cells, batch.repeats, batch.rng())
     if isinstance(problem.simulate, Bernoulli):
         return problem.simulate.tally(batch.points, batch.rng())
-    theta = batch.theta
+    theta = batch.theta.read_only()
     try:
-        output = problem.simulate(theta, batch.rng())
+        with global_numbers(problem, batch):
+            output = problem.simulate(theta, batch.rng())
     except FbarError:
         raise
-    except Exception as error:
+    except FAILED as error:
         failed = RowFailed.of(error)
         output = [failed] if theta.rows == 1 else [simulate_row(problem, batch, i) for i in range(theta.rows)]
     return problem.outcomes(output, theta.rows)
@@ -44,14 +46,19 @@ def simulate_row(problem: Problem, batch: Batch, row: int) -> Any:
     """One simulation of a block that is rerun row by row: its output, or a `RowFailed`."""
     assert not isinstance(problem.simulate, Tabulated | Bernoulli)
     try:
-        output = problem.simulate(batch.theta.take([row]), batch.row_rng(row))
+        with global_numbers(problem, batch, row):
+            output = problem.simulate(batch.theta.take([row]).read_only(), batch.row_rng(row))
     except FbarError:
         raise
-    except Exception as error:
+    except FAILED as error:
         return RowFailed.of(error)
-    if isinstance(output, Mapping):
-        return {name: values[0] for name, values in output.items()}
-    return output[0] if isinstance(output, list) else np.asarray(output)[0]
+    try:
+        if isinstance(output, Mapping):
+            return {name: values[0] for name, values in output.items()}
+        return output[0] if isinstance(output, list) else np.asarray(output)[0]
+    except (IndexError, TypeError, KeyError):
+        what = f"for one row it gave {type(output).__name__} of shape {np.shape(output)}"
+        return RowFailed(f"{what}; its first axis must be the rows", kind=Failure.WRONG_SHAPE)
 
 
 class InProcess(Engine):

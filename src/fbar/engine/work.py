@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from fbar.engine.in_process import simulate, simulate_row
-from fbar.errors import FbarError, MissingExtra
+from fbar.errors import FbarError, InputError, MissingExtra
 from fbar.outcomes import Batch, Failure, Outcomes
 from fbar.problem import Problem
 from fbar.simulators import Bernoulli, RowFailed, Tabulated, each
@@ -49,7 +49,12 @@ def packed(problem: Problem) -> bytes:
         import cloudpickle
     except ImportError:
         raise MissingExtra("cloudpickle", "run") from None
-    data: bytes = cloudpickle.dumps(problem)
+    try:
+        data: bytes = cloudpickle.dumps(problem)
+    except Exception as error:
+        raise InputError(
+            f"the problem cannot travel to workers: {error}; make locks and open files inside the simulator"
+        ) from None
     return data
 
 

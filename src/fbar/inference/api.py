@@ -8,7 +8,7 @@ from typing import Any
 
 from fbar.engine import as_engine
 from fbar.inference.loop import Progress
-from fbar.inference.recorded import continue_task, extend_run, run_task
+from fbar.inference.recorded import as_directory, continue_task, extend_run, run_task
 from fbar.inference.task import make_task
 from fbar.methods import Method
 from fbar.problem import Problem
@@ -106,7 +106,7 @@ def extend(
     """
     chosen = as_engine(engine, workers, timeout)
     return extend_run(
-        Path(run),
+        as_directory(run),
         problem=problem,
         targets=targets,
         budget=budget,
@@ -123,4 +123,4 @@ def load(run: str | Path, problem: Problem | None = None, targets: Target | Sequ
 
     ``problem`` can be left out for a run of a model file. ``targets`` are the run's own by default.
     """
-    return continue_task(Path(run), problem=problem, targets=targets, progress=False, replay_only=True)
+    return continue_task(as_directory(run), problem=problem, targets=targets, progress=False, replay_only=True)

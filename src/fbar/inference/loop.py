@@ -15,7 +15,7 @@ from fbar.stopping import StoppingRule, require_rule
 
 Progress = Callable[[Run], None]
 NOT_FINISHED = "not finished"
-ALL_FAILED = 50
+ALL_FAILED = 500
 """A run ends with an error after so many simulations if all of them failed."""
 
 HOPELESS = 100_000

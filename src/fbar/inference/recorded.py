@@ -38,15 +38,19 @@ def run_task(
     engine: Engine,
     progress: Progress | bool | None = None,
     model: model_file.ModelFile | None = None,
+    machine: Mapping[str, Any] | None = None,
 ) -> Result:
-    """Do a task, recorded if there is a directory for it. ``model`` says which file it comes from."""
+    """Do a task, recorded if there is a directory for it.
+
+    ``model`` says which file it comes from, ``machine`` how it is run, for `fbar resume`.
+    """
     if run is None:
         return _finish(task, task.start(seed), engine, progress, None)
-    with Ledger(Path(run), create=True) as ledger:
+    with Ledger(as_directory(run), create=True) as ledger:
         if not ledger.legs:
             seeds = Seeds.of(seed)
             started = task.start(seeds)  # refuses what cannot be done before anything is recorded
-            about = {} if model is None else {"model": model.describe()}
+            about = {} if model is None else {"model": model.describe(), "machine": dict(machine or {})}
             if model is not None:
                 model.copy_to(ledger.directory)
             ledger.add_leg({**task.settings(seeds), **about})
@@ -120,9 +124,15 @@ def extend_run(
         watch = FailureWatch()
         live, _ = _replay(before, ledger, watch)
         _go_on(live, last, task)  # refuses what cannot be done before anything is recorded
-        about = {"model": last.settings["model"]} if "model" in last.settings else {}
+        about = {key: value for key, value in last.settings.items() if key in ("model", "machine")}
         ledger.add_leg({**settings, **about})
         return _finish_leg(task, live, ledger, engine, progress, watch, notes)
+
+
+def as_directory(run: Any) -> Path:
+    if not isinstance(run, str | Path) or not str(run):
+        raise InputError(f"run must be a directory's name; got {run!r}")
+    return Path(run)
 
 
 def _last_leg(ledger: Ledger) -> Leg:
@@ -151,7 +161,7 @@ def _read_targets(given: Target | Sequence[Target] | Sequence[str]) -> tuple[Tar
 
 
 def _but_model(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if key != "model"}
+    return {key: value for key, value in settings.items() if key not in ("model", "machine")}
 
 
 def require_same(stored: Any, asked: Any, run: str | Path) -> tuple[str, ...]:
@@ -290,9 +300,9 @@ def _finish(
 ) -> Result:
     """Drive a run to its end and take its result."""
     watch = watch or FailureWatch()
-    line = ProgressLine() if progress in (None, True) and ProgressLine.wanted() else None
-    if callable(progress):
+    if progress not in (None, True, False):
         check_function(progress, "progress")
+    line = ProgressLine() if progress in (None, True) and ProgressLine.wanted() else None
     shown: Progress | None = progress if callable(progress) else line
     try:
         ended = drive(

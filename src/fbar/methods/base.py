@@ -20,7 +20,11 @@ from fbar.outcomes import Batch, Outcomes, Seen, Simulated
 from fbar.posterior import Posterior
 from fbar.problem import Problem
 from fbar.seeds import Seeds
+from fbar.simulators import one_by_one
 from fbar.targets import Target, as_targets
+
+SLOW_BLOCK = 64
+"""Simulations in a block, at most, of a simulator that runs them one by one: what is under way can be lost."""
 
 ROUNDS = 16
 """In how many rounds a budget is spent by default (section S4.2 of the paper)."""
@@ -57,6 +61,7 @@ class Run(ABC):
         self.round = 0
         self.seen = Seen()
         self.warnings: list[str] = []
+        self._largest_block = SLOW_BLOCK if one_by_one(start.problem.simulate) else None
         self._leg_round = self._leg_spent = 0
         self._asked = 0
         self._absorbed = 0
@@ -130,6 +135,10 @@ class Run(ABC):
     def restore_round(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take the present round's state from a record, so that arithmetic elsewhere cannot fork the run."""
         raise InputError(f"{type(self).__name__} has no state to restore")
+
+    def _default_block(self, size: int) -> int:
+        """A block's size unless the user has said one: no clock decides it, the kind of simulator does."""
+        return size if self._largest_block is None else min(size, self._largest_block)
 
     # ------------------------------------------------------------ going on after the end
 

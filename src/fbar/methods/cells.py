@@ -55,7 +55,7 @@ class CellRun(Run):
         if self.budget is not None:
             self.rounds = min(self.rounds, self.budget)
         # A table's round is one draw, whatever its size.
-        self.block_size = start.block_size or (None if tabulated else BLOCK_SIZE)
+        self.block_size = start.block_size or (None if tabulated else self._default_block(BLOCK_SIZE))
         shape = (prior.size,) if start.trials is None else (start.trials, prior.size)
         self.counts: IntArray = np.zeros(shape, dtype=np.int64)
         self.hits: FloatArray = np.zeros(shape)

@@ -62,7 +62,7 @@ class DrawRun(Run):
         if self.budget is not None:
             self.rounds = min(self.rounds, self.budget // scheme.least)
         start.problem.check_acceptance(acceptance)
-        self.block_size = start.block_size or BLOCK_SIZE
+        self.block_size = start.block_size or self._default_block(BLOCK_SIZE)
         self._check_targets()
         self._simulations = 0
         self._keep_all = bool(getattr(estimator, "needs_rejected", False))

@@ -154,7 +154,7 @@ class SMCRun(Run):
         self.measure: PNorm | None = None
         self._measured: PNorm | None = None
         wanted = method.accepted if method.simulations is None else method.simulations
-        self.block_size = start.block_size or max(1, min(wanted // 8, MOST_BLOCK))
+        self.block_size = start.block_size or self._default_block(max(1, min(wanted // 8, MOST_BLOCK)))
         self._ended = ""
         self._extra = 0
         self._stuck = False  # no simulation came closer, so the tolerance stays
@@ -318,7 +318,12 @@ class SMCRun(Run):
             failed = np.zeros(outcomes.simulations) if outcomes.failure is None else outcomes.failure
             _, seen = self.problem.distances(outcomes)
             distance = np.where(failed == 0, 0.0, np.nan)
-            return distance, replace(seen, closest=math.inf, distances=()), outcomes.recorded, outcomes.summaries
+            return (
+                distance,
+                replace(seen, closest=math.inf, distances=seen.distances[:0]),
+                outcomes.recorded,
+                outcomes.summaries,
+            )
         distance, seen = self.problem.distances(outcomes, self._present.tolerance, self.measure)
         return distance, seen, outcomes.recorded, outcomes.summaries if learns else None
 
@@ -353,6 +358,12 @@ class SMCRun(Run):
         present.complete = full
         if not full and self.history.simulations >= self._most:
             self._end(f"budget spent in round {self.round}, at tolerance {present.tolerance:.4g}")
+            last = self.schedule.last
+            if last is not None and not self.settled:
+                self.warnings.append(
+                    f"the budget ended at tolerance {self.tolerance:.4g}, above the wanted {last:g}: the estimates are "
+                    "those of a wider posterior; extend the run"
+                )
             return
         if not full:
             rate = self._accepted / present.simulations

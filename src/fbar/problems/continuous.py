@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy import exp
@@ -70,6 +71,11 @@ def _phi(x: float) -> float:
     return 0.5 * math.erfc(-x / math.sqrt(2))
 
 
+@lru_cache(maxsize=4)
+def _gauss_legendre(size: int) -> tuple[FloatArray, FloatArray]:
+    return np.polynomial.legendre.leggauss(size)
+
+
 def filippi(tolerance: float = 1.0) -> Problem:
     """Figure S5: θ1, θ2 ~ U(−50, 50), y ~ N((θ1−2θ2)² + (θ2−4)², 1), y* = 0, accepted where |y| ≤ ε.
 
@@ -90,7 +96,7 @@ def filippi(tolerance: float = 1.0) -> Problem:
         return np.asarray(distance(t) + rng.standard_normal(t.rows))
 
     # s = r²: E[r²] = ∫ s P(|s + N(0,1)| ≤ ε) ds / ∫ P ds, smooth and bounded by its Gaussian tail.
-    x, w = np.polynomial.legendre.leggauss(400)
+    x, w = _gauss_legendre(400)
     s = (x + 1) / 2 * (tolerance + 12)
     p = ndtr(tolerance - s) - ndtr(-tolerance - s)
     half = float((w * s * p).sum() / (w * p).sum()) / 2
