@@ -39,9 +39,13 @@ class Population:
 
 def weighted_covariance(x: FloatArray, weights: FloatArray) -> FloatArray:
     """Σ w (x − x̄)(x − x̄)ᵀ for normalised weights over the last but one axis."""
-    d = x.shape[-1]
-    result = np.empty((*x.shape[:-2], d, d))
-    columns = [x[..., a] for a in range(d)]
+    return _covariance([x[..., a] for a in range(x.shape[-1])], weights)
+
+
+def _covariance(columns: list[FloatArray], weights: FloatArray) -> FloatArray:
+    """The same from the coordinates one by one, each contiguous."""
+    d = len(columns)
+    result = np.empty((*weights.shape[:-1], d, d))
     centred = [column - (weights * column).sum(axis=-1, keepdims=True) for column in columns]
     for a in range(d):
         scaled = weights * centred[a]
@@ -242,11 +246,10 @@ class LocalNormalKernel(Perturbation):
         whole = _spread(population)
         x = population.x / np.sqrt(np.diagonal(whole)) if self.scaled else population.x
         _, near = cKDTree(x).query(x[centres], k=min(self.neighbours, len(x)))
-        weights = population.weights[near]
+        weights = population.weights.take(near)
         total = weights.sum(axis=1, keepdims=True)
         weights = np.where(total > 0, weights / np.where(total > 0, total, 1.0), 1.0 / near.shape[1])
-        neighbours = np.stack([population.x[:, a][near] for a in range(x.shape[1])], axis=-1)
-        covariances = weighted_covariance(neighbours, weights)
+        covariances = _covariance([population.x[:, a].take(near) for a in range(x.shape[1])], weights)
         return NormalComponents(population.x[centres], _factors(self.scale * covariances, self.scale * whole))
 
 
