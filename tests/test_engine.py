@@ -181,8 +181,9 @@ def z_score(run, truth):
 @pytest.mark.parametrize("how", ["raise", "nan", "inf", "shape", "hang"])
 def test_a_tenth_of_simulations_fails(how):
     """Nine tests of |z| < 5 in this file: less than one false alarm in 10⁵ runs."""
-    budget = 240 if how == "hang" else 4000
-    run = drive(failing(how), fbar.Rejection(), Workers(4, timeout=0.2), budget=budget, block_size=8)
+    budget = 160 if how == "hang" else 4000
+    limit = 0.5 if how == "hang" else 10.0  # long beside a stall of a busy machine
+    run = drive(failing(how), fbar.Rejection(), Workers(4, timeout=limit), budget=budget, block_size=8)
     failed = failures(fbar.Rejection(), budget, block_size=8)
     assert run.simulations == budget
     assert run.seen.counts == {KINDS[how]: failed}
@@ -208,11 +209,11 @@ def test_a_tenth_of_simulations_kills_its_worker():
 
 def test_all_failures_together():
     problem = failing("raise", "nan", "inf", "shape", "hang", "kill")
-    run = drive(problem, fbar.Rejection(), Workers(4, timeout=0.2, bundle_seconds=0.1), budget=400, block_size=8)
+    run = drive(problem, fbar.Rejection(), Workers(4, timeout=0.5, bundle_seconds=0.1), budget=400, block_size=8)
     assert run.simulations == 400
     assert set(run.seen.counts) == set(KINDS.values())
     assert abs(z_score(run, 0.6)) < 5
-    again = drive(problem, fbar.Rejection(), Workers(2, timeout=0.2), budget=400, block_size=8)
+    again = drive(problem, fbar.Rejection(), Workers(2, timeout=0.5), budget=400, block_size=8)
     assert numbers(again) == numbers(run)
     assert again.seen.counts == run.seen.counts
 
@@ -224,9 +225,9 @@ def test_a_vectorised_simulator_that_hangs_is_rerun_row_by_row():
         return (rng.random(theta.rows) < theta["theta"]).astype(float)
 
     problem = fbar.Problem(fbar.Prior(theta=stats.uniform(0, 1)), simulate, observed=1.0)
-    run = drive(problem, fbar.Rejection(), Workers(4, timeout=0.2), budget=48, block_size=4)
+    run = drive(problem, fbar.Rejection(), Workers(4, timeout=0.4), budget=48, block_size=4)
     assert run.seen.counts == {Failure.TIMED_OUT: failures(fbar.Rejection(), 48, block_size=4)}
-    assert "longer than 0.2 s" in run.seen.examples[Failure.TIMED_OUT]
+    assert "longer than 0.4 s" in run.seen.examples[Failure.TIMED_OUT]
 
 
 def test_code_that_ignores_signals_is_ended_by_force(monkeypatch):
@@ -239,7 +240,7 @@ def test_code_that_ignores_signals_is_ended_by_force(monkeypatch):
         return (rng.random(theta.rows) < theta["theta"]).astype(float)
 
     problem = fbar.Problem(fbar.Prior(theta=stats.uniform(0, 1)), simulate, observed=1.0)
-    run = drive(problem, fbar.Rejection(), Workers(4, timeout=0.2), budget=32, block_size=4)
+    run = drive(problem, fbar.Rejection(), Workers(4, timeout=0.4), budget=32, block_size=4)
     assert run.seen.counts == {Failure.TIMED_OUT: failures(fbar.Rejection(), 32, block_size=4)}
     assert run.simulations == 32
 
