@@ -190,7 +190,7 @@ def test_control_c_stops_cleanly_says_how_to_go_on_and_goes_on(tmp_path, capsys,
     monkeypatch.chdir(tmp_path)
     (tmp_path / "slow.py").write_text(SLOW)
     command = [
-        sys.executable, "-m", "fbar", "infer", "slow.py", "--budget", "600", "--tolerance", "0.5", "--run", "r",
+        sys.executable, "-m", "fbar", "infer", "slow.py", "--budget", "1400", "--tolerance", "0.5", "--run", "r",
         "--seed", "1", "--block-size", "10", "--workers", "2",
     ]  # fmt: skip
     driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -206,11 +206,11 @@ def test_control_c_stops_cleanly_says_how_to_go_on_and_goes_on(tmp_path, capsys,
     assert "all recorded in r; give the same command again to go on" in error
     assert "Traceback" not in error
     assert not any(_alive(child) for child in children)
-    assert 30 < as_json(capsys, "show", "r")["simulations"] < 600
+    assert 30 < as_json(capsys, "show", "r")["simulations"] < 1400
     resumed = as_json(capsys, "resume", "r")
-    assert resumed["simulations"] == 600
+    assert resumed["simulations"] == 1400
     alone = as_json(
-        capsys, "infer", "slow.py", "--budget", "600", "--tolerance", "0.5", "--seed", "1", "--block-size", "10"
+        capsys, "infer", "slow.py", "--budget", "1400", "--tolerance", "0.5", "--seed", "1", "--block-size", "10"
     )
     assert resumed["estimates"] == alone["estimates"]
 
