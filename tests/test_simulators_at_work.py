@@ -73,6 +73,18 @@ def test_global_random_numbers_are_seeded_by_block_and_left_as_they_were():
     assert parallel["mean:a"].value == first["mean:a"].value
 
 
+def test_blocks_do_not_share_global_random_numbers():
+    drawn = []
+
+    def careless(theta, rng):
+        drawn.append((np.random.random(), random.random()))  # noqa: NPY002
+        return theta["a"]
+
+    infer(careless, block_size=100)
+    assert len(drawn) >= 20
+    assert all(len(set(column)) == len(drawn) for column in zip(*drawn, strict=True))
+
+
 @pytest.mark.parametrize("workers", [None, 2])
 def test_a_simulator_that_exits_fails_and_does_not_end_the_run(workers):
     @fbar.each

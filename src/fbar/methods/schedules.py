@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -88,10 +88,22 @@ def _share(value: float, name: str) -> None:
 
 @dataclass(frozen=True)
 class _Falling(Schedule):
+    """Tolerances that are chosen as the run goes, down to ``tolerance`` if there is one."""
+
+    tolerance: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.tolerance is not None:
+            non_negative_number(self.tolerance, "tolerance")
+
+    @property
+    def last(self) -> float | None:
+        return self.tolerance
+
     def down_to(self, tolerance: float) -> Schedule:
         if self.last is not None and tolerance >= self.last:
             raise InputError(f"the run has reached {self.last:g} already; give a smaller tolerance than {tolerance:g}")
-        return replace(self, tolerance=tolerance)  # type: ignore[call-arg]
+        return replace(self, tolerance=tolerance)
 
     def first(self) -> float:
         return float("inf")
@@ -115,16 +127,10 @@ class QuantileSchedule(_Falling):
     """
 
     share: float = 0.5
-    tolerance: float | None = None
 
     def __post_init__(self) -> None:
         _share(self.share, "the quantile's share")
-        if self.tolerance is not None:
-            non_negative_number(self.tolerance, "tolerance")
-
-    @property
-    def last(self) -> float | None:
-        return self.tolerance
+        super().__post_init__()
 
     def next(self, round: int, tolerance: float, distance: FloatArray, weights: FloatArray) -> float | None:
         return self._lower(weighted_quantile(distance, weights, self.share), tolerance, distance)
@@ -140,17 +146,11 @@ class AcceptanceRateSchedule(_Falling):
     """
 
     rate: float = 0.3
-    tolerance: float | None = None
     needs_rates = True
 
     def __post_init__(self) -> None:
         _share(self.rate, "the acceptance rate")
-        if self.tolerance is not None:
-            non_negative_number(self.tolerance, "tolerance")
-
-    @property
-    def last(self) -> float | None:
-        return self.tolerance
+        super().__post_init__()
 
     def next(self, round: int, tolerance: float, distance: FloatArray, weights: FloatArray) -> float | None:
         within = distance <= tolerance
