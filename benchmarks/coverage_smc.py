@@ -53,7 +53,7 @@ def gaussian(dimension: int = 5, noise: float = 0.5, tolerance: float = 0.8) -> 
         fbar.Prior({n: stats.norm() for n in names}),
         simulate,
         observed=np.zeros(dimension),
-        truth={"mean:theta1": 0.0, "second-moment:theta1": variance, "covariance:theta1,theta2": 0.0},
+        truth={"mean:theta1": 0.0, "second_moment:theta1": variance, "covariance:theta1,theta2": 0.0},
     )
 
 

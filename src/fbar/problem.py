@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from fbar.points import Points
 from fbar.priors import Distribution, Finite, ModelChoice
 from fbar.simulators import Bernoulli, Model, RowFailed, Simulator, Tabulated, choose, each
 from fbar.targets import Target
+from fbar.truth import FiniteReference, Known, Listed, Reference, Truth
 
 Distance = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.ArrayLike]
 
@@ -285,26 +286,44 @@ class Problem:
             raise InputError("the acceptance probability of this problem is not known")
         return np.asarray(self._p_star(theta, tolerance), dtype=np.float64)
 
-    def truth(self, target: Target) -> FloatArray:
-        """The true value of a target, where it is known: shape (m,)."""
+    @cached_property
+    def reference(self) -> Reference:
+        """What is known of the true posterior."""
         if self.p_star is not None:
-            return target.value(self.points, theory.posterior(self.finite.probabilities, self.p_star))
-        return self._known_truth(target)[0]
+            return FiniteReference(self.points, theory.posterior(self.finite.probabilities, self.p_star))
+        known = []
+        for name, given in self._truth.items():
+            value, error = given if isinstance(given, tuple) else (given, 0.0)
+            known.append(Known(name, float(np.asarray(value)), float(np.asarray(error))))
+        return Listed(known, "given with the problem")
+
+    @overload
+    def truth(self) -> Truth: ...
+    @overload
+    def truth(self, target: Target) -> FloatArray: ...
+    def truth(self, target: Target | None = None) -> Truth | FloatArray:
+        """The true value of a target, where it is known, shape (m,); without a target, all that is known by name."""
+        return self.reference.truth() if target is None else self.reference.expect(target)[0]
 
     def truth_error(self, target: Target) -> FloatArray:
         """The standard error of that value; 0 where it is exact."""
-        if self.p_star is not None:
-            return np.zeros_like(self.truth(target))
-        return self._known_truth(target)[1]
+        return self.reference.expect(target)[1]
 
-    def _known_truth(self, target: Target) -> tuple[FloatArray, FloatArray]:
-        if target.name not in self._truth:
-            known = f"; known: {', '.join(self._truth)}" if self._truth else ""
-            raise InputError(f"the truth of {target.name!r} is not known for this problem{known}")
-        given = self._truth[target.name]
-        value, error = given if isinstance(given, tuple) else (given, 0.0)
-        value = np.atleast_1d(np.asarray(value, dtype=np.float64))
-        return value, np.broadcast_to(np.asarray(error, dtype=np.float64), value.shape)
+    def with_observed(self, observed: Any) -> Problem:
+        """The same question of other data. What was known of the truth belonged to the old data and is dropped."""
+        if isinstance(self.simulate, Tabulated | Bernoulli):
+            raise InputError("this problem's data are an event, that a simulation matches; there are no other data")
+        return Problem(
+            self.prior,
+            self.simulate,
+            observed,
+            summary=self.summary,
+            distance=self._distance,
+            accept=self._accept,
+            derived=self.derived,
+            cost=self._cost,
+            records=self.records,
+        )
 
     # ------------------------------------------------------------ from outputs to acceptance weights
 

@@ -1,11 +1,18 @@
-"""Problems with known truth."""
+"""Problems with known truth: the catalogue, and the paper's own."""
 
+from fbar.problems.benchmark import Benchmark, Recipe
+from fbar.problems.catalogue import entries, load, names
 from fbar.problems.continuous import filippi, nested_models, ramp, two_sided_exponential
 from fbar.problems.discrete import discretised_gaussian, ten_values, two_hypotheses
 
 __all__ = [
+    "Benchmark",
+    "Recipe",
     "discretised_gaussian",
+    "entries",
     "filippi",
+    "load",
+    "names",
     "nested_models",
     "ramp",
     "ten_values",

@@ -29,7 +29,7 @@ def two_sided_exponential() -> Problem:
     return Problem.bernoulli(
         Prior(theta=Uniform(-40, 60)),
         lambda t: np.exp(-np.abs(t["theta"])),
-        truth={"mean:theta": mean, "second-moment:theta": second, "variance:theta": second - mean**2},
+        truth={"mean:theta": mean, "second_moment:theta": second, "variance:theta": second - mean**2},
     )
 
 
@@ -40,7 +40,7 @@ def ramp() -> Problem:
         lambda t: t["theta"],
         truth={
             "mean:theta": 2 / 3,
-            "second-moment:theta": 1 / 2,
+            "second_moment:theta": 1 / 2,
             "variance:theta": 1 / 18,
             "probability:theta < 0.5": 1 / 4,
             "quantile:theta,0.5": math.sqrt(0.5),

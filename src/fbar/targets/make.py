@@ -25,7 +25,7 @@ def mean(name: str) -> Target:
 
 def second_moment(name: str) -> Target:
     """E[θ²|x*]."""
-    label = f"second-moment:{name}"
+    label = f"second_moment:{name}"
     return Expectation(lambda t: column_of(t, name, label) ** 2, label, conditional_on=(name,))
 
 
@@ -155,6 +155,7 @@ def parse(text: str) -> Target:
     if not isinstance(text, str) or ":" not in text:
         raise InputError(f"a target is written as kind:what, such as mean:beta; got {text!r}")
     kind, what = (part.strip() for part in text.split(":", 1))
+    kind = "second_moment" if kind == "second-moment" else kind  # as it was written once
     choice(kind, _PARSERS, "kind of target")
     try:
         return _PARSERS[kind](what)
@@ -176,7 +177,7 @@ def _between(what: str) -> Target:
 
 _PARSERS: dict[str, Callable[[str], Target]] = {
     "mean": mean,
-    "second-moment": second_moment,
+    "second_moment": second_moment,
     "variance": variance,
     "covariance": lambda what: covariance(*_two(what)),
     "probability": probability,
