@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import sqlite3
 import time
 import zlib
@@ -29,7 +28,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.checks import IntArray
-from fbar.errors import FbarError, InputError
+from fbar.errors import InputError
+from fbar.locks import LedgerError, Lock
 from fbar.outcomes import Batch, Failure, Outcomes, Seen, Simulated, Tally
 from fbar.points import Points
 
@@ -52,14 +52,6 @@ CREATE TABLE IF NOT EXISTS failures (
     message TEXT NOT NULL, detail TEXT NOT NULL
 );
 """
-
-
-class LedgerError(FbarError):
-    """A run's files cannot be read or written."""
-
-
-class RunInUse(LedgerError):
-    """Another driver holds the run."""
 
 
 # ---------------------------------------------------------------- arrays as bytes
@@ -177,46 +169,7 @@ def _crc(*parts: bytes | str | float | None) -> int:
     return total
 
 
-# ---------------------------------------------------------------- one driver at a time
-
-
-_held: set[int] = set()
-"""The open files of the locks of this process."""
-
-
-def _forget_locks() -> None:
-    """A child that was forked, such as a worker, must not keep a run locked that its dead driver held."""
-    for file in _held:
-        os.close(file)
-    _held.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_locks)
-
-
-class _Lock:
-    """Held by the one driver of a run, and let go by the system when it dies."""
-
-    def __init__(self, path: Path) -> None:
-        import fcntl
-
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.read(self._file, 200).decode(errors="replace").strip()
-            os.close(self._file)
-            raise RunInUse(f"{path.parent} is in use by another driver ({holder or 'unknown'}); wait for it") from None
-        _held.add(self._file)
-        with suppress(OSError):  # on a full disk the name of the holder is all that is lost
-            os.ftruncate(self._file, 0)
-            os.write(self._file, f"process {os.getpid()} on {socket.gethostname()}".encode())
-
-    def release(self) -> None:
-        if self._file in _held:
-            _held.remove(self._file)
-            os.close(self._file)
+# ---------------------------------------------------------------- files
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -269,7 +222,7 @@ class Ledger:
         elif not self.path.exists():
             raise InputError(f"{directory} holds no run; a run is started by fbar.infer(..., run=...)")
         try:
-            self._lock = _Lock(directory / "driver.lock") if driver else None
+            self._lock = Lock(directory / "driver.lock") if driver else None
         except OSError as error:
             raise LedgerError(f"cannot write to the directory {directory}: {error.strerror}") from None
         try:

@@ -106,7 +106,8 @@ class Problem:
     p_star
         Where it is known: ``p_star(theta, tolerance)``, the probability that a simulation is accepted.
     truth
-        Where it is known: values of targets by name, or pairs (value, standard error of that value).
+        Where it is known: values of targets by name, or pairs (value, standard error of that value), or `Known` values,
+        which also tell the spread of f under the true posterior.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class Problem:
         cost: npt.ArrayLike | Callable[[Points], npt.ArrayLike] | None = None,
         records: Sequence[str] = (),
         p_star: Callable[[Points, float], npt.ArrayLike] | None = None,
-        truth: Mapping[str, npt.ArrayLike | tuple[npt.ArrayLike, npt.ArrayLike]] | None = None,
+        truth: Mapping[str, float | tuple[float, float] | Known] | None = None,
     ) -> None:
         if not isinstance(prior, Distribution):
             raise InputError(
@@ -293,8 +294,11 @@ class Problem:
             return FiniteReference(self.points, theory.posterior(self.finite.probabilities, self.p_star))
         known = []
         for name, given in self._truth.items():
+            if isinstance(given, Known):
+                known.append(given)
+                continue
             value, error = given if isinstance(given, tuple) else (given, 0.0)
-            known.append(Known(name, float(np.asarray(value)), float(np.asarray(error))))
+            known.append(Known(name, float(value), float(error)))
         return Listed(known, "given with the problem")
 
     @overload

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -14,22 +15,25 @@ from fbar.priors import ModelChoice, Prior
 from fbar.priors.marginals import Uniform
 from fbar.problem import Problem
 from fbar.simulators import Separable
+from fbar.truth import Known
 
 
 def two_sided_exponential() -> Problem:
     """Figure 3: θ ~ U(−40, 60), p(x*|θ) = exp(−|θ|); the mean is within 10⁻¹⁵ of 0."""
 
-    def half(end: float) -> tuple[float, float, float]:
-        """∫ e^−t, ∫ t e^−t and ∫ t² e^−t from 0 to the end."""
-        e = math.exp(-end)
-        return 1 - e, 1 - (1 + end) * e, 2 - (2 + 2 * end + end**2) * e
+    def half(k: int, end: float) -> float:
+        """∫ t^k e^−t from 0 to the end."""
+        return math.factorial(k) - math.exp(-end) * sum(
+            math.factorial(k) / math.factorial(j) * end**j for j in range(k + 1)
+        )
 
-    (z0, z1, z2), (y0, y1, y2) = half(60.0), half(40.0)
-    mean, second = (z1 - y1) / (z0 + y0), (z2 + y2) / (z0 + y0)
+    def moment(k: int) -> float:
+        return (half(k, 60.0) + (-1) ** k * half(k, 40.0)) / (half(0, 60.0) + half(0, 40.0))
+
     return Problem.bernoulli(
         Prior(theta=Uniform(-40, 60)),
         lambda t: np.exp(-np.abs(t["theta"])),
-        truth={"mean:theta": mean, "second_moment:theta": second, "variance:theta": second - mean**2},
+        truth=_moments_known("theta", [moment(k) for k in range(5)]),
     )
 
 
@@ -39,13 +43,25 @@ def ramp() -> Problem:
         Prior(theta=Uniform(0, 1)),
         lambda t: t["theta"],
         truth={
-            "mean:theta": 2 / 3,
-            "second_moment:theta": 1 / 2,
-            "variance:theta": 1 / 18,
-            "probability:theta < 0.5": 1 / 4,
-            "quantile:theta,0.5": math.sqrt(0.5),
+            **_moments_known("theta", [2 / (k + 2) for k in range(5)]),
+            "probability:theta < 0.5": Known("probability:theta < 0.5", 1 / 4, 0.0, math.sqrt(3) / 4),
+            # ψ = (α − 1(θ ≤ Q))/π(Q), with density 2θ at the median
+            "quantile:theta,0.5": Known("quantile:theta,0.5", math.sqrt(0.5), 0.0, 0.5 / (2 * math.sqrt(0.5))),
         },
     )
+
+
+def _moments_known(name: str, raw: Sequence[float]) -> dict[str, Known]:
+    """Mean, second moment and variance from the moments E θ^0 … E θ^4, each with the spread of its ψ."""
+    mean, second = raw[1], raw[2]
+    variance = second - mean**2
+    fourth = sum(math.comb(4, k) * raw[k] * (-mean) ** (4 - k) for k in range(5))
+    known = (
+        Known(f"mean:{name}", mean, 0.0, math.sqrt(variance)),
+        Known(f"second_moment:{name}", second, 0.0, math.sqrt(raw[4] - second**2)),
+        Known(f"variance:{name}", variance, 0.0, math.sqrt(fourth - variance**2)),
+    )
+    return {item.name: item for item in known}
 
 
 def nested_models() -> Problem:
@@ -59,7 +75,10 @@ def nested_models() -> Problem:
     return Problem.bernoulli(
         ModelChoice({1: Prior(theta1=width), 2: Prior(theta1=width, theta2=width)}),
         Separable(theta1=_bell, theta2=_bell),
-        truth={"model-probability:1": 1 / (1 + c), "model-probability:2": c / (1 + c)},
+        truth={
+            name: Known(name, value, 0.0, math.sqrt(c) / (1 + c))
+            for name, value in (("model-probability:1", 1 / (1 + c)), ("model-probability:2", c / (1 + c)))
+        },
     )
 
 

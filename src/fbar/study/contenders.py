@@ -1,0 +1,155 @@
+"""What a study compares: methods of ours, their names, or plain functions of other packages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fbar.checks import FloatArray, choice
+from fbar.errors import InputError
+from fbar.inference import drive
+from fbar.methods import Method, Run
+from fbar.methods.adaptive import AdaptiveAllocation, AdaptivePosterior
+from fbar.methods.allocation import Allocation
+from fbar.methods.cells import CellRun
+from fbar.methods.inverse_binomial import InverseBinomial, InverseBinomialRun
+from fbar.methods.named import at_tolerance
+from fbar.methods.sampling import Importance, Rejection
+from fbar.methods.smc import SMC, SMCRun
+from fbar.scores import Approximation, as_approximation
+from fbar.seeds import Purpose, Seeds
+from fbar.settings import describe
+from fbar.study.posed import Posed
+from fbar.targets import Target
+
+Algorithm = Callable[[Posed, int, np.random.Generator], Any]
+MethodFor = Callable[[int], Method]
+"""A method's settings for a budget."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One algorithm of a study, with the name it has in tables."""
+
+    name: str
+    method: Method | None = None
+    method_for: MethodFor | None = None
+    algorithm: Algorithm | None = None
+    title: str = ""
+
+    def run(self, posed: Posed, targets: Sequence[Target], seeds: Seeds) -> Approximation:
+        """One trial; may raise anything."""
+        if self.algorithm is not None:
+            rng = seeds.generator(Purpose.DESIGN, 0, 0)
+            return as_approximation(self.algorithm(posed, posed.budget, rng), posed, posed.spent)
+        method = self.method if self.method_for is None else self.method_for(posed.budget)
+        assert method is not None
+        return _run_method(method, posed, targets, seeds)
+
+    def described(self) -> Any:
+        """What tells this contender from another of the same name."""
+        if self.method is not None:
+            return describe(self.method)
+        if self.method_for is not None:
+            return describe(self.method_for(1000))
+        return describe(self.algorithm)
+
+
+def _run_method(method: Method, posed: Posed, targets: Sequence[Target], seeds: Seeds) -> Approximation:
+    if posed.tolerance > 0 and posed.has_summaries:
+        method = at_tolerance(method, posed.tolerance)
+    run = method.start(posed, list(targets), seeds, posed.budget)
+    drive(run)
+    # At the study's tolerance, also where the rounds did not come down to it.
+    at_tolerance_of_study = isinstance(run, SMCRun) and posed.has_summaries
+    posterior = run.posterior_at(posed.tolerance) if at_tolerance_of_study else run.posterior()
+    found = as_approximation(posterior, posed, run.simulations)
+    return replace(found, likelihood=_log_likelihood(run))
+
+
+def _log_likelihood(run: Run) -> FloatArray | None:
+    """log p(x*|θ_i) at the values of a finite prior: the run's own estimates, or log n*_i/n_i."""
+    if isinstance(run, InverseBinomialRun):
+        return np.asarray(run.log_likelihood().value)
+    if isinstance(run, CellRun):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(np.log(run.hits / run.counts))
+    return None
+
+
+def _smc(weights: str) -> MethodFor:
+    """ABC-SMC whose rounds accept a twentieth of the budget, so that there are several at any budget."""
+    return lambda budget: SMC(accepted=max(20, budget // 20), weights=weights)
+
+
+CONTENDERS: dict[str, Contender] = {
+    item.name: item
+    for item in (
+        Contender("rejection", Rejection(), title="draws from the prior, the accepted ones kept"),
+        Contender("smc", method_for=_smc("mixture"), title="ABC-SMC, the particles of all rounds, mixture weights"),
+        Contender("smc-last", method_for=_smc("last"), title="ABC-SMC, the last round alone, as is usual"),
+        Contender("smc-ess", method_for=_smc("ess"), title="ABC-SMC, all rounds weighted by their ESS (the paper's)"),
+        Contender("posterior", Importance("posterior"), title="draws from the true posterior (known acceptance)"),
+        Contender("max-ess", Importance("max-ess"), title="draws from the design of largest ESS (known acceptance)"),
+        Contender("optimal", Importance("targeted"), title="draws from the design of least MSE (known acceptance)"),
+        Contender("stratified", Importance("stratified", scheme="stratified"), title="the best stratified design"),
+        Contender("adaptive", AdaptiveAllocation(), title="simulations allocated by what is learnt (finite priors)"),
+        Contender("adaptive-posterior", AdaptivePosterior(), title="allocated to the posterior (finite priors)"),
+        Contender("allocation-prior", Allocation("prior"), title="simulations in proportion to the prior (finite)"),
+        Contender("allocation-posterior", Allocation("posterior"), title="in proportion to the posterior (finite)"),
+        Contender("allocation-max-ess", Allocation("max-ess"), title="the allocation of largest ESS (finite)"),
+        Contender("allocation-optimal", Allocation("min-mse"), title="the best allocation, known beforehand (finite)"),
+        Contender("inverse-binomial", InverseBinomial(), title="each value until it matches, in turn (finite)"),
+    )
+}
+"""Contenders by name; those that need a known acceptance probability or a finite prior say so."""
+
+
+def as_contender(given: Any, name: str | None = None) -> Contender:
+    """A contender from its name, a method, or a function ``algorithm(problem, budget, rng)``."""
+    if isinstance(given, Contender):
+        return given if name is None else replace(given, name=name)
+    if isinstance(given, str):
+        found = CONTENDERS[choice(given, CONTENDERS, "method")]
+        return found if name is None else replace(found, name=name)
+    if isinstance(given, Method):
+        return Contender(name or _label(given), given)
+    if callable(given):
+        called = getattr(given, "__name__", type(given).__name__)
+        if name is None and called == "<lambda>":
+            raise InputError("a function without a name needs one: give methods as {'name': function}")
+        return Contender(name or called.replace("_", "-"), algorithm=given)
+    raise InputError(
+        "a method is its name, a method such as fbar.Rejection(), or a function algorithm(problem, budget, rng); "
+        f"got {given!r}"
+    )
+
+
+def _label(method: Method) -> str:
+    for name, known in CONTENDERS.items():
+        if known.method == method:
+            return name
+    default = describe(type(method)()) if not isinstance(method, Allocation) else {}
+    changed = {key: value for key, value in describe(method).items() if default.get(key) != value and key != "type"}
+    settings = ", ".join(f"{key}={value}" for key, value in changed.items())
+    return f"{type(method).__name__}({settings})"
+
+
+def as_contenders(given: Any) -> tuple[Contender, ...]:
+    """One or several, as a list or under names of one's own."""
+    if isinstance(given, Mapping):
+        found = [as_contender(item, str(name)) for name, item in given.items()]
+    elif isinstance(given, Sequence) and not isinstance(given, str):
+        found = [as_contender(item) for item in given]
+    else:
+        found = [as_contender(given)]
+    if not found:
+        raise InputError("give at least one method")
+    names = [item.name for item in found]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise InputError(f"two methods are called {twice[0]!r}; name them: methods={{'a': …, 'b': …}}")
+    return tuple(found)

@@ -1,0 +1,129 @@
+"""Finished trials, kept in a text file as they come: nothing is lost when the study dies.
+
+A line holds a checksum and one trial as JSON, and is on the disk before the next is written. A line that was cut or
+damaged is left out, and its trial is run again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fbar.errors import FbarError, InputError
+from fbar.locks import Lock
+from fbar.study.trials import Cell, Record
+
+FORMAT = 1
+Trials = dict[tuple[Cell, int], Record]
+
+
+class Journal:
+    """The directory of a study, held by one driver at a time.
+
+    ``settings`` must be those of what is there already, but for its grid, which may grow.
+    """
+
+    def __init__(self, directory: Path, settings: Mapping[str, Any]) -> None:
+        self.directory = directory
+        self.damaged = 0
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._lock = Lock(directory / "driver.lock")
+        except OSError as error:
+            raise FbarError(f"cannot write to the directory {directory}: {error.strerror}") from None
+        try:
+            self._check(directory / "study.json", {"format": FORMAT, **settings})
+            self.trials = self._read(directory / "trials.jsonl")
+            self._file = open(directory / "trials.jsonl", "ab")  # noqa: SIM115 - closed with the journal
+        except OSError as error:
+            self._lock.release()
+            raise FbarError(f"cannot write to the directory {directory}: {error.strerror}") from None
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _check(self, path: Path, settings: dict[str, Any]) -> None:
+        text = json.dumps(settings, indent=1)
+        if path.exists():
+            try:
+                before = json.loads(path.read_text())
+            except ValueError:
+                before = {}  # cut while it was written: nothing can have been recorded under it
+            _same_study(before, json.loads(text), self.directory)
+            text = json.dumps(
+                {**json.loads(text), "methods": {**before.get("methods", {}), **settings["methods"]}}, indent=1
+            )
+        beside = path.with_suffix(".new")
+        with open(beside, "w") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+
+    def _read(self, path: Path) -> Trials:
+        if not path.exists():
+            return {}
+        found: Trials = {}
+        raw = path.read_bytes()
+        for line in raw.splitlines():
+            try:
+                crc, text = line.split(b" ", 1)
+                if int(crc, 16) != zlib.crc32(text):
+                    raise ValueError
+                given = json.loads(text)
+                cell = Cell(given["problem"], given["method"], given["budget"])
+                found[cell, given["trial"]] = Record.from_dict(given["record"])
+            except (ValueError, KeyError, TypeError):
+                self.damaged += 1
+        if raw and not raw.endswith(b"\n"):
+            with open(path, "ab") as file:  # the next line must not be glued to one that was cut
+                file.write(b"\n")
+        return found
+
+    def record(self, cell: Cell, trials: Sequence[tuple[int, Record]]) -> None:
+        """Keep some trials of a cell; they are on the disk when this returns."""
+        lines = []
+        for trial, record in trials:
+            self.trials[cell, trial] = record
+            tree = {"problem": cell.problem, "method": cell.method, "budget": cell.budget, "trial": trial}
+            text = json.dumps({**tree, "record": record.as_dict()}).encode()
+            lines.append(b"%08x %s\n" % (zlib.crc32(text), text))
+        try:
+            self._file.write(b"".join(lines))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise FbarError(
+                f"cannot write {self.directory}/trials.jsonl: {error.strerror}; finished trials are kept: make room, "
+                "then give the same command again"
+            ) from None
+
+    def close(self) -> None:
+        self._file.close()
+        self._lock.release()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _same_study(before: Mapping[str, Any], now: Mapping[str, Any], directory: Path) -> None:
+    for name in ("format", "seed", "scores", "truth", "tolerance"):
+        if name in before and before[name] != now[name]:
+            raise InputError(
+                f"{directory} holds a study with {name} {before[name]!r}, not {now[name]!r}; use another directory, or "
+                "give the same settings to go on"
+            )
+    for part in ("problems", "methods"):
+        for name, described in before.get(part, {}).items():
+            if name in now[part] and now[part][name] != described:
+                raise InputError(
+                    f"{directory} holds trials of a {part[:-1]} {name!r} with other settings; use another directory "
+                    "or another name"
+                )

@@ -1,0 +1,68 @@
+"""Is one method better than another? Paired comparisons with their uncertainty, and many of them at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fbar.checks import FloatArray
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The ratio of two mean scores, a over b, over the trials that both have.
+
+    ``log_error`` is the standard error of the ratio's logarithm, ``p`` the two-sided probability of such a ratio if the
+    true one were 1.
+    """
+
+    ratio: float
+    log_error: float
+    p: float
+    trials: int
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        from scipy.special import stdtrit
+
+        if not (self.trials > 1 and self.ratio > 0 and math.isfinite(self.log_error)):
+            return math.nan, math.nan
+        half = float(stdtrit(self.trials - 1, 0.5 + level / 2)) * self.log_error
+        return self.ratio * math.exp(-half), self.ratio * math.exp(half)
+
+
+def compare(a: FloatArray, b: FloatArray) -> Comparison:
+    """Compare the means of two scores over shared trials (NaN: a trial that failed).
+
+    To first order log(ā/b̄) is off by the mean of a_i/E[a] − b_i/E[b], whose scatter over trials gives the error: the
+    delta method, in which what shared seeds have in common cancels. Student's t with the number of trials less one.
+    """
+    both = np.isfinite(a) & np.isfinite(b)
+    a, b = a[both], b[both]
+    size = len(a)
+    if size < 2:
+        return Comparison(math.nan, math.nan, 1.0, size)
+    mean_a, mean_b = float(a.mean()), float(b.mean())
+    if mean_a <= 0 or mean_b <= 0:
+        return Comparison(math.nan, math.nan, 1.0, size)
+    part = a / mean_a - b / mean_b
+    error = float(part.std(ddof=1)) / math.sqrt(size)
+    ratio = mean_a / mean_b
+    if error == 0:
+        return Comparison(ratio, 0.0, 1.0 if ratio == 1 else 0.0, size)
+    from scipy.special import stdtr
+
+    return Comparison(ratio, error, 2 * float(stdtr(size - 1, -abs(math.log(ratio)) / error)), size)
+
+
+def holm(p: Sequence[float], level: float) -> list[bool]:
+    """Which hypotheses are rejected, with a chance of at most ``level`` of any false rejection (Holm 1979)."""
+    order = np.argsort(p, kind="stable")
+    rejected = [False] * len(p)
+    for step, index in enumerate(order):
+        if not p[index] <= level / (len(p) - step):
+            break
+        rejected[index] = True
+    return rejected

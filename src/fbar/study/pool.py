@@ -1,0 +1,199 @@
+"""Trials over processes of this machine, or over an executor or Dask client that is given."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from fbar.errors import EngineFailed, InputError, MissingExtra
+from fbar.processes import die_with_parent, prepare
+from fbar.scores import Scene, Score
+from fbar.study.contenders import Contender
+from fbar.study.trials import Arena, Cell, Record, run_trial, trial_seeds
+
+MOST_DEATHS = 2
+"""A trial that has ended its process so often, alone, is recorded as failed."""
+
+LOOK = 1.0
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some trials of a cell, run one after the other."""
+
+    cell: Cell
+    trials: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """All that trials need, sent to a process once."""
+
+    arenas: dict[str, Arena]
+    contenders: dict[str, Contender]
+    scores: tuple[Score, ...]
+    entropy: int
+
+    def run(self, chunk: Chunk) -> list[tuple[int, Record]]:
+        cell = chunk.cell
+        arena, contender = self.arenas[cell.problem], self.contenders[cell.method]
+        scene = self._scene(cell.problem)
+        result = []
+        for trial in chunk.trials:
+            seeds = trial_seeds(self.entropy, cell.problem, cell.budget, trial)
+            result.append((trial, run_trial(arena, contender, cell.budget, seeds, self.scores, scene)))
+        return result
+
+    def _scene(self, problem: str) -> Scene:
+        scenes: dict[str, Scene] = self.__dict__.setdefault("_scenes", {})
+        if problem not in scenes:
+            arena = self.arenas[problem]
+            scenes[problem] = Scene(arena.scored, arena.targets)
+        return scenes[problem]
+
+
+def packed(stage: Stage) -> bytes:
+    try:
+        import cloudpickle
+    except ImportError:
+        raise MissingExtra("cloudpickle", "run") from None
+    try:
+        data: bytes = cloudpickle.dumps(stage)
+    except Exception as error:
+        raise InputError(f"a problem, method or score cannot travel to other processes: {error}") from None
+    return data
+
+
+@lru_cache(maxsize=2)
+def _unpacked(payload: bytes) -> Stage:
+    stage = pickle.loads(payload)
+    assert isinstance(stage, Stage)
+    return stage
+
+
+def run_packed(payload: bytes, chunk: Chunk) -> list[tuple[int, Record]]:
+    """What a process of an executor runs."""
+    with _one_thread():
+        return _unpacked(payload).run(chunk)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Trials run side by side; threads of linear algebra in each would only be in each other's way."""
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        yield
+        return
+    with threadpool_limits(1):
+        yield
+
+
+Done = tuple[Cell, list[tuple[int, Record]]]
+
+
+def here(stage: Stage, chunks: Sequence[Chunk]) -> Iterator[Done]:
+    """In this process, one after the other."""
+    for chunk in chunks:
+        yield chunk.cell, stage.run(chunk)
+
+
+def by_executor(stage: Stage, chunks: Sequence[Chunk], executor: Any) -> Iterator[Done]:
+    """Over a `concurrent.futures.Executor`, or a Dask client."""
+    if not callable(getattr(executor, "submit", None)):
+        raise InputError(f"client must be a Dask client or a concurrent.futures.Executor; got {executor!r}")
+    payload = packed(stage)
+    if type(executor).__module__.split(".")[0] == "distributed":
+        from distributed import as_completed
+
+        [remote] = executor.scatter([payload], broadcast=True)
+        futures = {executor.submit(run_packed, remote, chunk, pure=False): chunk for chunk in chunks}
+        for future in as_completed(futures):  # type: ignore[no-untyped-call]
+            yield futures[future].cell, future.result()
+        return
+    waiting = {executor.submit(run_packed, payload, chunk): chunk for chunk in chunks}
+    try:
+        while waiting:
+            done, _ = wait(waiting, None, FIRST_COMPLETED)
+            for one in done:
+                yield waiting.pop(one).cell, one.result()
+    finally:
+        for one in waiting:
+            one.cancel()
+
+
+def by_processes(stage: Stage, chunks: Sequence[Chunk], size: int) -> Iterator[Done]:
+    """Over processes of this machine; a trial that ends its process is run again alone, and then given up."""
+    try:
+        from pebble import ProcessExpired, ProcessPool
+    except ImportError:
+        raise MissingExtra("pebble", "run") from None
+    from concurrent.futures.process import BrokenProcessPool
+
+    payload = packed(stage)
+    context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    prepare()
+
+    def opened() -> Any:
+        return ProcessPool(size, initializer=_begin, initargs=(payload, os.getpid()), context=context)
+
+    left, deaths, barren = deque(chunks), dict[Chunk, int](), 0
+    pool, running = opened(), dict[Future[Any], Chunk]()
+    try:
+        while left or running:
+            while left and len(running) < 2 * size and pool.active:
+                chunk = left.popleft()
+                running[pool.schedule(_run, args=(chunk,))] = chunk
+            done, _ = wait(running, LOOK, FIRST_COMPLETED)
+            for future in done:
+                chunk = running.pop(future)
+                error = future.exception()
+                if error is None:
+                    barren = 0
+                    yield chunk.cell, future.result()
+                elif not isinstance(error, ProcessExpired | BrokenProcessPool):
+                    raise error
+                elif len(chunk.trials) > 1:
+                    left.extendleft(Chunk(chunk.cell, (trial,)) for trial in reversed(chunk.trials))
+                else:
+                    deaths[chunk] = deaths.get(chunk, 0) + 1
+                    if deaths[chunk] < MOST_DEATHS:
+                        left.append(chunk)
+                    else:
+                        record = Record("failed", message=f"the trial ended its process: {error}")
+                        yield chunk.cell, [(chunk.trials[0], record)]
+            if not pool.active:
+                barren += 1
+                if barren > 5:
+                    raise EngineFailed("the processes die as soon as they start; look at this machine's memory")
+                left.extendleft(running.values())
+                running.clear()
+                pool.join()
+                pool = opened()
+    finally:
+        with suppress(RuntimeError):
+            pool.stop()
+            pool.join()
+
+
+class _Here:
+    stage: Stage
+
+
+def _begin(payload: bytes, driver: int) -> None:
+    die_with_parent(driver)
+    _Here.stage = _unpacked(payload)
+
+
+def _run(chunk: Chunk) -> list[tuple[int, Record]]:
+    with _one_thread():
+        return _Here.stage.run(chunk)

@@ -1,0 +1,52 @@
+"""How far a study is, and how long it will take."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+PATIENCE, PAUSE, PLAIN_PAUSE = 2.0, 0.5, 15.0
+
+
+class StudyProgress:
+    """One line on a terminal, a plain line now and then elsewhere; nothing in the first two seconds."""
+
+    def __init__(self, wanted: bool | Callable[[float, int, int], None], trials: int) -> None:
+        self._call = wanted if callable(wanted) else None
+        self._quiet = wanted is False
+        self._trials = trials
+        self._terminal = sys.stderr.isatty()
+        self._start = self._last = time.monotonic()
+        self._shown = False
+
+    def __call__(self, share: float, trials: int) -> None:
+        if self._call is not None:
+            self._call(share, trials, self._trials)
+            return
+        now = time.monotonic()
+        pause = PAUSE if self._terminal else PLAIN_PAUSE
+        if self._quiet or now - self._start < PATIENCE or now - self._last < pause:
+            return
+        self._last = now
+        left = (now - self._start) * (1 - share) / max(share, 1e-9)
+        line = f"{trials} of {self._trials} trials, {share:.0%} of the work, about {_duration(left)} left"
+        if self._terminal:
+            sys.stderr.write(f"\r\x1b[K{line}")
+            self._shown = True
+        else:
+            sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

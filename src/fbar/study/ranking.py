@@ -1,0 +1,192 @@
+"""Rankings that state which differences are real, and refuse to call the rest."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fbar.errors import InputError
+from fbar.estimate import shorthand
+from fbar.study.paired import Comparison, compare, holm
+
+if TYPE_CHECKING:
+    from fbar.study.results import StudyResult
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Two methods on one problem at one budget. ``better`` is the name of the better one, None where it is open."""
+
+    problem: str
+    budget: int
+    first: str
+    second: str
+    comparison: Comparison
+    better: str | None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One method on one problem at one budget: its mean score, and the places it may truly have."""
+
+    problem: str
+    budget: int
+    method: str
+    mean: float
+    error: float
+    best_place: int
+    worst_place: int
+    trials: int
+    failed: int
+    from_prior: int
+
+    @property
+    def place(self) -> str:
+        return str(self.best_place) if self.best_place == self.worst_place else f"{self.best_place}–{self.worst_place}"
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Standings by problem and budget, every pair's verdict, and a count over all.
+
+    The chance that any verdict of the whole ranking is wrong is at most ``level`` (Holm's method over all pairs of all
+    problems and budgets).
+    """
+
+    score: str
+    level: float
+    standings: tuple[Standing, ...]
+    verdicts: tuple[Verdict, ...]
+
+    def better(self, first: str, second: str, problem: str | None = None, budget: int | None = None) -> list[Verdict]:
+        """The verdicts that ``first`` is better than ``second``."""
+        return [
+            verdict
+            for verdict in self.verdicts
+            if verdict.better == first
+            and second in (verdict.first, verdict.second)
+            and problem in (None, verdict.problem)
+            and budget in (None, verdict.budget)
+        ]
+
+    def overall(self) -> list[dict[str, Any]]:
+        """By method: in how many comparisons it was better, worse, and how many are open; most wins first."""
+        rows = []
+        for name in dict.fromkeys(standing.method for standing in self.standings):
+            mine = [verdict for verdict in self.verdicts if name in (verdict.first, verdict.second)]
+            won = sum(verdict.better == name for verdict in mine)
+            open_ = sum(verdict.better is None for verdict in mine)
+            rows.append({"method": name, "better": won, "worse": len(mine) - won - open_, "open": open_})
+        return sorted(rows, key=lambda row: (-row["better"] + row["worse"], row["method"]))
+
+    def as_rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "problem": s.problem,
+                "budget": s.budget,
+                "place": s.place,
+                "method": s.method,
+                "score": s.mean,
+                "standard_error": s.error,
+                "trials": s.trials,
+                "failed": s.failed,
+                "from_prior": s.from_prior,
+            }
+            for s in self.standings
+        ]
+
+    def pair_rows(self) -> list[dict[str, Any]]:
+        rows = []
+        for v in self.verdicts:
+            low, high = v.comparison.interval()
+            rows.append(
+                {
+                    "problem": v.problem,
+                    "budget": v.budget,
+                    "first": v.first,
+                    "second": v.second,
+                    "ratio": v.comparison.ratio,
+                    "low": low,
+                    "high": high,
+                    "p": v.comparison.p,
+                    "better": v.better,
+                }
+            )
+        return rows
+
+    def __str__(self) -> str:
+        lines = []
+        width = max(len(s.method) for s in self.standings)
+        for key in dict.fromkeys((s.problem, s.budget) for s in self.standings):
+            lines.append(f"{key[0]}, {key[1]:,} simulations: {self.score}")
+            for s in (s for s in self.standings if (s.problem, s.budget) == key):
+                notes = [f"{s.failed} failed"] if s.failed else []
+                notes += [f"{s.from_prior} from the prior"] if s.from_prior else []
+                note = f"  ({', '.join(notes)})" if notes else ""
+                lines.append(f"  {s.place:>5}  {s.method:<{width}}  {shorthand(s.mean, s.error)}{note}")
+        called = sum(verdict.better is not None for verdict in self.verdicts)
+        lines.append(
+            f"{called} of {len(self.verdicts)} differences are real (chance of any mistake at most {self.level:.0%}); "
+            "methods whose places overlap could not be told apart"
+        )
+        return "\n".join(lines)
+
+
+def rank(result: StudyResult, score: str, target: str | None, level: float) -> Ranking:
+    """Rank the methods of every problem and budget by the mean of a score over trials."""
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1; got {level!r}")
+    better = result.direction(score)
+    if better == "nominal":
+        raise InputError(f"the score {score!r} has a right value and no better one; it cannot rank methods")
+    if result.number_of_trials < 2:
+        raise InputError("a ranking needs at least 2 trials, to know how sure it is; got 1")
+    groups: list[tuple[str, int]] = list(dict.fromkeys((cell.problem, cell.budget) for cell in result.cells))
+    values, pairs = {}, []
+    for problem, budget in groups:
+        names = [cell.method for cell in result.cells if (cell.problem, cell.budget) == (problem, budget)]
+        for name in names:
+            values[problem, budget, name] = result.values(score, problem, name, budget, target)
+        pairs += [(problem, budget, a, b) for a, b in combinations(names, 2)]
+    compared = [compare(values[p, n, a], values[p, n, b]) for p, n, a, b in pairs]
+    called = holm([comparison.p for comparison in compared], level)
+    verdicts = []
+    for (problem, budget, a, b), comparison, real in zip(pairs, compared, called, strict=True):
+        lower = a if comparison.ratio < 1 else b
+        winner = lower if better == "lower" else (b if lower == a else a)
+        verdicts.append(Verdict(problem, budget, a, b, comparison, winner if real else None))
+    standings: list[Standing] = []
+    for problem, budget in groups:
+        rows = []
+        names = [key[2] for key in values if key[:2] == (problem, budget)]
+        for name in names:
+            v = values[problem, budget, name]
+            good = v[np.isfinite(v)]
+            size = len(good)
+            mean = float(good.mean()) if size else math.nan
+            error = float(good.std(ddof=1)) / math.sqrt(size) if size > 1 else math.nan
+            mine = [x for x in verdicts if (x.problem, x.budget) == (problem, budget) and name in (x.first, x.second)]
+            worse_than = sum(x.better is not None and x.better != name for x in mine)
+            better_than = sum(x.better == name for x in mine)
+            status = result.statuses(problem, name, budget)
+            rows.append(
+                Standing(
+                    problem,
+                    budget,
+                    name,
+                    mean,
+                    error,
+                    1 + worse_than,
+                    len(names) - better_than,
+                    size,
+                    status.count("failed"),
+                    status.count("prior"),
+                )
+            )
+        sign = 1 if better == "lower" else -1
+        standings += sorted(rows, key=lambda s: math.inf if math.isnan(s.mean) else sign * s.mean)
+    return Ranking(result.label(score, target), level, tuple(standings), tuple(verdicts))

@@ -1,0 +1,313 @@
+"""What a study found: tidy rows, rankings, curves, score against score."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fbar.checks import FloatArray, choice
+from fbar.errors import FbarError, InputError, MissingExtra
+from fbar.estimate import shorthand
+from fbar.scores import as_score
+from fbar.study.curves import Curve, curve, relative
+from fbar.study.journal import Trials
+from fbar.study.ranking import Ranking, rank
+from fbar.study.trials import Arena, Cell
+from fbar.study.versus import Versus, versus
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ERROR = "mse"
+"""The score that is ranked by unless another is asked for: b², the MSE in units of the posterior variance."""
+
+TRUTH_SHARE = 0.01
+"""A truth whose own squared error is over this share of a mean squared error is not good enough to measure it."""
+
+Row = dict[str, Any]
+
+
+class StudyResult:
+    """The records of a study's trials, and the questions they answer."""
+
+    def __init__(
+        self, trials: Trials, arenas: Mapping[str, Arena], scores: Sequence[str], settings: Mapping[str, Any]
+    ) -> None:
+        self.trials, self.arenas, self.scores, self.settings = trials, dict(arenas), list(scores), dict(settings)
+        self.cells: list[Cell] = list(dict.fromkeys(cell for cell, _ in trials))
+        self.number_of_trials = 1 + max((trial for _, trial in trials), default=-1)
+
+    # ------------------------------------------------------------ tidy rows
+
+    def rows(self) -> list[Row]:
+        """One row for each trial, score and component."""
+        result = []
+        for (cell, trial), record in self.trials.items():
+            head = {"problem": cell.problem, "method": cell.method, "budget": cell.budget, "trial": trial}
+            for score, parts in record.scores.items():
+                for component, value in parts.items():
+                    result.append(
+                        {**head, "status": record.status, "score": score, "component": component, "value": value}
+                    )
+        return result
+
+    def trial_rows(self) -> list[Row]:
+        """One row for each trial: how it went."""
+        return [
+            {
+                "problem": cell.problem,
+                "method": cell.method,
+                "budget": cell.budget,
+                "trial": trial,
+                "status": record.status,
+                "simulations": record.simulations,
+                "accepted": record.accepted,
+                "seconds": record.seconds,
+                "message": record.message,
+            }
+            for (cell, trial), record in self.trials.items()
+        ]
+
+    def estimate_rows(self) -> list[Row]:
+        """One row for each trial and target: the estimate, its own error, and the truth."""
+        result = []
+        for (cell, trial), record in self.trials.items():
+            arena = self.arenas[cell.problem]
+            known = {} if arena.fresh else arena.scored.truth()
+            for target, (value, error, df, trusted) in record.estimates.items():
+                true = known.get(target)
+                result.append(
+                    {
+                        "problem": cell.problem,
+                        "method": cell.method,
+                        "budget": cell.budget,
+                        "trial": trial,
+                        "status": record.status,
+                        "target": target,
+                        "estimate": value,
+                        "standard_error": error,
+                        "df": df,
+                        "trusted": trusted,
+                        "truth": math.nan if true is None else true.value,
+                        "truth_error": math.nan if true is None else true.standard_error,
+                    }
+                )
+        return result
+
+    def to_pandas(self, table: str = "scores") -> pd.DataFrame:
+        """The rows as a data frame: ``"scores"``, ``"trials"``, ``"estimates"`` or ``"summary"``."""
+        choice(table, TABLES, "table")
+        try:
+            import pandas as pd
+        except ImportError:
+            raise MissingExtra("pandas", "table") from None
+        return pd.DataFrame(TABLES[table](self))
+
+    # ------------------------------------------------------------ one number a trial
+
+    def direction(self, score: str) -> str:
+        choice(score, self.scores, "score of this study")
+        return as_score(score).better
+
+    def label(self, score: str, target: str | None = None) -> str:
+        what = "b² (MSE / posterior variance)" if score == ERROR else score
+        return what if target is None else f"{what} of {target}"
+
+    def statuses(self, problem: str, method: str, budget: int) -> list[str]:
+        return [record.status for _, record in self._records(problem, method, budget)]
+
+    def _records(self, problem: str, method: str, budget: int) -> list[tuple[int, Any]]:
+        cell = Cell(problem, method, budget)
+        return [(t, self.trials[cell, t]) for t in range(self.number_of_trials) if (cell, t) in self.trials]
+
+    def components(self, score: str, problem: str) -> list[str]:
+        """The parts that a score has on a problem, such as the targets."""
+        found: dict[str, None] = {}
+        for (cell, _), record in self.trials.items():
+            if cell.problem == problem:
+                found.update(dict.fromkeys(record.scores.get(score, ())))
+        return list(found)
+
+    def values(self, score: str, problem: str, method: str, budget: int, target: str | None = None) -> FloatArray:
+        """One number a trial, NaN where it failed or the score is not defined.
+
+        The mean over the components, or the one that is named. The MSE is divided by the variance of f under the true
+        posterior first, so that targets can be compared: b², whose inverse is the number of independent posterior
+        draws that would be as accurate.
+        """
+        choice(score, self.scores, "score of this study")
+        names = self.components(score, problem)
+        if target is not None:
+            names = [choice(target, names, f"component of {score!r}")]
+        scale = np.array([self._scale(score, problem, name, len(names)) for name in names])
+        result = []
+        for _, record in self._records(problem, method, budget):
+            parts = record.scores.get(score)
+            if parts is None or any(name not in parts for name in names) or not names:
+                result.append(math.nan)
+            else:
+                result.append(float(np.mean([parts[name] for name in names] / scale)))
+        return np.array(result)
+
+    def _scale(self, score: str, problem: str, name: str, components: int) -> float:
+        if score != ERROR:
+            return 1.0
+        known = self.arenas[problem].scored.truth()
+        deviation = known[name].deviation if name in known else math.nan
+        if math.isnan(deviation) and components > 1:
+            raise InputError(
+                f"the posterior variance of {name} on {problem} is not known, so that the errors of several targets "
+                f"cannot be put together; ask for one target"
+            )
+        return 1.0 if math.isnan(deviation) else deviation**2
+
+    # ------------------------------------------------------------ summaries
+
+    def summary(self) -> list[Row]:
+        """By problem, method, budget, score and component: the mean over trials with its standard error.
+
+        For the MSE also its parts, bias² and variance, b², and the equivalent number of independent posterior draws.
+        """
+        result = []
+        for cell in self.cells:
+            records = self._records(*cell.key)
+            status = [record.status for _, record in records]
+            for score in self.scores:
+                for component in self.components(score, cell.problem):
+                    values = np.array(
+                        [
+                            record.scores[score][component]
+                            for _, record in records
+                            if component in record.scores.get(score, {})
+                        ]
+                    )
+                    row = {
+                        "problem": cell.problem,
+                        "method": cell.method,
+                        "budget": cell.budget,
+                        "score": score,
+                        "component": component,
+                        "trials": len(values),
+                        "failed": status.count("failed"),
+                        "from_prior": status.count("prior"),
+                        "mean": float(values.mean()) if values.size else math.nan,
+                        "standard_error": _error(values),
+                    }
+                    if score == ERROR:
+                        row |= self._error_parts(cell, component, values)
+                    result.append(row)
+        return result
+
+    def _error_parts(self, cell: Cell, target: str, values: FloatArray) -> Row:
+        estimates = np.array(
+            [record.estimates[target][0] for _, record in self._records(*cell.key) if target in record.estimates]
+        )
+        known = self.arenas[cell.problem].scored.truth()
+        row: Row = {"bias2": math.nan, "variance": math.nan, "b2": math.nan, "draws": math.nan, "note": ""}
+        if target not in known or self.arenas[cell.problem].fresh or len(estimates) < 2:
+            return row
+        true = known[target]
+        row["variance"] = float(estimates.var(ddof=1))
+        # The squared deviation of the mean overstates bias² by the variance of the mean, and by the truth's own.
+        bias2 = float((estimates.mean() - true.value) ** 2) - row["variance"] / len(estimates) - true.standard_error**2
+        row["bias2"] = bias2
+        mean = float(values.mean())
+        if true.standard_error**2 > TRUTH_SHARE * mean:
+            row["note"] = "the truth is not known well enough for this error"
+            return row
+        row["b2"] = mean / true.deviation**2
+        row["draws"] = true.deviation**2 / mean if mean > 0 else math.nan
+        return row
+
+    def ranking(self, score: str = ERROR, *, target: str | None = None, level: float = 0.05) -> Ranking:
+        """Who is better, and how sure: see `Ranking`."""
+        return rank(self, score, target, level)
+
+    def curve(self, problem: str, method: str, score: str = ERROR, *, target: str | None = None) -> Curve:
+        return curve(self, score, problem, method, target)
+
+    def curves(self, score: str = ERROR, *, target: str | None = None) -> list[Curve]:
+        """Score against budget for each problem and method."""
+        pairs = dict.fromkeys((cell.problem, cell.method) for cell in self.cells)
+        return [curve(self, score, problem, method, target) for problem, method in pairs]
+
+    def efficiency(self, reference: str, score: str = ERROR, *, value: float | None = None) -> list[Row]:
+        """Simulations that each method needs for the same score, relative to a reference method."""
+        return relative(self.curves(score), reference, value)
+
+    def against(self, x: str, y: str = ERROR, *, level: float = 0.05) -> Versus:
+        """One score against another: where ``x`` misleads about ``y``."""
+        return versus(self, x, y, level)
+
+    # ------------------------------------------------------------ out
+
+    def failures(self) -> list[Row]:
+        """What went wrong, with how often: one row for each method and message."""
+        counts: dict[tuple[str, str, str], int] = {}
+        for (cell, _), record in self.trials.items():
+            if record.status == "failed":
+                key = cell.problem, cell.method, record.message
+                counts[key] = counts.get(key, 0) + 1
+        return [{"problem": p, "method": m, "trials": n, "message": text} for (p, m, text), n in counts.items()]
+
+    def undefined(self) -> list[Row]:
+        """Scores that a method or problem does not have, with the reason."""
+        found = {}
+        for (cell, _), record in self.trials.items():
+            for score, why in record.undefined.items():
+                found[cell.problem, cell.method, score] = why
+        return [{"problem": p, "method": m, "score": s, "why": why} for (p, m, s), why in found.items()]
+
+    def write(self, directory: str | Path) -> list[Path]:
+        """``scores.csv``, ``estimates.csv``, ``trials.csv``, ``summary.csv``, ``ranking.csv`` and ``pairs.csv``."""
+        directory = Path(directory)
+        tables: dict[str, list[Row]] = {name: make(self) for name, make in TABLES.items()}
+        if ERROR in self.scores and self.number_of_trials > 1:
+            ranking = self.ranking()
+            tables |= {"ranking": ranking.as_rows(), "pairs": ranking.pair_rows()}
+        paths = []
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            for name, rows in tables.items():
+                paths.append(directory / f"{name}.csv")
+                _write_csv(paths[-1], rows)
+        except OSError as error:
+            raise FbarError(f"cannot write to {directory}: {error.strerror or error}") from None
+        return paths
+
+    def __repr__(self) -> str:
+        return f"<study of {len(self.cells)} cells, {self.number_of_trials} trials each>"
+
+    def __str__(self) -> str:
+        lines = []
+        for row in self.summary():
+            name = f" {row['component']}" if row["component"] else ""
+            head = f"{row['problem']} {row['method']} {row['budget']:,} {row['score']}{name}"
+            lines.append(f"{head}: {shorthand(row['mean'], row['standard_error'])}")
+        return "\n".join(lines)
+
+
+def _error(values: FloatArray) -> float:
+    return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+
+
+def _write_csv(path: Path, rows: Iterable[Row]) -> None:
+    listed = list(rows)
+    names = list(dict.fromkeys(name for row in listed for name in row))
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        writer.writerows(listed)
+
+
+TABLES: dict[str, Any] = {
+    "scores": StudyResult.rows,
+    "trials": StudyResult.trial_rows,
+    "estimates": StudyResult.estimate_rows,
+    "summary": StudyResult.summary,
+}

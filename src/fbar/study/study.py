@@ -1,0 +1,284 @@
+"""The study: problems × methods × budgets × trials."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from fbar.checks import choice, positive_integer, positive_number
+from fbar.errors import InputError
+from fbar.problem import Problem
+from fbar.problems import Benchmark, load
+from fbar.problems.benchmark import LEVELS
+from fbar.scores import Score, as_score
+from fbar.seeds import Seeds
+from fbar.settings import describe
+from fbar.study.contenders import as_contenders
+from fbar.study.journal import Journal, Trials
+from fbar.study.pool import Chunk, Stage, by_executor, by_processes, here
+from fbar.study.progress import StudyProgress
+from fbar.study.results import StudyResult
+from fbar.study.trials import Arena, Cell
+from fbar.targets import Target, as_targets, parse
+from fbar.truth import Listed
+
+DEFAULT_SCORES = ("mse", "coverage", "acceptance-rate", "ess")
+AT_ONCE = 200_000
+"""Simulations in one chunk of trials: long beside its overhead, short beside the whole."""
+MOST_AT_ONCE = 25
+
+Progress = Callable[[float, int, int], None]
+"""Called with the share of the work that is done, the trials done, and all trials."""
+
+
+class Study:
+    """Score algorithms by their error, over replicated trials on problems with known truth.
+
+    Parameters
+    ----------
+    problems
+        Names of the catalogue (``fbar problems`` lists them), problems with known truth, or a mapping from names of
+        one's own to problems. ``"two-moons/3"`` is its third observation, ``"two-moons/fresh"`` draws parameters from
+        the prior and data from the simulator anew in every trial, as calibration needs.
+    methods
+        Names (``fbar methods``), methods such as ``fbar.SMC(accepted=500)``, or functions
+        ``algorithm(problem, budget, rng)`` that give weighted samples, a posterior, or estimates with errors; as a
+        list or a mapping from names.
+    budgets
+        Simulations that a method may use; the simulator counts, and refuses more.
+    trials
+        Independent repetitions of each combination. All methods share a trial's seed.
+    scores
+        Names (``fbar scores``) or scores.
+    targets
+        What is estimated; by default all targets that the problem knows the truth of.
+    tolerance
+        At which tolerance all methods accept: the share of simulations from the prior that it accepts (1e-2 or
+        1e-3), or a mapping from a problem's name to a tolerance.
+    truth
+        What estimates are compared with: ``"posterior"``, or ``"tolerance"``, the exact truth of ABC at the tolerance,
+        where that can be computed: then the error is the algorithm's own, without what the tolerance costs every one.
+
+    >>> study = Study("ramp", ["rejection", "optimal"], budgets=200, trials=20, scores=["mse"])
+    >>> result = study.run(workers=1, progress=False)
+    >>> len(result.rows())
+    200
+    """
+
+    def __init__(
+        self,
+        problems: Any,
+        methods: Any,
+        budgets: int | Sequence[int],
+        trials: int = 100,
+        scores: Any = DEFAULT_SCORES,
+        seed: int = 1,
+        *,
+        targets: Target | str | Sequence[Target | str] | None = None,
+        tolerance: float | Mapping[str, float] = LEVELS[0],
+        truth: str = "posterior",
+    ) -> None:
+        self.contenders = as_contenders(methods)
+        listed = [budgets] if not isinstance(budgets, Sequence) else list(budgets)
+        if not listed:
+            raise InputError("give at least one budget")
+        self.budgets = tuple(dict.fromkeys(positive_integer(budget, "budget") for budget in listed))
+        self.trials = positive_integer(trials, "trials")
+        self.seed = Seeds.of(seed).entropy
+        choice(truth, ("posterior", "tolerance"), "truth")
+        self.truth, self.tolerance = truth, tolerance
+        given = [scores] if isinstance(scores, str | Score) else list(scores)
+        self.scores: tuple[Score, ...] = tuple(as_score(score) for score in given)
+        names = [score.name for score in self.scores]
+        if len(set(names)) < len(names):
+            raise InputError(f"the score {max(names, key=names.count)!r} is given twice")
+        self._targets = None if targets is None else _targets(targets)
+        self.arenas = {name: self._arena(name, problem) for name, problem in _problems(problems).items()}
+
+    # ------------------------------------------------------------ what is run
+
+    def _arena(self, name: str, problem: Problem) -> Arena:
+        fresh = name.endswith("/fresh")
+        tolerance = self._tolerance(name, problem)
+        scored = problem
+        if self.truth == "tolerance" and problem.has_summaries:
+            known = problem.truth_at(tolerance) if isinstance(problem, Benchmark) else None
+            if known is None or fresh:
+                raise InputError(
+                    f"the truth of ABC at a tolerance is not known for {name!r}; use truth='posterior' (the default)"
+                )
+            scored = _with_truth(problem, Listed(list(known.values()), known.how))
+        if self._targets is not None:
+            targets = self._targets
+            for target in targets:
+                target.check_space(problem.probe)
+        else:
+            targets = tuple(parse(item) for item in (problem if fresh else scored).truth())
+            if not targets:
+                raise InputError(f"the truth of {name!r} is not known; give the problem its truth=")
+        return Arena(name, problem, scored, targets, tolerance, fresh)
+
+    def _tolerance(self, name: str, problem: Problem) -> float:
+        if not problem.has_summaries:
+            return 0.0
+        if isinstance(self.tolerance, Mapping):
+            if name not in self.tolerance:
+                raise InputError(f"tolerance names no value for {name!r}; known: {', '.join(self.tolerance)}")
+            return positive_number(self.tolerance[name], "tolerance")
+        if not isinstance(problem, Benchmark):
+            raise InputError(f"{name!r} is a problem of your own: give its tolerance as tolerance={{{name!r}: …}}")
+        known = problem.tolerances
+        if self.tolerance not in known:
+            levels = ", ".join(f"{level:g}" for level in known)
+            raise InputError(
+                f"tolerance must be the share of the prior's simulations to accept, one of {levels}, or a mapping "
+                f"from problems to tolerances; got {self.tolerance!r}"
+            )
+        return known[float(self.tolerance)]
+
+    @property
+    def cells(self) -> list[Cell]:
+        return [
+            Cell(problem, contender.name, budget)
+            for problem in self.arenas
+            for budget in self.budgets
+            for contender in self.contenders
+        ]
+
+    def settings(self) -> dict[str, Any]:
+        """What tells whether recorded trials belong to this study."""
+        return {
+            "seed": str(self.seed),
+            "truth": self.truth,
+            "tolerance": "given" if isinstance(self.tolerance, Mapping) else self.tolerance,
+            "scores": [describe(score) if score.__dict__ else score.name for score in self.scores],
+            "problems": {
+                name: {"tolerance": arena.tolerance, "targets": [target.name for target in arena.targets]}
+                for name, arena in self.arenas.items()
+            },
+            "methods": {contender.name: contender.described() for contender in self.contenders},
+            "budgets": list(self.budgets),
+            "trials": self.trials,
+        }
+
+    def _chunks(self, done: Trials) -> list[Chunk]:
+        chunks = []
+        for cell in self.cells:
+            step = max(1, min(MOST_AT_ONCE, AT_ONCE // cell.budget))
+            left = [trial for trial in range(self.trials) if (cell, trial) not in done]
+            chunks += [Chunk(cell, tuple(left[i : i + step])) for i in range(0, len(left), step)]
+        # The largest first, so that none is left alone at the end; the order changes no result.
+        return sorted(chunks, key=lambda chunk: -chunk.cell.budget)
+
+    # ------------------------------------------------------------ running
+
+    def run(
+        self,
+        out: str | os.PathLike[str] | None = None,
+        *,
+        workers: int | None = None,
+        client: Any = None,
+        progress: bool | Progress = True,
+    ) -> StudyResult:
+        """Run what is not recorded yet, and give the results.
+
+        Parameters
+        ----------
+        out
+            A directory: finished trials are kept there as they come. Running the study again goes on where it was;
+            more trials, budgets, methods or problems add to it.
+        workers
+            Processes of this machine; as many as there are processors by default. 1 runs all in this process.
+        client
+            A Dask client or a `concurrent.futures.Executor` to run on instead.
+        """
+        count = _processors() if workers is None else positive_integer(workers, "workers")
+        with ExitStack() as stack:
+            journal = stack.enter_context(Journal(Path(out), self.settings())) if out is not None else None
+            found: Trials = {} if journal is None else journal.trials
+            chunks = self._chunks(found)
+            stage = Stage(self.arenas, {item.name: item for item in self.contenders}, self.scores, self.seed)
+            line = StudyProgress(progress, sum(len(chunk.trials) for chunk in chunks))
+            total = sum(_work(chunk.cell) * len(chunk.trials) for chunk in chunks)
+            done, trials = 0.0, 0
+            stack.callback(line.end)
+            for cell, records in self._run(stage, chunks, count, client):
+                if journal is not None:
+                    journal.record(cell, records)
+                else:
+                    found.update({(cell, trial): record for trial, record in records})
+                done += _work(cell) * len(records)
+                trials += len(records)
+                line(done / total, trials)
+        wanted = {(cell, trial): found[cell, trial] for cell in self.cells for trial in range(self.trials)}
+        return StudyResult(wanted, self.arenas, [score.name for score in self.scores], self.settings())
+
+    def _run(self, stage: Stage, chunks: Sequence[Chunk], count: int, client: Any) -> Iterator[Any]:
+        if not chunks:
+            return iter(())
+        if client is not None:
+            return by_executor(stage, chunks, client)
+        if count == 1 or len(chunks) == 1:
+            return here(stage, chunks)
+        return by_processes(stage, chunks, min(count, len(chunks)))
+
+
+def _work(cell: Cell) -> float:
+    """A trial's share of the work, for the time that remains."""
+    return cell.budget + 1000.0
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def _targets(given: Any) -> tuple[Target, ...]:
+    listed = [given] if isinstance(given, str | Target) else list(given)
+    return as_targets([parse(item) if isinstance(item, str) else item for item in listed])
+
+
+def _problems(given: Any) -> dict[str, Problem]:
+    if isinstance(given, Problem):
+        given = [given]
+    if isinstance(given, Mapping):
+        for name, problem in given.items():
+            if not isinstance(problem, Problem):
+                raise InputError(f"{name!r} must be a problem; got {problem!r}")
+        found = {str(name): problem for name, problem in given.items()}
+    else:
+        listed = [given] if isinstance(given, str) else list(given)
+        found = dict(_problem(item) for item in listed)
+    if not found:
+        raise InputError("give at least one problem; `fbar problems` lists them")
+    return found
+
+
+def _problem(given: Any) -> tuple[str, Problem]:
+    if isinstance(given, Benchmark):
+        return (given.name if given.observation == 1 else f"{given.name}/{given.observation}"), given
+    if isinstance(given, Problem):
+        raise InputError("a problem of your own needs a name: problems={'name': problem}")
+    if not isinstance(given, str):
+        raise InputError(f"a problem is a name of the catalogue or a fbar.Problem; got {given!r}")
+    name, _, which = given.partition("/")
+    if which == "fresh":
+        problem = load(name)
+        if not isinstance(problem, Benchmark):
+            raise InputError(f"the data of {name} are an event, so there are no fresh data")
+        return given, problem
+    if which and not which.isdigit():
+        raise InputError(f"write {name}/3 for its third observation, or {name}/fresh; got {given!r}")
+    return given, load(name, int(which or 1))
+
+
+def _with_truth(problem: Problem, known: Listed) -> Problem:
+    """The problem with another truth."""
+    assert isinstance(problem, Benchmark)
+    other = Benchmark(problem.recipe, problem.data)
+    other.__dict__["reference"] = known
+    other.__dict__["_known"] = known.truth()
+    return other

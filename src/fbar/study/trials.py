@@ -1,0 +1,169 @@
+"""One trial: pose the problem, run the algorithm, score what it gave."""
+
+from __future__ import annotations
+
+import math
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fbar.errors import FbarError, InputError, NoPosterior
+from fbar.points import Points
+from fbar.problem import Problem
+from fbar.problems.benchmark import Benchmark
+from fbar.scores import Approximation, Scene, Score
+from fbar.seeds import Purpose, Seeds
+from fbar.study.contenders import Contender
+from fbar.study.posed import Posed
+from fbar.targets import Target
+
+PRIOR_DRAWS = 10_000
+MOST_MESSAGE = 300
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One square of a study's grid."""
+
+    problem: str
+    method: str
+    budget: int
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.problem, self.method, self.budget
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is kept of one trial.
+
+    ``status`` is "ok", "prior" (nothing was accepted, the prior's expectation was scored), or "failed" with a
+    ``message``. ``estimates`` are (value, standard error, degrees of freedom, trusted) by target, ``scores`` numbers by
+    score and component, ``undefined`` the reasons why a score has none.
+    """
+
+    status: str
+    simulations: int = 0
+    accepted: float | None = None
+    seconds: float = 0.0
+    message: str = ""
+    estimates: Mapping[str, tuple[float, float, float, bool]] = field(default_factory=dict)
+    scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    undefined: Mapping[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Record:
+        values = dict(given)
+        values["estimates"] = {name: tuple(item) for name, item in given["estimates"].items()}
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class Arena:
+    """A problem as a study uses it: what is posed, at which tolerance, and what estimates are scored against.
+
+    With ``fresh`` data each trial draws parameters from the prior and data from the simulator.
+    """
+
+    name: str
+    problem: Problem
+    scored: Problem
+    targets: tuple[Target, ...]
+    tolerance: float
+    fresh: bool = False
+
+    def at(self, seeds: Seeds) -> Arena:
+        """The arena of one trial."""
+        if not self.fresh:
+            return self
+        rng = seeds.generator(Purpose.TRIAL, 0, 0)
+        theta = self.problem.prior.sample(1, rng=rng).with_derived(self.problem.derived)
+        assert isinstance(self.problem, Benchmark)
+        data = np.asarray(self.problem.recipe.simulate(theta, rng), dtype=np.float64)[0]
+        posed = FreshBenchmark(self.problem.recipe, data, theta)
+        return Arena(self.name, posed, posed, self.targets, self.tolerance)
+
+
+class FreshBenchmark(Benchmark):
+    """A problem with data of its own, whose parameters are known."""
+
+    def __init__(self, recipe: Any, data: Any, theta: Points) -> None:
+        super().__init__(recipe, data)
+        self._theta = theta
+
+    @property
+    def true_parameters(self) -> dict[str, float]:
+        return {n: self._theta[n][0].item() for n in self._theta if self._theta.present(n)[0]}
+
+
+def trial_seeds(entropy: int, problem: str, budget: int, trial: int) -> Seeds:
+    """The seeds of a trial: the same for every method, and whatever else the study holds."""
+    root = Seeds(entropy).trial(zlib.crc32(problem.encode()))
+    return root.trial(budget).trial(trial)
+
+
+def run_trial(
+    arena: Arena, contender: Contender, budget: int, seeds: Seeds, scores: Sequence[Score], scene: Scene
+) -> Record:
+    """Run and score one trial. What an algorithm raises is recorded, not raised."""
+    here = arena.at(seeds)
+    if here is not arena:
+        scene = Scene(here.scored, here.targets, scene.seed, scene.truth_size)
+    posed = Posed.of(here.problem, budget, here.tolerance)
+    start = time.perf_counter()
+    status, message = "ok", ""
+    try:
+        found = contender.run(posed, here.targets, seeds)
+        if found.simulations > budget:
+            raise InputError(f"the algorithm ran {found.simulations} simulations; its budget is {budget}")
+        estimates = _estimates(found, here.targets)
+    except NoPosterior as error:
+        found = _prior(here.problem, posed.spent)
+        status, message = "prior", _line(error)
+        estimates = _estimates(found, here.targets)
+    except Exception as error:
+        seconds = time.perf_counter() - start
+        return Record(
+            "failed", posed.spent, seconds=seconds, message=_line(error, named=not isinstance(error, FbarError))
+        )
+    seconds = time.perf_counter() - start
+    values: dict[str, dict[str, float]] = {}
+    undefined: dict[str, str] = {}
+    for score in scores:
+        try:
+            values[score.name] = {name: float(value) for name, value in score.compute(found, scene).items()}
+        except InputError as error:
+            undefined[score.name] = _line(error)
+    accepted = None if found.accepted is None else float(found.accepted)
+    return Record(status, found.simulations, accepted, seconds, message, estimates, values, undefined)
+
+
+def _line(error: BaseException, *, named: bool = False) -> str:
+    text = " ".join(f"{type(error).__name__}: {error}".split() if named else str(error).split())
+    return text[:MOST_MESSAGE]
+
+
+def _estimates(found: Approximation, targets: Sequence[Target]) -> dict[str, tuple[float, float, float, bool]]:
+    result = {}
+    for target in targets:
+        if found.points is None and target.name not in found.given:
+            continue  # it was not asked this question
+        given = found.estimate(target)
+        if not math.isfinite(given.value):
+            raise InputError(f"the estimate of {target.name} is {given.value}")
+        result[target.name] = (given.value, given.standard_error, given.df, given.trusted)
+    return result
+
+
+def _prior(problem: Problem, simulations: int) -> Approximation:
+    """The prior in place of a posterior: what is known when nothing was accepted."""
+    points = problem.prior.sample(PRIOR_DRAWS, rng=np.random.default_rng(0)).with_derived(problem.derived)
+    return Approximation(points, np.full(PRIOR_DRAWS, 1 / PRIOR_DRAWS), simulations, 0.0, is_prior=True)
