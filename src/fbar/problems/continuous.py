@@ -23,9 +23,8 @@ def two_sided_exponential() -> Problem:
 
     def half(k: int, end: float) -> float:
         """∫ t^k e^−t from 0 to the end."""
-        return math.factorial(k) - math.exp(-end) * sum(
-            math.factorial(k) / math.factorial(j) * end**j for j in range(k + 1)
-        )
+        lost = math.fsum(math.factorial(k) / math.factorial(j) * end**j for j in range(k + 1))
+        return math.factorial(k) - math.exp(-end) * lost
 
     def moment(k: int) -> float:
         return (half(k, 60.0) + (-1) ** k * half(k, 40.0)) / (half(0, 60.0) + half(0, 40.0))
