@@ -100,7 +100,7 @@ def read(given: str, targets: Sequence[str] = ()) -> ModelFile:
 
 def _read(path: Path, name: str, targets: Sequence[str] = ()) -> ModelFile:
     text = path.name
-    module = _imported(path)
+    module = imported(path)
     problem = getattr(module, name, None)
     if not isinstance(problem, Problem):
         what = "is not there" if problem is None else f"is a {type(problem).__name__}, not an fbar.Problem"
@@ -116,7 +116,7 @@ def _read(path: Path, name: str, targets: Sequence[str] = ()) -> ModelFile:
     return ModelFile(problem, as_targets(own), path, name, method)
 
 
-def _imported(path: Path) -> Any:
+def imported(path: Path) -> Any:
     """The file as a module; modules beside it can be imported."""
     spec = importlib.util.spec_from_file_location(f"fbar_model_{path.stem}", path)
     if spec is None or spec.loader is None:

@@ -24,10 +24,11 @@ def two_sided_exponential() -> Problem:
     def half(k: int, end: float) -> float:
         """∫ t^k e^−t from 0 to the end."""
         lost = math.fsum(math.factorial(k) / math.factorial(j) * end**j for j in range(k + 1))
-        return math.factorial(k) - math.exp(-end) * lost
+        return float(math.factorial(k) - math.exp(-end) * lost)
 
     def moment(k: int) -> float:
-        return (half(k, 60.0) + (-1) ** k * half(k, 40.0)) / (half(0, 60.0) + half(0, 40.0))
+        sign = -1 if k % 2 else 1
+        return (half(k, 60.0) + sign * half(k, 40.0)) / (half(0, 60.0) + half(0, 40.0))
 
     return Problem.bernoulli(
         Prior(theta=Uniform(-40, 60)),

@@ -118,6 +118,10 @@ class StudyResult:
         what = "b² (MSE / posterior variance)" if score == ERROR else score
         return what if target is None else f"{what} of {target}"
 
+    def contenders(self) -> list[str]:
+        """The names of the methods."""
+        return list(dict.fromkeys(cell.method for cell in self.cells))
+
     def statuses(self, problem: str, method: str, budget: int) -> list[str]:
         return [record.status for _, record in self._records(problem, method, budget)]
 

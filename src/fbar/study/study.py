@@ -21,7 +21,7 @@ from fbar.study.contenders import as_contenders
 from fbar.study.journal import Journal, Trials
 from fbar.study.pool import Chunk, Stage, by_executor, by_processes, here
 from fbar.study.progress import StudyProgress
-from fbar.study.results import StudyResult
+from fbar.study.results import ERROR, StudyResult
 from fbar.study.trials import Arena, Cell
 from fbar.targets import Target, as_targets, parse
 from fbar.truth import Listed
@@ -103,6 +103,11 @@ class Study:
 
     def _arena(self, name: str, problem: Problem) -> Arena:
         fresh = name.endswith("/fresh")
+        if fresh and any(score.name == ERROR for score in self.scores):
+            raise InputError(
+                f"{name}: the error {ERROR!r} is that of one question asked again and again; with fresh data use "
+                "scores of calibration, such as sbc, coverage or true-parameters"
+            )
         tolerance = self._tolerance(name, problem)
         scored = problem
         if self.truth == "tolerance" and problem.has_summaries:

@@ -1,0 +1,247 @@
+"""Scoring algorithms from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from fbar.cli.catalogue import _console, _table, finite
+from fbar.cli.common import Flag, JsonFlag, MaybeWhole, Whole
+from fbar.errors import InputError
+from fbar.estimate import shorthand
+from fbar.methods import Method
+from fbar.model_file import imported
+from fbar.study import Study, StudyResult
+from fbar.study.results import ERROR
+
+Several = Annotated[list[str] | None, Parameter(consume_multiple=True)]
+Budgets = Annotated[list[str] | None, Parameter(consume_multiple=True)]
+
+
+def score(
+    *,
+    problem: Several = None,
+    method: Several = None,
+    budget: Budgets = None,
+    trials: MaybeWhole = None,
+    score: Several = None,
+    target: Several = None,
+    tolerance: float = 1e-2,
+    truth: str = "posterior",
+    reference: str | None = None,
+    preset: str | None = None,
+    seed: Whole = 1,
+    workers: MaybeWhole = None,
+    dask: str | None = None,
+    out: Path | None = None,
+    quick: Flag = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Score algorithms by their error on problems with known truth, over replicated trials.
+
+    Prints who is better and how sure that is; with --out also CSV tables and figures, and every finished trial: the
+    same command again goes on where it was.
+
+    Examples: "fbar score --problem two-moons --method rejection smc --budget 1000 10000 --trials 50 --out study",
+    "fbar score --preset paper-claims --out claims".
+
+    Parameters
+    ----------
+    problem
+        Names of "fbar problems"; two-moons/3 is its third observation, two-moons/fresh new data in every trial.
+    method
+        Names of "fbar methods", or FILE.py:NAME, a function algorithm(problem, budget, rng) of your own.
+    budget
+        Simulations that each method may use.
+    trials
+        Independent repetitions; 50 by default.
+    score
+        Names of "fbar scores"; mse coverage acceptance-rate ess by default.
+    target
+        What is estimated, such as mean:theta1; by default all whose truth is known.
+    tolerance
+        The share of simulations from the prior that the methods' common tolerance accepts: 0.01 or 0.001.
+    truth
+        "posterior", or "tolerance": the exact truth of ABC at the tolerance, where it is known.
+    reference
+        The method that costs are relative to; the first one by default.
+    preset
+        A study that is ready: paper-claims.
+    seed
+        The same seed gives the same numbers.
+    workers
+        Processes; as many as there are processors by default.
+    dask
+        Address of a Dask scheduler to run on.
+    out
+        Directory for trials, tables and figures.
+    quick
+        With a preset: a tenth of its trials.
+    json_
+        Print one JSON object, and nothing else, to standard output.
+    """
+    if preset is not None:
+        from fbar.cli.presets import run_preset
+
+        if problem or method or budget:
+            raise InputError("a preset has problems, methods and budgets of its own; leave them out")
+        run_preset(preset, trials=trials, seed=seed, workers=workers, out=out, quick=quick, json_=json_)
+        return
+    if not problem:
+        raise InputError("name at least one problem, as in: --problem two-moons; `fbar problems` lists them")
+    if not method:
+        raise InputError("name at least one method, as in: --method rejection smc; `fbar methods` lists them")
+    if not budget:
+        raise InputError("give the number of simulations, as in: --budget 1000 10000")
+    study = Study(
+        problem,
+        contenders(method),
+        [_whole(text) for text in budget],
+        50 if trials is None else trials,
+        score or ("mse", "coverage", "acceptance-rate", "ess"),
+        seed,
+        targets=target,
+        tolerance=tolerance,
+        truth=truth,
+    )
+    result = _run(study, workers, dask, out, json_)
+    first = study.contenders[0].name if reference is None else reference
+    if json_:
+        print(json.dumps(as_tree(result, first)))
+    else:
+        show(result, first)
+    if out is not None:
+        write(result, out, quiet=json_)
+
+
+def _run(study: Study, workers: int | None, dask: str | None, out: Path | None, quiet: bool) -> StudyResult:
+    if dask is None:
+        return study.run(out, workers=workers, progress=not quiet)
+    try:
+        from distributed import Client
+    except ImportError:
+        from fbar.errors import MissingExtra
+
+        raise MissingExtra("distributed", "dask") from None
+    try:
+        client = Client(dask, timeout="10s")  # type: ignore[no-untyped-call]
+    except OSError as error:
+        raise InputError(f"cannot reach the Dask scheduler at {dask}: {error}") from None
+    with client:
+        return study.run(out, client=client, progress=not quiet)
+
+
+def _whole(text: str) -> int:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.5
+    if not value >= 1 or value != int(value):
+        raise InputError(f"budget must be a positive whole number; got {text!r}")
+    return int(value)
+
+
+def contenders(names: list[str]) -> dict[str, Any]:
+    """Methods by name, and functions of model files."""
+    found: dict[str, Any] = {}
+    for name in names:
+        if ".py" not in name:
+            found[name] = name
+            continue
+        path, _, attribute = name.partition(":")
+        if not Path(path).is_file():
+            raise InputError(f"there is no file {path}")
+        if not attribute:
+            raise InputError(f"name the function too, as in: --method {path}:algorithm")
+        given = getattr(imported(Path(path).resolve()), attribute, None)
+        if not isinstance(given, Method) and not callable(given):
+            raise InputError(f"{path} defines no method or function {attribute!r}")
+        found[attribute.replace("_", "-")] = given
+    return found
+
+
+def show(result: StudyResult, reference: str) -> None:
+    """Tables for people."""
+    console = _console()
+    for score_name in result.scores:
+        table = _table("problem", "budget", "method", _heading(score_name), "trials", "")
+        for cell in result.cells:
+            values = result.values(score_name, cell.problem, cell.method, cell.budget)
+            good = values[values == values]
+            status = result.statuses(*cell.key)
+            notes = [f"{status.count('failed')} failed"] if "failed" in status else []
+            notes += [f"{status.count('prior')} from the prior"] if "prior" in status else []
+            mean = float(good.mean()) if good.size else float("nan")
+            error = float(good.std(ddof=1)) / good.size**0.5 if good.size > 1 else float("nan")
+            shown = shorthand(mean, error) if good.size else "–"
+            table.add_row(cell.problem, f"{cell.budget:,}", cell.method, shown, str(good.size), ", ".join(notes))
+        console.print(table)
+        console.print()
+    if ERROR in result.scores and result.number_of_trials > 1:
+        console.print(str(result.ranking()), markup=False)
+        if len({cell.budget for cell in result.cells}) > 1:
+            _show_efficiency(result, reference)
+        for other in result.scores:
+            if other != ERROR and result.direction(other) != "nominal" and len(result.contenders()) > 1:
+                console.print(str(result.against(other)), markup=False)
+    for row in result.failures():
+        console.print(
+            f"{row['method']} failed on {row['problem']} in {row['trials']} trials: {row['message']}", markup=False
+        )
+    for row in result.undefined():
+        console.print(f"{row['score']} of {row['method']} on {row['problem']}: {row['why']}", style="dim", markup=False)
+
+
+def _show_efficiency(result: StudyResult, reference: str) -> None:
+    console = _console()
+    console.print(f"\nsimulations for the error that {reference} has at its largest budget, from the fitted lines")
+    table = _table("problem", "method", "rate", "simulations", f"relative to {reference}")
+    rates = {(c.problem, c.method): c for c in result.curves()}
+    for row in result.efficiency(reference):
+        c = rates[row["problem"], row["method"]]
+        needed = (
+            shorthand(row["simulations"], row["standard_error"]) if row["simulations"] == row["simulations"] else "–"
+        )
+        ratio = shorthand(row["relative"], row["relative_error"]) if row["relative"] == row["relative"] else "–"
+        table.add_row(row["problem"], row["method"], shorthand(c.rate, c.rate_error), needed, ratio)
+    console.print(table)
+
+
+def _heading(score_name: str) -> str:
+    return "b² = MSE / posterior variance" if score_name == ERROR else score_name
+
+
+def as_tree(result: StudyResult, reference: str) -> dict[str, Any]:
+    """All that the tables show, as data without NaN."""
+    tree: dict[str, Any] = {
+        "settings": result.settings,
+        "summary": result.summary(),
+        "failures": result.failures(),
+        "undefined": result.undefined(),
+    }
+    if ERROR in result.scores and result.number_of_trials > 1:
+        ranking = result.ranking()
+        tree |= {"ranking": ranking.as_rows(), "pairs": ranking.pair_rows(), "overall": ranking.overall()}
+        if len({cell.budget for cell in result.cells}) > 1:
+            tree["efficiency"] = result.efficiency(reference)
+    return dict(_clean(tree))
+
+
+def _clean(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: _clean(value) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [_clean(value) for value in tree]
+    return finite(tree) if isinstance(tree, float) else tree
+
+
+def write(result: StudyResult, out: Path, *, quiet: bool = False) -> None:
+    """Tables and figures."""
+    from fbar.study.figures import write_figures
+
+    paths = [*result.write(out), *write_figures(result, out)]
+    if not quiet:
+        _console().print(f"{len(paths)} tables and figures are in {out}/")
