@@ -41,6 +41,14 @@ class Posterior:
         self.simulations = simulations
         self.accepted = accepted
 
+    likelihood: FloatArray | None = None
+    """p̂(x*|θ) at the values of a finite prior, from an estimator that has it."""
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether it knows the errors of its expectations."""
+        return self.errors is not None or type(self)._error_bars is not Posterior._error_bars
+
     @property
     def ess(self) -> Any:
         """Effective sample size (Σw)²/Σw², over single accepted simulations (section 1.2.2, e:ESS)."""

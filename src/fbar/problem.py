@@ -461,7 +461,7 @@ class Problem:
                     f"it gives {accepted.dtype} of shape {accepted.shape}"
                 )
             return np.where(accepted, 0.0, np.inf)
-        measure = measure or self._distance or euclidean
+        measure = measure or self.measure
         if measure is euclidean and summaries.dtype.kind not in "biuf" and tolerance > 0:
             raise InputError(f"outputs that are labels match or do not; a tolerance of {tolerance:g} needs a distance=")
         distance = numeric_array(_called("the distance", measure, summaries, self.observed), "distances")
@@ -473,6 +473,11 @@ class Problem:
         if (distance < 0).any():
             raise InputError(f"a distance must be at least 0; got {distance[distance < 0][0]:g}")
         return distance
+
+    @property
+    def measure(self) -> Distance:
+        """The distance as a function of summaries and the data that they are compared with."""
+        return self._distance or euclidean
 
     def check_acceptance(self, acceptance: Acceptance) -> None:
         """Refuse a tolerance that would have no effect."""

@@ -166,7 +166,9 @@ def _spread(p: FloatArray, n: FloatArray) -> FloatArray:
 def _posterior(cells: Cells, p_hat: FloatArray, errors: CellErrors) -> Posterior:
     with np.errstate(invalid="ignore"):
         weights = theory.normalise(cells.prior * p_hat)
-    return Posterior(cells.points, weights, errors, cells.simulations, cells.accepted)
+    posterior = Posterior(cells.points, weights, errors, cells.simulations, cells.accepted)
+    posterior.likelihood = p_hat
+    return posterior
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,12 @@ class Approximation:
         """The estimate of a scalar target: the algorithm's own if it gave one, else that of its points."""
         if target.name in self.given:
             return self.given[target.name]
-        if self.posterior is not None and self.posterior.errors is not None:
-            return Given.of(self.posterior.expect(target))
+        if not target.scalar:
+            raise InputError(f"scores take targets of one number; {target.name!r} is a vector (see posterior-mse)")
+        if self.posterior is not None:
+            if self.posterior.has_errors:
+                return Given.of(self.posterior.expect(target))
+            return Given(float(self.posterior.value(target)[0]))
         points, weights = self.sample()
         return Given(float(target.value(points, weights)[0]))
 
@@ -83,7 +87,7 @@ class Approximation:
         """The weighted points, for a score that needs them."""
         if self.points is None or self.weights is None:
             raise InputError("the algorithm gave estimates alone; this score needs its points")
-        return self.points, self.weights
+        return self.points, checked_weights(self.weights, self.points.rows)
 
 
 def checked_weights(weights: npt.ArrayLike | None, size: int) -> FloatArray:

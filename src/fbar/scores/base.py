@@ -6,14 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from fbar.checks import FloatArray
 from fbar.points import Points
 from fbar.problem import Problem
 from fbar.scores.approximation import Approximation
 from fbar.targets import Target
+from fbar.truth import FiniteReference
 
 Needs = Literal["nothing", "expectations", "density", "samples", "finite", "parameters"]
 Better = Literal["lower", "higher", "nominal"]
@@ -35,6 +37,24 @@ class Scene:
     def true_sample(self) -> Points:
         """Draws from the true posterior, the same for every trial."""
         return self.problem.reference.sample(self.truth_size, np.random.default_rng([self.seed, 7]))
+
+    @cached_property
+    def true_points(self) -> tuple[Points, FloatArray]:
+        """The truth as weighted points: exact on a finite space, draws of equal weight elsewhere."""
+        reference = self.problem.reference
+        if isinstance(reference, FiniteReference):
+            return reference.points, reference.weights
+        return self.true_sample, np.full(self.true_sample.rows, 1 / self.true_sample.rows)
+
+    @cached_property
+    def true_log_density(self) -> FloatArray:
+        """log p(θ|x*) at the draws from the truth."""
+        return np.asarray(self.problem.reference.log_density(self.true_sample), dtype=np.float64)
+
+    @cached_property
+    def remembered(self) -> dict[Any, Any]:
+        """What scores computed of the truth alone, for the next trial."""
+        return {}
 
     def rng(self, *key: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, *key])

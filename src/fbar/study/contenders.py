@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, choice
+from fbar.checks import choice
 from fbar.errors import InputError
 from fbar.inference import drive
-from fbar.methods import Method, Run
+from fbar.methods import Method
 from fbar.methods.adaptive import AdaptiveAllocation, AdaptivePosterior
 from fbar.methods.allocation import Allocation
-from fbar.methods.cells import CellRun
 from fbar.methods.inverse_binomial import InverseBinomial, InverseBinomialRun
 from fbar.methods.named import at_tolerance
 from fbar.methods.sampling import Importance, Rejection
@@ -67,17 +66,9 @@ def _run_method(method: Method, posed: Posed, targets: Sequence[Target], seeds: 
     at_tolerance_of_study = isinstance(run, SMCRun) and posed.has_summaries
     posterior = run.posterior_at(posed.tolerance) if at_tolerance_of_study else run.posterior()
     found = as_approximation(posterior, posed, run.simulations)
-    return replace(found, likelihood=_log_likelihood(run))
-
-
-def _log_likelihood(run: Run) -> FloatArray | None:
-    """log p(x*|θ_i) at the values of a finite prior: the run's own estimates, or log n*_i/n_i."""
-    if isinstance(run, InverseBinomialRun):
-        return np.asarray(run.log_likelihood().value)
-    if isinstance(run, CellRun):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(np.log(run.hits / run.counts))
-    return None
+    if isinstance(run, InverseBinomialRun):  # its own estimates of log p(x*|θ_i) are unbiased
+        found = replace(found, likelihood=np.asarray(run.log_likelihood().value))
+    return found
 
 
 def _smc(weights: str) -> MethodFor:

@@ -13,7 +13,7 @@ import numpy as np
 from fbar.checks import FloatArray, choice
 from fbar.errors import FbarError, InputError, MissingExtra
 from fbar.estimate import shorthand
-from fbar.scores import as_score
+from fbar.scores import Scene, as_score, posterior_deviation, summarise
 from fbar.study.curves import Curve, curve, relative
 from fbar.study.journal import Trials
 from fbar.study.ranking import Ranking, rank
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 ERROR = "mse"
 """The score that is ranked by unless another is asked for: b², the MSE in units of the posterior variance."""
 
-TRUTH_SHARE = 0.01
-"""A truth whose own squared error is over this share of a mean squared error is not good enough to measure it."""
-
 Row = dict[str, Any]
 
 
@@ -39,6 +36,7 @@ class StudyResult:
         self, trials: Trials, arenas: Mapping[str, Arena], scores: Sequence[str], settings: Mapping[str, Any]
     ) -> None:
         self.trials, self.arenas, self.scores, self.settings = trials, dict(arenas), list(scores), dict(settings)
+        self._scenes = {name: Scene(arena.scored, arena.targets) for name, arena in self.arenas.items()}
         self.cells: list[Cell] = list(dict.fromkeys(cell for cell, _ in trials))
         self.number_of_trials = 1 + max((trial for _, trial in trials), default=-1)
 
@@ -78,7 +76,7 @@ class StudyResult:
         result = []
         for (cell, trial), record in self.trials.items():
             arena = self.arenas[cell.problem]
-            known = {} if arena.fresh else arena.scored.truth()
+            known = {} if arena.fresh else arena.scored.truth()  # of fresh data, each trial has its own
             for target, (value, error, df, trusted) in record.estimates.items():
                 true = known.get(target)
                 result.append(
@@ -148,6 +146,8 @@ class StudyResult:
         names = self.components(score, problem)
         if target is not None:
             names = [choice(target, names, f"component of {score!r}")]
+        elif "" in names:  # the score itself; others are further views of it
+            names = [""]
         scale = np.array([self._scale(score, problem, name, len(names)) for name in names])
         result = []
         for _, record in self._records(problem, method, budget):
@@ -161,14 +161,13 @@ class StudyResult:
     def _scale(self, score: str, problem: str, name: str, components: int) -> float:
         if score != ERROR:
             return 1.0
-        known = self.arenas[problem].scored.truth()
-        deviation = known[name].deviation if name in known else math.nan
-        if math.isnan(deviation) and components > 1:
-            raise InputError(
-                f"the posterior variance of {name} on {problem} is not known, so that the errors of several targets "
-                f"cannot be put together; ask for one target"
-            )
-        return 1.0 if math.isnan(deviation) else deviation**2
+        target = next(target for target in self.arenas[problem].targets if target.name == name)
+        try:
+            return posterior_deviation(target, self._scenes[problem]) ** 2
+        except InputError as error:
+            if components == 1:  # nothing to be put together with
+                return 1.0
+            raise InputError(f"{problem}: {error}, and the errors of several targets cannot be put together") from None
 
     # ------------------------------------------------------------ summaries
 
@@ -203,30 +202,22 @@ class StudyResult:
                         "standard_error": _error(values),
                     }
                     if score == ERROR:
-                        row |= self._error_parts(cell, component, values)
+                        row |= self._error_parts(cell, component)
                     result.append(row)
         return result
 
-    def _error_parts(self, cell: Cell, target: str, values: FloatArray) -> Row:
-        estimates = np.array(
-            [record.estimates[target][0] for _, record in self._records(*cell.key) if target in record.estimates]
-        )
-        known = self.arenas[cell.problem].scored.truth()
-        row: Row = {"bias2": math.nan, "variance": math.nan, "b2": math.nan, "draws": math.nan, "note": ""}
-        if target not in known or self.arenas[cell.problem].fresh or len(estimates) < 2:
-            return row
-        true = known[target]
-        row["variance"] = float(estimates.var(ddof=1))
-        # The squared deviation of the mean overstates bias² by the variance of the mean, and by the truth's own.
-        bias2 = float((estimates.mean() - true.value) ** 2) - row["variance"] / len(estimates) - true.standard_error**2
-        row["bias2"] = bias2
-        mean = float(values.mean())
-        if true.standard_error**2 > TRUTH_SHARE * mean:
-            row["note"] = "the truth is not known well enough for this error"
-            return row
-        row["b2"] = mean / true.deviation**2
-        row["draws"] = true.deviation**2 / mean if mean > 0 else math.nan
-        return row
+    def _error_parts(self, cell: Cell, target: str) -> Row:
+        scene = self._scenes[cell.problem]
+        asked = next(item for item in scene.targets if item.name == target)
+        truth, own = float(scene.problem.truth(asked)[0]), float(scene.problem.truth_error(asked)[0])
+        records = [record for _, record in self._records(*cell.key) if target in record.estimates]
+        errors = [record.estimates[target][0] - truth for record in records]
+        try:
+            found = summarise(errors, own, math.sqrt(self._scale(ERROR, cell.problem, target, 1)))
+        except InputError as error:  # too few trials, or a truth that is not good enough
+            return {"note": str(error)}
+        keys = ("bias", "bias_error", "bias2", "variance", "b2", "b2_error", "draws", "draws_error")
+        return {**{key: getattr(found, key) for key in keys}, "note": ""}
 
     def ranking(self, score: str = ERROR, *, target: str | None = None, level: float = 0.05) -> Ranking:
         """Who is better, and how sure: see `Ranking`."""

@@ -1,0 +1,64 @@
+"""The density of an approximation: its own where it has one, else a stated estimate from its points.
+
+The estimate is scipy's Gaussian kernel density with weights, on coordinates whitened by the weighted covariance, with
+Scott's bandwidth n_eff^(−1/(d+4)) or Silverman's. The paper warns of it: divergences of an empirical distribution from
+a continuous one are infinite (section 1.2.2), and what makes them finite is this choice. A number that comes out of it is
+about the samples *and* the bandwidth; smoothing alone makes it positive, the more the more dimensions there are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar.checks import FloatArray, choice
+from fbar.errors import InputError
+from fbar.points import Points
+from fbar.scores.approximation import Approximation
+from fbar.scores.arrays import columns, is_finite, merged, samples, weighted
+from fbar.scores.base import Scene
+
+BANDWIDTHS = ("scott", "silverman")
+
+
+def kernel_density(x: npt.ArrayLike, weights: npt.ArrayLike | None = None, bandwidth: str = "scott") -> Any:
+    """The estimate as a function of points (m, d) that gives the log density, shape (m,)."""
+    from scipy.stats import gaussian_kde
+
+    points, w = merged(*weighted(x, weights))
+    choice(bandwidth, BANDWIDTHS, "bandwidth")
+    n, d = points.shape
+    if n < d + 2:
+        raise InputError(f"a density estimate in {d} dimensions needs at least {d + 2} distinct points; got {n}")
+    centre = w @ points
+    scale = np.sqrt(w @ (points - centre) ** 2)  # so that units far apart are no trouble to the covariance
+    try:
+        if (scale == 0).any():
+            raise np.linalg.LinAlgError
+        kde = gaussian_kde(((points - centre) / scale).T, bandwidth, weights=w)
+    except np.linalg.LinAlgError:
+        raise InputError("the samples lie in a plane of fewer dimensions, so they have no density") from None
+    jacobian = np.log(scale).sum()
+
+    def log_density(at: FloatArray) -> FloatArray:
+        return np.asarray(kde.logpdf(((np.atleast_2d(at) - centre) / scale).T) - jacobian)
+
+    return log_density
+
+
+def log_density(approximation: Approximation, scene: Scene, at: Points, bandwidth: str = "scott") -> FloatArray:
+    """log p̂(θ|x*) at any points of a continuous space."""
+    if approximation.density is not None:
+        return np.asarray(approximation.density(at), dtype=np.float64)
+    names = scene.problem.prior.names
+    return np.asarray(kernel_density(*samples(approximation, scene), bandwidth)(columns(at, names)))
+
+
+def log_ratio(approximation: Approximation, scene: Scene, bandwidth: str = "scott") -> FloatArray:
+    """log p̂/p at the draws from the truth: what every divergence of a continuous posterior is made of."""
+    if is_finite(scene):
+        raise InputError("a finite posterior has probabilities, not a density")
+    log_p = scene.true_log_density
+    return np.asarray(log_density(approximation, scene, scene.true_sample, bandwidth) - log_p)
