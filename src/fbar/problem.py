@@ -107,7 +107,7 @@ class Problem:
         Where it is known: ``p_star(theta, tolerance)``, the probability that a simulation is accepted.
     truth
         Where it is known: values of targets by name, or pairs (value, standard error of that value), or `Known` values,
-        which also tell the spread of f under the true posterior.
+        which also tell the spread of f under the true posterior; or a whole `Reference`.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Problem:
         cost: npt.ArrayLike | Callable[[Points], npt.ArrayLike] | None = None,
         records: Sequence[str] = (),
         p_star: Callable[[Points, float], npt.ArrayLike] | None = None,
-        truth: Mapping[str, float | tuple[float, float] | Known] | None = None,
+        truth: Mapping[str, float | tuple[float, float] | Known] | Reference | None = None,
     ) -> None:
         if not isinstance(prior, Distribution):
             raise InputError(
@@ -156,7 +156,7 @@ class Problem:
         self._checked: list[Target] = []
         self._probed: set[float] = set()
         self._p_star = p_star
-        self._truth = dict(truth or {})
+        self._truth = truth if isinstance(truth, Reference) else dict(truth or {})
         for name, given in (("summary", summary), ("distance", distance), ("accept", accept)):
             if given is not None:
                 check_function(given, name)
@@ -292,6 +292,8 @@ class Problem:
         """What is known of the true posterior."""
         if self.p_star is not None:
             return FiniteReference(self.points, theory.posterior(self.finite.probabilities, self.p_star))
+        if isinstance(self._truth, Reference):
+            return self._truth
         known = []
         for name, given in self._truth.items():
             if isinstance(given, Known):

@@ -178,14 +178,28 @@ class Nodes(Reference):
 
 
 class Listed(Reference):
-    """Values that are known by name alone."""
+    """Values that are known by name, and the density and draws where these are known too."""
 
-    def __init__(self, known: Sequence[Known], how: str) -> None:
+    def __init__(
+        self,
+        known: Sequence[Known],
+        how: str,
+        *,
+        log_density: LogDensity | None = None,
+        sample: Callable[[int, np.random.Generator], Points] | None = None,
+    ) -> None:
         self._truth = Truth(known, how)
         self.how = how
+        self._log_density, self._sample = log_density, sample
 
     def truth(self) -> Truth:
         return self._truth
+
+    def log_density(self, points: Points) -> FloatArray:
+        return super().log_density(points) if self._log_density is None else self._log_density(points)
+
+    def sample(self, size: int, rng: np.random.Generator) -> Points:
+        return super().sample(size, rng) if self._sample is None else self._sample(size, rng)
 
 
 class FiniteReference(Reference):

@@ -15,7 +15,7 @@ from fbar.priors import ModelChoice, Prior
 from fbar.priors.marginals import Uniform
 from fbar.problem import Problem
 from fbar.simulators import Separable
-from fbar.truth import Known
+from fbar.truth import Known, Listed
 
 
 def two_sided_exponential() -> Problem:
@@ -26,6 +26,14 @@ def two_sided_exponential() -> Problem:
         lost = math.fsum(math.factorial(k) / math.factorial(j) * end**j for j in range(k + 1))
         return float(math.factorial(k) - math.exp(-end) * lost)
 
+    def truncated_laplace(u: FloatArray) -> FloatArray:
+        """The inverse of the posterior's distribution function."""
+        left, right = half(0, 40.0), half(0, 60.0)
+        mass = u * (left + right)
+        below = np.log(np.minimum(mass, left) + math.exp(-40.0))
+        above = -np.log1p(-np.clip(mass - left, 0.0, right * (1 - 1e-16)))
+        return np.asarray(np.where(mass < left, below, above))
+
     def moment(k: int) -> float:
         sign = -1 if k % 2 else 1
         return (half(k, 60.0) + sign * half(k, 40.0)) / (half(0, 60.0) + half(0, 40.0))
@@ -33,7 +41,12 @@ def two_sided_exponential() -> Problem:
     return Problem.bernoulli(
         Prior(theta=Uniform(-40, 60)),
         lambda t: np.exp(-np.abs(t["theta"])),
-        truth=_moments_known("theta", [moment(k) for k in range(5)]),
+        truth=Listed(
+            _moments_known("theta", [moment(k) for k in range(5)]),
+            "closed form",
+            log_density=lambda t: _on(t, -40, 60, -np.abs(t["theta"]) - math.log(half(0, 60.0) + half(0, 40.0))),
+            sample=lambda size, rng: Points({"theta": truncated_laplace(rng.random(size))}),
+        ),
     )
 
 
@@ -42,26 +55,36 @@ def ramp() -> Problem:
     return Problem.bernoulli(
         Prior(theta=Uniform(0, 1)),
         lambda t: t["theta"],
-        truth={
-            **_moments_known("theta", [2 / (k + 2) for k in range(5)]),
-            "probability:theta < 0.5": Known("probability:theta < 0.5", 1 / 4, 0.0, math.sqrt(3) / 4),
-            # ψ = (α − 1(θ ≤ Q))/π(Q), with density 2θ at the median
-            "quantile:theta,0.5": Known("quantile:theta,0.5", math.sqrt(0.5), 0.0, 0.5 / (2 * math.sqrt(0.5))),
-        },
+        truth=Listed(
+            [
+                *_moments_known("theta", [2 / (k + 2) for k in range(5)]),
+                Known("probability:theta < 0.5", 1 / 4, 0.0, math.sqrt(3) / 4),
+                # ψ = (α − 1(θ ≤ Q))/π(Q), with density 2θ at the median
+                Known("quantile:theta,0.5", math.sqrt(0.5), 0.0, 0.5 / (2 * math.sqrt(0.5))),
+            ],
+            "closed form",
+            log_density=lambda t: _on(t, 0, 1, np.log(2 * np.clip(t["theta"], 1e-300, None))),
+            sample=lambda size, rng: Points({"theta": np.sqrt(rng.random(size))}),
+        ),
     )
 
 
-def _moments_known(name: str, raw: Sequence[float]) -> dict[str, Known]:
+def _on(points: Points, low: float, high: float, log_density: FloatArray) -> FloatArray:
+    """A log density of theta inside the prior's support, −∞ outside."""
+    theta = points["theta"]
+    return np.where((theta >= low) & (theta <= high), log_density, -np.inf)
+
+
+def _moments_known(name: str, raw: Sequence[float]) -> list[Known]:
     """Mean, second moment and variance from the moments E θ^0 … E θ^4, each with the spread of its ψ."""
     mean, second = raw[1], raw[2]
     variance = second - mean**2
     fourth = sum(math.comb(4, k) * raw[k] * (-mean) ** (4 - k) for k in range(5))
-    known = (
+    return [
         Known(f"mean:{name}", mean, 0.0, math.sqrt(variance)),
         Known(f"second_moment:{name}", second, 0.0, math.sqrt(raw[4] - second**2)),
         Known(f"variance:{name}", variance, 0.0, math.sqrt(fourth - variance**2)),
-    )
-    return {item.name: item for item in known}
+    ]
 
 
 def nested_models() -> Problem:
@@ -75,10 +98,13 @@ def nested_models() -> Problem:
     return Problem.bernoulli(
         ModelChoice({1: Prior(theta1=width), 2: Prior(theta1=width, theta2=width)}),
         Separable(theta1=_bell, theta2=_bell),
-        truth={
-            name: Known(name, value, 0.0, math.sqrt(c) / (1 + c))
-            for name, value in (("model-probability:1", 1 / (1 + c)), ("model-probability:2", c / (1 + c)))
-        },
+        truth=Listed(
+            [
+                Known(f"model-probability:{model}", value, 0.0, math.sqrt(c) / (1 + c))
+                for model, value in ((1, 1 / (1 + c)), (2, c / (1 + c)))
+            ],
+            "closed form",
+        ),
     )
 
 

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pickle
 import sys
+import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -16,14 +17,18 @@ from typing import Any
 
 from fbar.errors import EngineFailed, InputError, MissingExtra
 from fbar.processes import die_with_parent, prepare
-from fbar.scores import Scene, Score
+from fbar.scores import Score
 from fbar.study.contenders import Contender
-from fbar.study.trials import Arena, Cell, Record, run_trial, trial_seeds
+from fbar.study.trials import Arena, Cell, Record, Stand, run_trial, trial_seeds
 
 MOST_DEATHS = 2
 """A trial that has ended its process so often, alone, is recorded as failed."""
 
 LOOK = 1.0
+
+
+_own = threading.local()
+"""The stands of this thread: two trials at once must not count on one meter."""
 
 
 @dataclass(frozen=True)
@@ -46,19 +51,20 @@ class Stage:
     def run(self, chunk: Chunk) -> list[tuple[int, Record]]:
         cell = chunk.cell
         arena, contender = self.arenas[cell.problem], self.contenders[cell.method]
-        scene = self._scene(cell.problem)
+        stand = self._stand(cell.problem)
         result = []
         for trial in chunk.trials:
             seeds = trial_seeds(self.entropy, cell.problem, cell.budget, trial)
-            result.append((trial, run_trial(arena, contender, cell.budget, seeds, self.scores, scene)))
+            result.append((trial, run_trial(arena, contender, cell.budget, seeds, self.scores, stand)))
         return result
 
-    def _scene(self, problem: str) -> Scene:
-        scenes: dict[str, Scene] = self.__dict__.setdefault("_scenes", {})
-        if problem not in scenes:
-            arena = self.arenas[problem]
-            scenes[problem] = Scene(arena.scored, arena.targets)
-        return scenes[problem]
+    def _stand(self, problem: str) -> Stand:
+        if getattr(_own, "stage", None) is not self:
+            _own.stage, _own.stands = self, {}
+        if problem not in _own.stands:
+            _own.stands[problem] = Stand.of(self.arenas[problem])
+        found: Stand = _own.stands[problem]
+        return found
 
 
 def packed(stage: Stage) -> bytes:

@@ -28,6 +28,10 @@ class Meter:
     def __init__(self, budget: int) -> None:
         self.budget, self.spent = budget, 0
 
+    def reset(self, budget: int) -> None:
+        """For another trial."""
+        self.budget, self.spent = budget, 0
+
     def charge(self, simulations: int) -> None:
         if self.spent + simulations > self.budget:
             raise BudgetExceeded(

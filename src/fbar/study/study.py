@@ -55,7 +55,8 @@ class Study:
     scores
         Names (``fbar scores``) or scores.
     targets
-        What is estimated; by default all targets that the problem knows the truth of.
+        What is estimated, or a mapping from a problem's name to that; by default all targets that the problem knows the
+        truth of.
     tolerance
         At which tolerance all methods accept: the share of simulations from the prior that it accepts (1e-2 or
         1e-3), or a mapping from a problem's name to a tolerance.
@@ -78,7 +79,7 @@ class Study:
         scores: Any = DEFAULT_SCORES,
         seed: int = 1,
         *,
-        targets: Target | str | Sequence[Target | str] | None = None,
+        targets: Any = None,
         tolerance: float | Mapping[str, float] = LEVELS[0],
         truth: str = "posterior",
     ) -> None:
@@ -96,7 +97,7 @@ class Study:
         names = [score.name for score in self.scores]
         if len(set(names)) < len(names):
             raise InputError(f"the score {max(names, key=names.count)!r} is given twice")
-        self._targets = None if targets is None else _targets(targets)
+        self._targets = targets
         self.arenas = {name: self._arena(name, problem) for name, problem in _problems(problems).items()}
 
     # ------------------------------------------------------------ what is run
@@ -117,8 +118,9 @@ class Study:
                     f"the truth of ABC at a tolerance is not known for {name!r}; use truth='posterior' (the default)"
                 )
             scored = _with_truth(problem, Listed(list(known.values()), known.how))
-        if self._targets is not None:
-            targets = self._targets
+        asked = self._targets.get(name) if isinstance(self._targets, Mapping) else self._targets
+        if asked is not None:
+            targets = _targets(asked)
             for target in targets:
                 target.check_space(problem.probe)
         else:

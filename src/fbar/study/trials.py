@@ -104,6 +104,18 @@ class FreshBenchmark(Benchmark):
         return {n: self._theta[n][0].item() for n in self._theta if self._theta.present(n)[0]}
 
 
+@dataclass(frozen=True)
+class Stand:
+    """What the trials of an arena share: designs that are computed for a problem once are found again by it."""
+
+    posed: Posed
+    scene: Scene
+
+    @classmethod
+    def of(cls, arena: Arena) -> Stand:
+        return cls(Posed.of(arena.problem, 0, arena.tolerance), Scene(arena.scored, arena.targets))
+
+
 def trial_seeds(entropy: int, problem: str, budget: int, trial: int) -> Seeds:
     """The seeds of a trial: the same for every method, and whatever else the study holds."""
     root = Seeds(entropy).trial(zlib.crc32(problem.encode()))
@@ -111,13 +123,14 @@ def trial_seeds(entropy: int, problem: str, budget: int, trial: int) -> Seeds:
 
 
 def run_trial(
-    arena: Arena, contender: Contender, budget: int, seeds: Seeds, scores: Sequence[Score], scene: Scene
+    arena: Arena, contender: Contender, budget: int, seeds: Seeds, scores: Sequence[Score], stand: Stand
 ) -> Record:
     """Run and score one trial. What an algorithm raises is recorded, not raised."""
     here = arena.at(seeds)
     if here is not arena:
-        scene = Scene(here.scored, here.targets, scene.seed, scene.truth_size)
-    posed = Posed.of(here.problem, budget, here.tolerance)
+        stand = Stand.of(here)
+    posed, scene = stand.posed, stand.scene
+    posed.meter.reset(budget)
     start = time.perf_counter()
     status, message = "ok", ""
     try:

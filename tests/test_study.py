@@ -1,0 +1,518 @@
+"""Studies: what is run, what is kept, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+import fbar
+from fbar import problems
+from fbar.errors import FbarError, InputError
+from fbar.study import BudgetExceeded, Posed, Study
+from fbar.study.curves import Curve, relative
+from fbar.study.paired import compare, holm
+
+
+def half_of_it(problem, budget, rng):
+    """Rejection with half its budget."""
+    theta = problem.prior.sample(budget // 2, rng=rng)
+    return theta.take(np.flatnonzero(problem.matches(theta, rng)))
+
+
+def all_of_it(problem, budget, rng):
+    theta = problem.prior.sample(budget, rng=rng)
+    return theta.take(np.flatnonzero(problem.matches(theta, rng)))
+
+
+def too_much(problem, budget, rng):
+    problem.matches(problem.prior.sample(budget, rng=rng), rng)
+    problem.matches(problem.prior.sample(1, rng=rng), rng)
+
+
+def nothing(problem, budget, rng):
+    return None
+
+
+def broken(problem, budget, rng):
+    raise ZeroDivisionError("a bug of mine")
+
+
+def estimates_alone(problem, budget, rng):
+    theta = problem.prior.sample(budget, rng=rng)
+    x = theta["theta"][problem.matches(theta, rng)]
+    return {"mean:theta": (x.mean(), x.std() / np.sqrt(len(x)))}
+
+
+def same(first, second):
+    """Whether two results are the same but for the time they took (as text, in which NaN equals itself)."""
+    return [
+        {key: repr(replace(record, seconds=0.0)) for key, record in result.trials.items()} for result in (first, second)
+    ] == [{key: repr(replace(record, seconds=0.0)) for key, record in first.trials.items()}] * 2
+
+
+def run(*arguments, **options):
+    return Study(*arguments, **options).run(workers=1, progress=False)
+
+
+# ---------------------------------------------------------------- the problem as it is posed
+
+
+@pytest.mark.parametrize("name", ["ramp", "two-hypotheses", "gaussian-linear"])
+def test_the_simulator_counts_and_refuses(name):
+    problem = problems.load(name)
+    posed = Posed.of(problem, 10, 1.0 if problem.has_summaries else 0.0)
+    rng = np.random.default_rng(1)
+    posed.matches(posed.prior.sample(7, rng=rng), rng)
+    assert (posed.spent, posed.left) == (7, 3)
+    with pytest.raises(BudgetExceeded, match=r"asked for 4 more simulations after 7; its budget is 10"):
+        posed.matches(posed.prior.sample(4, rng=rng), rng)
+    assert posed.spent == 7
+    posed.simulate(posed.prior.sample(3, rng=rng), rng)
+    with pytest.raises(BudgetExceeded):
+        posed.simulate(posed.prior.sample(1, rng=rng), rng)
+
+
+def test_the_truth_is_hidden():
+    posed = Posed.of(problems.load("ramp"), 10)
+    with pytest.raises(InputError, match="does not see the truth"):
+        posed.truth(fbar.mean("theta"))
+    assert problems.load("ramp").truth(fbar.mean("theta"))[0] == pytest.approx(2 / 3)
+
+
+def test_matches_accepts_as_often_as_it_should():
+    """|z| < 5: a false alarm in about two million runs for each."""
+    rng = np.random.default_rng(2)
+    for name, p in (("ramp", 0.5), ("two-hypotheses", 0.175)):
+        posed = Posed.of(problems.load(name), 20_000)
+        hits = posed.matches(posed.prior.sample(20_000, rng=rng), rng).sum()
+        assert abs(hits - 20_000 * p) < 5 * np.sqrt(20_000 * p * (1 - p))
+
+
+# ---------------------------------------------------------------- algorithms of any kind
+
+
+def test_what_goes_wrong_is_recorded_and_the_study_goes_on():
+    result = run("ramp", [half_of_it, too_much, nothing, broken], 100, trials=3)
+    assert result.statuses("ramp", "half-of-it", 100) == ["ok"] * 3
+    told = {row["method"]: row["message"] for row in result.failures()}
+    assert told["too-much"] == "the algorithm asked for 1 more simulations after 100; its budget is 100"
+    assert told["nothing"].startswith("the algorithm returned nothing")
+    assert told["broken"] == "ZeroDivisionError: a bug of mine"
+    assert [row["trials"] for row in result.failures()] == [3, 3, 3]
+    ranking = result.ranking()
+    assert {s.method: s.failed for s in ranking.standings}["broken"] == 3
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (np.zeros((5, 3)), "samples must have 1 columns"),
+        (np.array([0.1, np.nan]), "not finite"),
+        (([0.1, 0.2], [1.0, np.nan]), "weight 1 is NaN"),
+        (([0.1, 0.2], [1.0, -1.0]), "at least 0; weight 1 is -1"),
+        (([0.1, 0.2], [0.0, 0.0]), "all weights are zero"),
+        (([0.1, 0.2], [1.0, 2.0, 3.0]), "weights must be 2 numbers"),
+        (np.zeros((0, 1)), "no points to score"),
+        ({"other": [1.0]}, "lack the parameter 'theta'"),
+        ({"mean:theta": np.nan}, "must be a finite number"),
+        ("a cloud", "samples must be numbers"),
+    ],
+)
+def test_results_that_cannot_be_used(returned, message):
+    result = run("ramp", {"odd": lambda problem, budget, rng: returned}, 10, trials=2)
+    assert all(message in row["message"] for row in result.failures())
+    assert result.statuses("ramp", "odd", 10) == ["failed"] * 2
+
+
+def test_estimates_alone_are_scored_by_what_they_have():
+    result = run("ramp", [estimates_alone], 2000, trials=40, targets="mean:theta", scores=["mse", "coverage", "ess"])
+    assert "gave estimates alone" in result.undefined()[0]["why"]
+    [mse, coverage] = result.summary()[:2]
+    assert mse["trials"] == 40
+    assert 0.5 < mse["draws"] / 1000 < 2  # half of 2000 are accepted; 40 trials know it to 22%, so this is 4 errors off
+    assert coverage["mean"] >= 0.8
+
+
+def test_without_acceptances_the_prior_is_scored():
+    problem = fbar.Problem(
+        fbar.Prior(theta=fbar.priors.marginals.Uniform(0, 1)),
+        lambda t, rng: t["theta"] + 100.0,
+        0.0,
+        truth={"mean:theta": (0.7, 0.0)},
+    )
+    result = run({"far": problem}, "rejection", 50, trials=3, tolerance={"far": 1e-9})
+    assert result.statuses("far", "rejection", 50) == ["prior"] * 3
+    for record in result.trials.values():
+        assert record.estimates["mean:theta"][0] == pytest.approx(0.5, abs=0.02)
+        assert record.scores["mse"]["mean:theta"] == pytest.approx(0.04, abs=0.01)
+        assert record.scores["ess"][""] == record.scores["acceptance-rate"][""] == 0
+        assert "rejected" in record.message
+    assert result.ranking().standings[0].from_prior == 3
+
+
+# ---------------------------------------------------------------- seeds, processes, and what is kept
+
+
+def test_trials_are_independent_and_methods_share_them():
+    result = run("ramp", {"a": all_of_it, "b": all_of_it}, [100, 200], trials=30, targets="mean:theta")
+    found = {
+        n: [result.trials[c, t].estimates["mean:theta"][0] for c in result.cells if c.method == n for t in range(30)]
+        for n in "ab"
+    }
+    assert found["a"] == found["b"]
+    assert len(set(found["a"])) == 60
+
+
+def test_the_same_on_any_number_of_processes_and_executors():
+    study = Study(["ramp", "gaussian-linear"], ["rejection", half_of_it], [60, 300], trials=4)
+    one = study.run(workers=1, progress=False)
+    assert same(one, study.run(workers=2, progress=False))
+    with ThreadPoolExecutor(2) as executor:
+        assert same(one, study.run(client=executor, progress=False))
+    assert not same(
+        one, Study(["ramp", "gaussian-linear"], ["rejection", half_of_it], [60, 300], 4, seed=2).run(workers=1)
+    )
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+def test_the_same_on_dask():
+    distributed = pytest.importorskip("distributed")
+    study = Study("ramp", ["rejection", half_of_it], 100, trials=6)
+    one = study.run(workers=1, progress=False)
+    with (
+        distributed.LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            host="127.0.0.1",
+            silence_logs=50,
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        assert same(one, study.run(client=client, progress=False))
+
+
+def test_a_study_grows_and_keeps_what_it_has(tmp_path):
+    small = Study("ramp", "rejection", 100, trials=5, seed=3).run(tmp_path, workers=1, progress=False)
+    lines = (tmp_path / "trials.jsonl").read_bytes().splitlines()
+    grown = Study(["ramp", "gaussian-linear"], ["rejection", half_of_it], [100, 50], trials=7, seed=3)
+    large = grown.run(tmp_path, workers=1, progress=False)
+    assert (tmp_path / "trials.jsonl").read_bytes().splitlines()[: len(lines)] == lines
+    assert all(
+        repr(replace(large.trials[k], seconds=0)) == repr(replace(r, seconds=0)) for k, r in small.trials.items()
+    )
+    assert len((tmp_path / "trials.jsonl").read_bytes().splitlines()) == 2 * 2 * 2 * 7
+    assert same(large, grown.run(workers=1, progress=False))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seed": 4}, "seed '3', not '4'"),
+        ({"scores": ["mse"]}, "scores"),
+        ({"methods": {"rejection": fbar.Rejection(kernel="gaussian")}}, "method 'rejection' with other settings"),
+        ({"targets": "mean:theta"}, "problem 'ramp' with other settings"),
+    ],
+)
+def test_other_settings_are_refused(tmp_path, options, message):
+    Study("ramp", "rejection", 100, trials=2, seed=3).run(tmp_path, workers=1, progress=False)
+    arguments = {"problems": "ramp", "methods": "rejection", "budgets": 100, "trials": 2, "seed": 3, **options}
+    with pytest.raises(InputError, match=message):
+        Study(**arguments).run(tmp_path, workers=1, progress=False)
+
+
+def test_damaged_lines_are_run_again(tmp_path):
+    study = Study("ramp", "rejection", 100, trials=6)
+    whole = study.run(tmp_path, workers=1, progress=False)
+    file = tmp_path / "trials.jsonl"
+    raw = bytearray(file.read_bytes())
+    lines = bytes(raw).splitlines(keepends=True)
+    raw[len(lines[0]) + 60] ^= 1  # in the second line
+    file.write_bytes(bytes(raw[: len(raw) - 20]))  # and the last one is cut
+    again = study.run(tmp_path, workers=1, progress=False)
+    assert same(whole, again)
+    assert len(file.read_bytes().splitlines()) == 8
+    assert same(whole, study.run(tmp_path, workers=1, progress=False))
+    assert len(file.read_bytes().splitlines()) == 8
+
+
+SLOW = """
+import sys, time
+import numpy as np
+from fbar.study import Study
+
+def slow(problem, budget, rng):
+    time.sleep(0.02)
+    theta = problem.prior.sample(budget, rng=rng)
+    return theta.take(np.flatnonzero(problem.matches(theta, rng)))
+
+if __name__ == "__main__":
+    study = Study("ramp", {"slow": slow}, [40_000, 50_000], trials=40, targets="mean:theta", scores=["mse"])
+    study.run(sys.argv[1], workers=int(sys.argv[2]), progress=False)
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_nothing_is_lost_when_the_study_is_killed(tmp_path, workers):
+    """Killed at several moments, it goes on each time, and ends as one that was not."""
+    script = tmp_path / "slow.py"
+    script.write_text(SLOW)
+    out = tmp_path / "out"
+    seen = b""
+    for _ in range(3):
+        process = subprocess.Popen([sys.executable, script, out, str(workers)], stderr=subprocess.DEVNULL)
+        file = out / "trials.jsonl"
+        before = file.stat().st_size if file.exists() else 0
+        deadline = time.monotonic() + 60
+        while (not file.exists() or file.stat().st_size < before + 2000) and time.monotonic() < deadline:
+            if process.poll() is not None:
+                break
+            time.sleep(0.01)
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+        process.wait()
+        now = file.read_bytes()
+        assert now.startswith(seen)
+        seen = now[: now.rfind(b"\n") + 1]
+    assert len(seen.splitlines()) >= 3
+    subprocess.run([sys.executable, script, out, str(workers)], check=True, timeout=120)
+    subprocess.run([sys.executable, script, tmp_path / "whole", "1"], check=True, timeout=120)
+
+    def records(directory):
+        rows = {}
+        for line in (directory / "trials.jsonl").read_bytes().splitlines():
+            row = json.loads(line.split(b" ", 1)[1]) if line.count(b"}") and line.endswith(b"}") else None
+            if row is not None:
+                row["record"]["seconds"] = 0
+                key = row["budget"], row["trial"]
+                assert key not in rows, "a trial was run twice"
+                rows[key] = row
+        return rows
+
+    assert records(out) == records(tmp_path / "whole")
+    assert len(records(out)) == 80
+
+
+def test_a_trial_that_ends_its_process_is_a_failed_one():
+    def deadly(problem, budget, rng):
+        if rng.random() < 0.3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return all_of_it(problem, budget, rng)
+
+    result = Study("ramp", {"deadly": deadly, "all": all_of_it}, 100, trials=12).run(workers=2, progress=False)
+    assert set(result.statuses("ramp", "all", 100)) == {"ok"}
+    found = result.statuses("ramp", "deadly", 100)
+    assert 0 < found.count("failed") < 12
+    assert "ended its process" in result.failures()[0]["message"]
+
+
+def test_two_drivers_cannot_hold_one_study(tmp_path):
+    from fbar.locks import Lock, RunInUse
+
+    study = Study("ramp", "rejection", 100, trials=2)
+    study.run(tmp_path, workers=1, progress=False)
+    held = Lock(tmp_path / "driver.lock")
+    try:
+        with pytest.raises(RunInUse, match="in use by another driver"):
+            study.run(tmp_path, workers=1, progress=False)
+    finally:
+        held.release()
+
+
+# ---------------------------------------------------------------- what is said
+
+
+def test_no_difference_is_called_where_there_is_none():
+    """Four equal methods with the squared errors of a normal estimate: any verdict in at most 5% of 400 studies.
+
+    The bound is that of 400 · 5% and five errors of the count (a false alarm in two million runs). Methods of equal
+    mean and other shapes are the harder case.
+    """
+    rng = np.random.default_rng(5)
+    shapes = [
+        lambda size: rng.chisquare(1, size),
+        lambda size: rng.chisquare(5, size) / 5,
+        lambda size: rng.exponential(1, size),
+        lambda size: rng.pareto(3, size) * 2,
+    ]
+    for kinds in ([shapes[0]] * 4, shapes):
+        wrong = 0
+        for _ in range(400):
+            values = [kind(60) for kind in kinds]
+            wrong += any(holm([compare(a, b).p for a, b in combinations(values, 2)], 0.05))
+        assert wrong <= 20 + 5 * np.sqrt(400 * 0.05 * 0.95)
+
+
+def test_ratios_have_honest_intervals():
+    """A true ratio of 2 between paired, skewed scores is in the 95% interval in 95% of 500 studies, within 5 errors."""
+    rng = np.random.default_rng(6)
+    held = 0
+    for _ in range(500):
+        shared = rng.chisquare(3, 100)
+        low, high = compare(2 * shared * rng.chisquare(4, 100), shared * rng.chisquare(4, 100)).interval()
+        held += low < 2 < high
+    assert abs(held / 500 - 0.95) < 5 * np.sqrt(0.95 * 0.05 / 500)
+
+
+def test_compare_and_holm_by_hand():
+    found = compare(np.array([1.0, 2.0, 3.0, np.nan]), np.array([2.0, 4.0, 6.0, 1.0]))
+    assert (found.ratio, found.log_error, found.trials) == (0.5, 0.0, 3)
+    assert compare(np.array([1.0]), np.array([2.0])).p == 1
+    assert holm([0.01, 0.04, 0.03], 0.05) == [True, False, False]
+    assert holm([0.01, 0.02, 0.03], 0.05) == [True, True, True]
+    assert holm([0.02, np.nan], 0.05) == [True, False] or holm([0.02, np.nan], 0.05) == [True, False]
+
+
+def test_a_single_wild_trial_decides_nothing():
+    """The mean of one method is carried by one trial: log(500/11) is nine linear errors, the difference one."""
+    rng = np.random.default_rng(7)
+    wild = np.full(20, 2.0) + rng.normal(0, 0.1, 20)
+    wild[3] = 10_000
+    assert compare(wild, 11 + rng.normal(0, 0.5, 20)).p > 0.1
+
+
+def test_the_ranking_finds_a_factor_of_two():
+    """Half the budget has twice the error; 300 trials tell beyond doubt, and the ratio is 2 within 5 errors."""
+    result = run("ramp", [half_of_it, all_of_it], 400, trials=300, targets="mean:theta", scores=["mse"])
+    [verdict] = result.ranking().verdicts
+    assert verdict.better == "all-of-it"
+    assert abs(np.log(verdict.comparison.ratio / 2)) < 5 * verdict.comparison.log_error
+    text = str(result.ranking())
+    assert text.splitlines()[1].split()[:2] == ["1", "all-of-it"]
+    assert "1 of 1 differences are real" in text
+    assert result.ranking().overall()[0] == {"method": "all-of-it", "better": 1, "worse": 0, "open": 0}
+
+
+def test_the_summary_agrees_with_the_trials():
+    result = run("ramp", "rejection", 500, trials=50, scores=["mse", "coverage"])
+    row = next(row for row in result.summary() if row["component"] == "mean:theta" and row["score"] == "mse")
+    errors = np.array([r.estimates["mean:theta"][0] for r in result.trials.values()]) - 2 / 3
+    assert row["mean"] == pytest.approx((errors**2).mean())
+    assert row["bias2"] + row["variance"] == pytest.approx(row["mean"])
+    assert row["b2"] == pytest.approx((errors**2).mean() * 18)
+    assert row["draws"] == pytest.approx(1 / row["b2"])
+    value = result.values("mse", "ramp", "rejection", 500, "mean:theta")
+    assert value == pytest.approx(errors**2 * 18)
+    frame = result.to_pandas("estimates")
+    assert len(frame) == 50 * 5
+    assert frame.groupby("target").truth.nunique().max() == 1
+
+
+def test_curves_have_the_rate_of_monte_carlo():
+    """b² of rejection on the ramp is 2/N: rate −1, 2/b² simulations; all within 5 errors."""
+    result = run("ramp", [all_of_it], [100, 400, 1600], trials=150, targets="mean:theta", scores=["mse"])
+    curve = result.curve("ramp", "all-of-it")
+    assert abs(curve.rate + 1) < 5 * curve.rate_error < 0.5
+    needed, error = curve.needed(2 / 800)
+    assert abs(needed - 800) < 5 * error < 800
+    assert np.isnan(curve.needed(1e-9)[0])
+    with pytest.raises(InputError, match="greater than 0"):
+        curve.needed(0)
+    rows = result.efficiency("all-of-it")
+    assert rows[0]["relative"] == 1
+    with pytest.raises(InputError, match="not in the study; known: all-of-it"):
+        result.efficiency("other")
+
+
+def test_relative_cost_of_known_lines():
+    line = {"score": "b²", "rate_error": 0.0, "covariance": np.zeros((2, 2)), "errors": np.ones(2)}
+    one = Curve(
+        "p", "one", budgets=np.array([10.0, 1000.0]), values=np.array([0.1, 0.001]), rate=-1.0, intercept=0.0, **line
+    )
+    two = Curve(
+        "p",
+        "two",
+        budgets=np.array([10.0, 1000.0]),
+        values=np.array([0.2, 0.002]),
+        rate=-1.0,
+        intercept=np.log(2),
+        **line,
+    )
+    rows = {row["method"]: row for row in relative([one, two], "one")}
+    assert rows["one"]["simulations"] == pytest.approx(1000)
+    assert rows["two"]["relative"] == pytest.approx(2)
+
+
+def test_where_ess_misleads():
+    """Figure 3 of the paper: the design of largest ESS has a larger error than the targeted one, beyond doubt."""
+    result = run("two-sided-exponential", ["max-ess", "optimal"], 2000, trials=150, targets="mean:theta")
+    found = result.against("ess")
+    assert [(u.better, v.better) for u, v in found.misled] == [("max-ess", "optimal")]
+    assert "in opposite ways" in str(found)
+    assert result.against("acceptance-rate").misled
+
+
+# ---------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nowhere", "rejection", 10), "unknown problem 'nowhere'"),
+        (("ramp", "rejektion", 10), "did you mean 'rejection'"),
+        (("ramp", "rejection", 0), "budget must be a positive integer; got 0"),
+        (("ramp", "rejection", 10, 0), "trials must be a positive integer"),
+        (("ramp", "rejection", []), "at least one budget"),
+        (("ramp", [], 10), "at least one method"),
+        (([], "rejection", 10), "at least one problem"),
+        (("ramp", ["rejection", "rejection"], 10), "two methods are called 'rejection'"),
+        (("ramp", lambda p, b, r: None, 10), "needs one: give methods as"),
+        (("ramp", 3, 10), "a method is its name"),
+        (("ramp", "rejection", 10, 2, ["mse", "mse"]), "given twice"),
+        (("ramp", "rejection", 10, 2, ["msee"]), "unknown score 'msee'"),
+        (("ramp/2", "rejection", 10), "observation 1 alone"),
+        (("gaussian-linear/11", "rejection", 10), "from 1 to 10; got 11"),
+        (("gaussian-linear/x", "rejection", 10), "write gaussian-linear/3"),
+        (("gaussian-linear/fresh", "rejection", 10), "with fresh data use"),
+        (("ramp/fresh", "rejection", 10, 2, ["sbc"]), "no fresh data"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(arguments, message):
+    with pytest.raises(FbarError, match=message) as caught:
+        Study(*arguments)
+    assert "\n" not in str(caught.value)
+
+
+def test_more_bad_input():
+    own = fbar.Problem(fbar.Finite(theta=[1, 2]), lambda t, rng: t["theta"], 1.0, truth={"mean:theta": 1.0})
+    with pytest.raises(InputError, match="give its tolerance as tolerance="):
+        Study({"own": own}, "rejection", 10)
+    with pytest.raises(InputError, match="needs a name"):
+        Study(own, "rejection", 10)
+    with pytest.raises(InputError, match=r"one of 0.01, 0.001"):
+        Study("gaussian-linear", "rejection", 10, tolerance=0.5)
+    with pytest.raises(InputError, match="unknown truth"):
+        Study("ramp", "rejection", 10, truth="exact")
+    with pytest.raises(InputError, match="Dask client or a"):
+        Study("ramp", "rejection", 10, trials=2).run(client=3, progress=False)
+    one = run("ramp", "rejection", 10, trials=1)
+    with pytest.raises(InputError, match="at least 2 trials"):
+        one.ranking()
+    two = run("ramp", ["rejection", half_of_it], 50, trials=3)
+    with pytest.raises(InputError, match="cannot rank"):
+        two.ranking("coverage")
+    with pytest.raises(InputError, match="unknown component"):
+        two.ranking(target="mean:other")
+
+
+def test_fresh_data_calibrate_a_right_posterior():
+    """Ranks of the true parameters over 100 fresh data sets: mean 1/2 and variance 1/12 within 5 errors."""
+    result = run("gaussian-linear/fresh", {"exact": exact_gaussian}, 10, trials=100, scores=["sbc"])
+    ranks = np.array([[v for k, v in r.scores["sbc"].items()] for r in result.trials.values()])
+    assert abs(ranks.mean() - 0.5) < 5 * np.sqrt(1 / 12 / ranks.size)
+    assert abs(ranks.var() - 1 / 12) < 5 * np.sqrt((1 / 80 - 1 / 144) / ranks.size)
+
+
+def exact_gaussian(problem, budget, rng):
+    return problem.observed / 2 + np.sqrt(0.05) * rng.standard_normal((400, 10))
