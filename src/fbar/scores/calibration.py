@@ -1,8 +1,8 @@
 """Calibration: whether what a method says about its uncertainty is borne out.
 
 Simulation-based calibration (Talts et al. 2018) asks it of the posterior: over data made with parameters from the
-prior, the true parameter's rank among posterior points is uniform. Coverage asks it of a method's error bars: over trials, the
-interval for E[f|x*] holds the true value as often as it says.
+prior, the true parameter's rank among posterior points is uniform. Coverage asks it of a method's error bars: over
+trials, the interval for E[f|x*] holds the true value as often as it says.
 """
 
 from __future__ import annotations

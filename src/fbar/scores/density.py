@@ -2,8 +2,8 @@
 
 The estimate is scipy's Gaussian kernel density with weights, on coordinates whitened by the weighted covariance, with
 Scott's bandwidth n_eff^(−1/(d+4)) or Silverman's. The paper warns of it: divergences of an empirical distribution from
-a continuous one are infinite (section 1.2.2), and what makes them finite is this choice. A number that comes out of it is
-about the samples *and* the bandwidth; smoothing alone makes it positive, the more the more dimensions there are.
+a continuous one are infinite (section 1.2.2), and what makes them finite is this choice. A number that comes out of it
+is about the samples *and* the bandwidth; smoothing alone makes it positive, the more the more dimensions there are.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 For t = p̂/p a φ-divergence is E_p[φ(t)] (section 1.2.2, e:phi_divergence). On a finite space it is an exact sum.
 Elsewhere it is a mean over draws from the truth, with the approximation's own density or the estimate of
-`fbar.scores.density`; multiples of t − 1, whose expectation is zero, are added to φ so that it is never negative and its
-mean less noisy. Mass that p̂ puts where p has none is not seen by draws from p.
+`fbar.scores.density`; multiples of t − 1, whose expectation is zero, are added to φ so that it is never negative and
+its mean less noisy. Mass that p̂ puts where p has none is not seen by draws from p.
 """
 
 from __future__ import annotations
