@@ -5,14 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from fbar.cli.common import JsonFlag, Whole
+from fbar.cli.common import JsonFlag, Whole, open_console, plain_table
 from fbar.errors import InputError
 from fbar.estimate import shorthand
 from fbar.problem import Problem
@@ -58,7 +54,7 @@ def problems(
     if json_:
         print(json.dumps(tree))
         return
-    console = _console()
+    console = open_console()
     console.print(f"[bold]{name}[/bold]  {tree['title']}")
     if tree["source"]:
         console.print(f"from {tree['source']}", style="dim")
@@ -67,7 +63,7 @@ def problems(
     console.print(f"{len(tree['parameters'])} parameters ({', '.join(tree['parameters'])}), {data}{which}")
     for level, tolerance in tree["tolerances"].items():
         console.print(f"tolerance {tolerance:g} accepts {float(level):g} of the simulations from the prior")
-    table = _table("target", "truth", "spread of f")
+    table = plain_table("target", "truth", "spread of f")
     for row in tree["targets"]:
         spread = "" if row["deviation"] is None else f"{row['deviation']:.4g}"
         exact = row["standard_error"] == 0
@@ -136,10 +132,10 @@ def _list_problems(json_: bool) -> None:
         rows = [{"name": e.name, "title": e.title, "parameters": e.parameters, "data": e.data} for e in listed]
         print(json.dumps({"problems": rows}))
         return
-    table = _table("problem", "parameters", "data", "")
+    table = plain_table("problem", "parameters", "data", "")
     for e in listed:
         table.add_row(e.name, str(e.parameters), "event" if e.data is None else str(e.data), e.title)
-    console = _console()
+    console = open_console()
     console.print(table)
     console.print("`fbar problems NAME` tells a problem's truth; `fbar score` compares methods on it.")
 
@@ -157,10 +153,10 @@ def methods(*, json_: JsonFlag = False) -> None:
     if json_:
         print(json.dumps({"methods": [{"name": c.name, "title": c.title} for c in CONTENDERS.values()]}))
         return
-    table = _table("method", "")
+    table = plain_table("method", "")
     for contender in CONTENDERS.values():
         table.add_row(contender.name, contender.title)
-    console = _console()
+    console = open_console()
     console.print(table)
     console.print("Any other algorithm: a function algorithm(problem, budget, rng), see help(fbar.Study).")
 
@@ -180,21 +176,10 @@ def scores(*, json_: JsonFlag = False) -> None:
         keys = ("name", "title", "formula", "range", "better", "needs", "blind_spot")
         print(json.dumps({"scores": [{key: getattr(score, key) for key in keys} for score in listed]}))
         return
-    table = _table("score", "", "better", "needs", "blind to")
+    table = plain_table("score", "", "better", "needs", "blind to")
     for score in listed:
         table.add_row(score.name, score.title, score.better, score.needs, score.blind_spot)
-    _console().print(table)
-
-
-def _console() -> Console:
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 140)
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
+    open_console().print(table)
 
 
 def finite(value: float) -> float | None:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from cyclopts import Parameter, Token
+from rich.console import Console
+from rich.table import Table
 
 from fbar.errors import FbarError
 
@@ -15,6 +17,18 @@ from fbar.errors import FbarError
 def fail(error: FbarError) -> None:
     print(f"fbar: {error}", file=sys.stderr)
     raise SystemExit(2)
+
+
+def open_console() -> Console:
+    """Where tables are printed: as wide as the terminal, or wide enough to be read from a file."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+
+
+def plain_table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
 
 
 def _whole(_: object, tokens: Sequence[Token]) -> int:

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from fbar.cli.catalogue import _console, _table, finite
-from fbar.cli.common import Flag, JsonFlag, MaybeWhole, Whole
+from fbar.cli.catalogue import finite
+from fbar.cli.common import Flag, JsonFlag, MaybeWhole, Whole, open_console, plain_table
 from fbar.errors import InputError
 from fbar.estimate import shorthand
 from fbar.methods import Method
@@ -165,9 +165,9 @@ def contenders(names: list[str]) -> dict[str, Any]:
 
 def show(result: StudyResult, reference: str) -> None:
     """Tables for people."""
-    console = _console()
+    console = open_console()
     for score_name in result.scores:
-        table = _table("problem", "budget", "method", _heading(score_name), "trials", "")
+        table = plain_table("problem", "budget", "method", _heading(score_name), "trials", "")
         for cell in result.cells:
             values = result.values(score_name, cell.problem, cell.method, cell.budget)
             good = values[values == values]
@@ -191,14 +191,23 @@ def show(result: StudyResult, reference: str) -> None:
         console.print(
             f"{row['method']} failed on {row['problem']} in {row['trials']} trials: {row['message']}", markup=False
         )
+    reasons: dict[tuple[str, str], list[str]] = {}
     for row in result.undefined():
-        console.print(f"{row['score']} of {row['method']} on {row['problem']}: {row['why']}", style="dim", markup=False)
+        reasons.setdefault((row["score"], row["why"]), []).append(f"{row['method']} on {row['problem']}")
+    for (name, why), where in reasons.items():
+        console.print(f"no {name} for {', '.join(where)}: {why}", style="dim", markup=False)
+    for arena in result.arenas.values():
+        if arena.tolerance > 0:
+            known = "the truth of ABC at it" if result.settings["truth"] == "tolerance" else "the true posterior"
+            how = arena.scored.truth().how
+            line = f"{arena.name}: all methods at tolerance {arena.tolerance:g}, compared with {known} ({how})"
+            console.print(line, style="dim", markup=False)
 
 
 def _show_efficiency(result: StudyResult, reference: str) -> None:
-    console = _console()
+    console = open_console()
     console.print(f"\nsimulations for the error that {reference} has at its largest budget, from the fitted lines")
-    table = _table("problem", "method", "rate", "simulations", f"relative to {reference}")
+    table = plain_table("problem", "method", "rate", "simulations", f"relative to {reference}")
     rates = {(c.problem, c.method): c for c in result.curves()}
     for row in result.efficiency(reference):
         c = rates[row["problem"], row["method"]]
@@ -244,4 +253,4 @@ def write(result: StudyResult, out: Path, *, quiet: bool = False) -> None:
 
     paths = [*result.write(out), *write_figures(result, out)]
     if not quiet:
-        _console().print(f"{len(paths)} tables and figures are in {out}/")
+        open_console().print(f"{len(paths)} tables and figures are in {out}/")

@@ -75,6 +75,8 @@ def draw_curves(picture: CurvesPicture) -> Figure:
                 ax.plot(x, np.exp(curve.intercept) * x**curve.rate, color=look["color"], linewidth=0.9)
         ax.set_xscale("log")
         ax.set_yscale("log")
+        _decimal_ticks(ax.xaxis)
+        _decimal_ticks(ax.yaxis)
         ax.set_title(problem, loc="left")
         ax.set_xlabel("simulations")
     flat[0].set_ylabel(picture.curves[0].score)
@@ -103,7 +105,9 @@ def draw_ranking(picture: RankingPicture) -> Figure:
             ax.errorbar(s.mean, row, xerr=s.error, ecolor=look["color"], **look, linestyle="none", capsize=2)
         ax.set_yticks(range(len(here)), [f"{s.method}  ({s.place})" for s in here])
         ax.set_ylim(len(here) - 0.5, -0.5)
-        ax.set_xscale("log" if all(s.mean > 0 for s in here) else "linear")
+        if all(s.mean > 0 for s in here):
+            ax.set_xscale("log")
+            _decimal_ticks(ax.xaxis)
         ax.set_title(f"{problem}, {budget:,} simulations", loc="left")
         ax.grid(axis="x", alpha=0.25)
     figure.supxlabel(picture.ranking.score, fontsize=9)
@@ -132,10 +136,23 @@ def draw_versus(picture: VersusPicture) -> Figure:
         for axis, key in (("x", "x"), ("y", "y")):
             if all(point[key] > 0 for point in versus.points):
                 getattr(ax, f"set_{axis}scale")("log")
+                _decimal_ticks(getattr(ax, f"{axis}axis"))
     np.ravel(axes)[0].set_ylabel(picture.versus[0].y)
     handles, labels = _legend(np.ravel(axes))
     figure.legend(handles, labels, loc="outside right upper")
     return figure
+
+
+def _decimal_ticks(axis: Any) -> None:
+    """Ticks at 1, 2 and 5 of every decade, as plain numbers; on a long axis decades alone."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    short = high / low < 50
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if short else (1.0,), numticks=9))
+    axis.set_minor_formatter(NullFormatter())
+    if short:
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def _legend(axes: Iterable[Any]) -> tuple[list[Any], list[str]]:

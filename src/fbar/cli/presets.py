@@ -1,0 +1,67 @@
+"""A preset study from the command line: run its studies, show its claims."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from fbar.cli.common import open_console, plain_table
+from fbar.errors import FbarError
+from fbar.study.figures import write_figures
+from fbar.study.presets import Claim, preset
+from fbar.study.results import StudyResult
+
+
+def run_preset(
+    name: str,
+    *,
+    trials: int | None,
+    seed: int,
+    workers: int | None,
+    out: Path | None,
+    quick: bool,
+    json_: bool,
+) -> None:
+    """Run a preset's studies and print its claims; ``--out`` keeps the trials, tables and figures of each study."""
+    chosen = preset(name)
+    results: dict[str, StudyResult] = {}
+    for part, study in chosen.make(trials, seed, quick=quick).items():
+        directory = None if out is None else out / part
+        result = study.run(directory, workers=workers, progress=not json_)
+        results[part] = result
+        if not json_:
+            open_console().print(f"[bold]{part}[/bold]: {', '.join(result.arenas)}; {result.number_of_trials} trials")
+            open_console().print(str(result.ranking()), markup=False)
+            open_console().print()
+        if directory is not None:
+            result.write(directory)
+            write_figures(result, directory)
+    claims = chosen.claims(results)
+    if out is not None:
+        _write(claims, out / "claims.csv")
+    if json_:
+        print(json.dumps({"preset": name, "claims": [asdict(claim) for claim in claims]}))
+        return
+    shown = plain_table("claim", "problem", "found", "holds")
+    before = ""
+    for claim in claims:
+        text = "" if claim.text == before else claim.text
+        before = claim.text
+        shown.add_row(text, claim.problem, claim.found, "yes" if claim.holds else "[bold red]no[/bold red]")
+    open_console().print(shown)
+    held = sum(claim.holds for claim in claims)
+    open_console().print(
+        f"{held} of {len(claims)} hold beyond doubt; within each study the chance of any wrong verdict is 5%"
+    )
+
+
+def _write(claims: list[Claim], path: Path) -> None:
+    try:
+        with open(path, "w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["claim", "problem", "found", "holds"])
+            writer.writerows([claim.text, claim.problem, claim.found, claim.holds] for claim in claims)
+    except OSError as error:
+        raise FbarError(f"cannot write {path}: {error.strerror or error}") from None
