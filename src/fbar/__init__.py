@@ -4,6 +4,8 @@ Name the function f you care about; get E[f(θ)|x*] with an honest error bar, fr
 they reduce that error.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from fbar import designs, theory
 from fbar.acceptance import Acceptance
 from fbar.designs.schemes import Independent, Sobol, Stratified
@@ -60,6 +62,10 @@ from fbar.targets import (
     variance,
 )
 
+if TYPE_CHECKING:
+    from fbar import problems, scores
+    from fbar.study import Study, StudyResult
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -113,6 +119,8 @@ __all__ = [
     "StandardError",
     "StoppingRule",
     "Stratified",
+    "Study",
+    "StudyResult",
     "Target",
     "UniformKernel",
     "UnitTransform",
@@ -132,11 +140,24 @@ __all__ = [
     "model_probability",
     "posterior",
     "probability",
+    "problems",
     "program",
     "quantile",
+    "scores",
     "second_moment",
     "simulate",
     "theory",
     "truncate",
     "variance",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What is not needed for inference is loaded when it is used."""
+    from importlib import import_module
+
+    if name in ("problems", "scores", "study"):
+        return import_module(f"fbar.{name}")
+    if name in ("Study", "StudyResult"):
+        return getattr(import_module("fbar.study"), name)
+    raise AttributeError(f"module 'fbar' has no attribute {name!r}")
