@@ -111,6 +111,21 @@ def test_the_density_estimate_is_a_density_and_has_scotts_bandwidth():
     assert variance == pytest.approx(expected, rel=1e-4)
 
 
+def test_the_density_estimate_is_scipys_in_any_units(monkeypatch):
+    rng = np.random.default_rng(4)
+    mixing = np.array([[1.0, 0.0, 0.0], [0.5, 2.0, 0.0], [0.1, -1.0, 0.3]])
+    x, at, w = rng.standard_normal((70, 3)) @ mixing + 50, rng.standard_normal((40, 3)) @ mixing + 50, rng.random(70)
+    for bandwidth in ("scott", "silverman"):
+        expected = stats.gaussian_kde(x.T, bandwidth, weights=w).logpdf(at.T)
+        monkeypatch.setattr("fbar.scores.density.PAIRS", 2**21)
+        assert kernel_density(x, w, bandwidth)(at) == pytest.approx(expected, rel=1e-9)
+        monkeypatch.setattr("fbar.scores.density.PAIRS", 200)  # a few rows at a time
+        assert kernel_density(x, w, bandwidth)(at) == pytest.approx(expected, rel=1e-9)
+        unit = np.array([1e-6, 1.0, 1e6])
+        scaled = kernel_density(x * unit, w, bandwidth)(at * unit)
+        assert scaled == pytest.approx(expected, rel=1e-7)  # the units' product is 1
+
+
 def test_samples_are_scored_by_the_density_estimate():
     problem = fbar.problems.load("gaussian-linear")
     scene = Scene(problem, (), truth_size=500)
@@ -198,6 +213,8 @@ def test_weights_alone_hold_no_likelihood():
     for name in ("log-likelihood", "unnormalised-mse"):
         with pytest.raises(InputError, match="no estimates of the likelihood"):
             as_score(name).compute(given, Scene(problem, ()))
+        with pytest.raises(InputError, match="finitely many values"):
+            as_score(name).compute(given, Scene(problems.load("ramp"), ()))
 
 
 def test_points_of_a_finite_prior_are_counted_into_its_values():
@@ -207,3 +224,28 @@ def test_points_of_a_finite_prior_are_counted_into_its_values():
     assert as_score("posterior-mse").compute(draws, Scene(problem, ()))[""] == pytest.approx(2 * (0.75 - p[0]) ** 2)
     with pytest.raises(InputError, match="theta=3 is not a value"):
         as_score("kl").compute(Approximation(fbar.Points({"theta": [1, 3]}), np.ones(2), 9), Scene(problem, ()))
+
+
+def test_the_two_directions_are_not_exchanged():
+    problem = problems.load("two-hypotheses")
+    sure = Approximation(problem.points, np.array([1.0, 0.0]), 1)
+    assert as_score("kl").compute(sure, Scene(problem, ()))[""] == pytest.approx(
+        -math.log(problem.reference.weights[0])
+    )
+    assert as_score("reverse-kl").compute(sure, Scene(problem, ()))[""] == np.inf
+
+    gaussian_problem = problems.load("gaussian-linear")
+    centre, sd = gaussian_problem.reference.centre[0], math.sqrt(VARIANCE)
+
+    def narrow(points):  # the first parameter with half its standard deviation
+        x = points["theta1"]
+        moved = stats.norm.logpdf(x, centre, sd / 2) - stats.norm.logpdf(x, centre, sd)
+        return gaussian_problem.reference.log_density(points) + moved
+
+    given = Approximation(None, None, 1, density=narrow)
+    scenes = [Scene(gaussian_problem, (), seed=seed, truth_size=2000) for seed in range(12)]
+    closed = {"kl": math.log(2) + (1 / 4 - 1) / 2, "reverse-kl": -math.log(2) + (4 - 1) / 2}
+    for name, truth in closed.items():
+        found = np.array([as_score(name).compute(given, scene)[""] for scene in scenes])
+        assert abs(found.mean() - truth) < 6 * found.std(ddof=1) / math.sqrt(12)
+        assert found.std(ddof=1) < 0.1 * truth

@@ -19,6 +19,9 @@ from fbar.scores.approximation import Approximation, checked_weights
 from fbar.scores.base import Scene
 from fbar.truth import FiniteReference
 
+PAIRS = 2**21
+"""Values of a kernel between two sets of points that are held in memory at once."""
+
 
 def weighted(x: npt.ArrayLike, weights: npt.ArrayLike | None = None, name: str = "samples") -> tuple[FloatArray, ...]:
     """Samples (n, d) and their normalised weights (n,), checked; a flat list is one dimension."""

@@ -17,7 +17,7 @@ from fbar.checks import FloatArray, choice
 from fbar.errors import InputError
 from fbar.points import Points
 from fbar.scores.approximation import Approximation
-from fbar.scores.arrays import columns, is_finite, merged, samples, weighted
+from fbar.scores.arrays import PAIRS, columns, is_finite, merged, samples, weighted
 from fbar.scores.base import Scene
 
 BANDWIDTHS = ("scott", "silverman")
@@ -40,10 +40,25 @@ def kernel_density(x: npt.ArrayLike, weights: npt.ArrayLike | None = None, bandw
         kde = gaussian_kde(((points - centre) / scale).T, bandwidth, weights=w)
     except np.linalg.LinAlgError:
         raise InputError("the samples lie in a plane of fewer dimensions, so they have no density") from None
-    jacobian = np.log(scale).sum()
+    root = np.linalg.cholesky(kde.covariance)  # with the bandwidth in it
+    constant = np.log(scale).sum() + np.log(np.diagonal(root)).sum() + d / 2 * np.log(2 * np.pi)
+    whiten = np.linalg.inv(root).T / scale[:, None]
+    z, log_w = (points - centre) @ whiten, np.log(w)
+    own = log_w - (z**2).sum(axis=1) / 2
 
     def log_density(at: FloatArray) -> FloatArray:
-        return np.asarray(kde.logpdf(((np.atleast_2d(at) - centre) / scale).T) - jacobian)
+        """In blocks, by matrix products: several times as fast as ``kde.logpdf``, to which it is equal."""
+        u = (np.atleast_2d(at) - centre) @ whiten
+        result, rows = np.empty(len(u)), max(1, PAIRS // n)
+        for start in range(0, len(u), rows):
+            part = u[start : start + rows]
+            exponent = part @ z.T
+            exponent += own
+            top = exponent.max(axis=1)
+            exponent -= top[:, None]
+            total = np.exp(exponent, out=exponent).sum(axis=1)
+            result[start : start + rows] = top + np.log(total) - (part**2).sum(axis=1) / 2
+        return np.asarray(result - constant)
 
     return log_density
 
@@ -61,4 +76,8 @@ def log_ratio(approximation: Approximation, scene: Scene, bandwidth: str = "scot
     if is_finite(scene):
         raise InputError("a finite posterior has probabilities, not a density")
     log_p = scene.true_log_density
-    return np.asarray(log_density(approximation, scene, scene.true_sample, bandwidth) - log_p)
+    kept, ratio = scene.remembered.get(("log-ratio", bandwidth), (None, log_p))
+    if kept is not approximation:  # several scores of one approximation follow each other
+        ratio = np.asarray(log_density(approximation, scene, scene.true_sample, bandwidth) - log_p)
+        scene.remembered["log-ratio", bandwidth] = approximation, ratio
+    return np.asarray(ratio)

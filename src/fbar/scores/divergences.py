@@ -248,6 +248,8 @@ def likelihoods(approximation: Approximation, scene: Scene, *, log: bool) -> tup
     An algorithm may estimate both, each without bias: its own estimates of log p* are used for the log, those of its
     posterior for p* itself; one is made from the other where there is one alone.
     """
+    if not is_finite(scene):
+        raise InputError(f"this score needs a prior on finitely many values; this problem has {scene.problem.prior!r}")
     size, true = scene.problem.finite.size, scene.problem.p_star
     if true is None:
         raise InputError("the true likelihood of this problem is not known at the values of its prior")

@@ -19,6 +19,7 @@ from fbar.checks import FloatArray, positive_integer, positive_number
 from fbar.errors import InputError
 from fbar.scores.approximation import Approximation
 from fbar.scores.arrays import (
+    PAIRS,
     distributions,
     is_finite,
     marginals,
@@ -36,9 +37,6 @@ from fbar.scores.density import log_ratio
 MOST_ASSIGNED = 2000
 MOST_FLOWS = 250_000
 """Points of an exact assignment, and pairs of points of an exact transport; beyond them it is refused."""
-
-PAIRS = 2**21
-"""Kernel values held in memory at once."""
 
 
 def total_variation(p_hat: npt.ArrayLike, p: npt.ArrayLike) -> FloatArray:

@@ -21,7 +21,7 @@ from fbar.scores.expectation import posterior_deviation
 def kish(weights: npt.ArrayLike) -> float:
     """(Σw)²/Σw² over simulations (section 1.2.2, e:ESS); weights need not be normalised.
 
-    >>> kish([1, 1, 1, 0]), kish([2, 1])
+    >>> round(kish([1, 1, 1, 0]), 9), round(kish([2, 1]), 9)
     (3.0, 1.8)
     """
     w = numeric_array(weights, "weights")
