@@ -1,7 +1,7 @@
 """The truth of ABC with a ball of data, for coordinates that are independent given a component.
 
-x_i = θ_i + N(0, σ²), independent priors p(θ_i), accepted where D = Σ (x_i − x*_i)² ≤ ε². The Laplace transform of D is a
-product over coordinates, E e^(−sD) = Π φ_i(s),
+x_i = θ_i + N(0, σ²), independent priors p(θ_i), accepted where D = Σ (x_i − x*_i)² ≤ ε². The Laplace transform of D is
+a product over coordinates, E e^(−sD) = Π φ_i(s),
 
     φ_i(s) = ∫ p(θ) (1 + 2sσ²)^(−1/2) exp(−s (θ − x*_i)²/(1 + 2sσ²)) dθ ,
 
@@ -27,6 +27,7 @@ from fbar.truth import Truth
 
 Complex = npt.NDArray[np.complex128]
 HOW = "numerical inversion of the Laplace transform of the squared distance"
+
 
 @dataclass(frozen=True)
 class Component:

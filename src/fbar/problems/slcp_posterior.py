@@ -9,20 +9,26 @@ from functools import cached_property
 import numpy as np
 
 from fbar.checks import FloatArray
+from fbar.errors import InputError
 from fbar.points import Points
 from fbar.problems import truncated
+from fbar.problems.slcp_grid import Grid
 from fbar.problems.transport import Transported, columns, listed
 from fbar.truth import Truth
 
 NAMES = tuple(f"theta{i}" for i in range(1, 6))
 EDGE = 3.0
 JITTER = 1e-6
-TOP = math.log(EDGE)
-DEEP = TOP - 24.0
-"""Below e^DEEP ≈ 10⁻¹⁰ a scale adds nothing to the jitter, nor to an integral."""
+UNIT = JITTER**0.25
+"""Where θ3⁴ is the jitter: |θ3| = UNIT sinh τ is even in τ below and as a logarithm above."""
 
+TOP = math.asinh(EDGE / UNIT)
 DROP = 46.0
 REACH = 8.0
+RULES = ((32, 10), (44, 12), (60, 12), (76, 14))
+"""Nodes in each of θ5, τ3 and τ4, and in a panel of θ1."""
+
+ENOUGH = 5e-5
 
 
 @dataclass(frozen=True)
@@ -35,9 +41,9 @@ class Covariance:
     log_det: FloatArray
 
     @classmethod
-    def of(cls, log3: FloatArray, log4: FloatArray, theta5: FloatArray) -> Covariance:
-        """From log |θ3|, log |θ4| and θ5. The determinant is written so that ρ near one costs no digits."""
-        s1, s2 = np.exp(2 * log3), np.exp(2 * log4)
+    def of(cls, theta3: FloatArray, theta4: FloatArray, theta5: FloatArray) -> Covariance:
+        """The determinant is written so that ρ near one costs no digits."""
+        s1, s2 = theta3**2, theta4**2
         det = (s1 * s2 / np.cosh(theta5)) ** 2 + JITTER * (s1**2 + s2**2) + JITTER**2
         return cls(s1**2 + JITTER, s2**2 + JITTER, np.tanh(theta5) * s1 * s2, np.log(det))
 
@@ -47,12 +53,21 @@ class Covariance:
         return a**2 / self.first + rest**2 * self.first * np.exp(-self.log_det)
 
 
+def _scale(tau: FloatArray) -> FloatArray:
+    return np.asarray(UNIT * np.sinh(tau))
+
+
+def _log_slope(tau: FloatArray) -> FloatArray:
+    """log of d|θ3|/dτ."""
+    return np.asarray(np.log(UNIT * np.cosh(tau)))
+
+
 class SlcpPosterior(Transported):
     """The posterior given the eight data.
 
-    θ5, log |θ3| and log |θ4| by Gauss–Legendre quadrature, the last on an interval found anew for each pair of the first
-    two; θ1 and θ2 inside by quadrature over the significant part of their box. The error is the change from a coarser
-    rule. The same nodes make cells, from which quasi-random points are drawn for all that is not a moment.
+    θ5, |θ3| and |θ4| (as τ3, τ4) by Gauss–Legendre quadrature, the last on an interval found anew for each pair of the
+    first two; inside θ1 by quadrature over the significant part of its box, θ2 in closed form. The error is the change
+    from a coarser rule. The same nodes make cells, from which quasi-random points are drawn for all that is no moment.
     """
 
     how = "nested quadrature; the signs of theta3 and theta4 by symmetry"
@@ -89,12 +104,12 @@ class SlcpPosterior(Transported):
         m1, m2 = (np.take_along_axis(np.stack([c[i] for c in candidates]), best, axis=0)[0] for i in (0, 1))
         return m1, m2, values.max(axis=0)
 
-    def _rough(self, log3: FloatArray, log4: FloatArray, theta5: FloatArray) -> FloatArray:
-        """The log density of (log |θ3|, log |θ4|, θ5) to within a few units, to find where it matters."""
-        s = Covariance.of(*np.broadcast_arrays(log3, log4, theta5))
-        return np.asarray(self._log_scatter(s) + self._nearest(s)[2] + log3 + log4)
+    def _rough(self, tau3: FloatArray, tau4: FloatArray, theta5: FloatArray) -> FloatArray:
+        """The log density of (τ3, τ4, θ5) to within a few units, to find where it matters."""
+        s = Covariance.of(*np.broadcast_arrays(_scale(tau3), _scale(tau4), theta5))
+        return np.asarray(self._log_scatter(s) + self._nearest(s)[2] + _log_slope(tau3) + _log_slope(tau4))
 
-    def _range(self, s: Covariance, sd1: FloatArray, sd2: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _range(self, s: Covariance, sd1: FloatArray, sd2: FloatArray) -> FloatArray:
         """Ends of three panels of m1, shape (4, n), that hold its density given that (m1, m2) lies in the box."""
         m1, m2, _ = self._nearest(s)
         y1, y2 = self.mean
@@ -164,31 +179,35 @@ class SlcpPosterior(Transported):
     # ------------------------------------------------------------ where it matters
 
     @cached_property
-    def _limits(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """The ranges of log |θ3| and log |θ4| outside which the density is negligible."""
-        low3 = low4 = DEEP
-        high3 = high4 = TOP
-        theta5 = np.linspace(-EDGE, EDGE, 13)[:, None, None]
-        for _ in range(2):  # the second grid lies over what the first one kept
-            log3, log4 = np.linspace(low3, high3, 97), np.linspace(low4, high4, 97)
-            rough = self._rough(log3[None, :, None], log4[None, None, :], theta5)
+    def _limits(self) -> list[tuple[float, float]]:
+        """The ranges of θ5, τ3, τ4 outside which the density is negligible: grids, each over what the last one kept."""
+        ranges = [(-EDGE, EDGE), (0.0, TOP), (0.0, TOP)]
+        sizes = (17, 97, 97)
+        for _ in range(30):
+            theta5, tau3, tau4 = (np.linspace(*ends, size) for ends, size in zip(ranges, sizes, strict=True))
+            rough = self._rough(tau3[None, :, None], tau4[None, None, :], theta5[:, None, None])
             keep = rough > rough.max() - DROP
-            i, j = np.flatnonzero(keep.any(axis=(0, 2))), np.flatnonzero(keep.any(axis=(0, 1)))
-            low3, high3 = log3[max(i[0] - 1, 0)], log3[min(i[-1] + 1, 96)]
-            low4, high4 = log4[max(j[0] - 1, 0)], log4[min(j[-1] + 1, 96)]
-        return (float(low3), float(high3)), (float(low4), float(high4))
+            shares = []
+            for axis, (values, others) in enumerate(((theta5, (1, 2)), (tau3, (0, 2)), (tau4, (0, 1)))):
+                kept = np.flatnonzero(keep.any(axis=others))
+                first, last = max(kept[0] - 1, 0), min(kept[-1] + 1, sizes[axis] - 1)
+                ranges[axis] = (float(values[first]), float(values[last]))
+                shares.append((last - first) / (sizes[axis] - 1))
+            if min(shares) > 0.5:
+                break
+        return ranges
 
     def _nodes(self, size: int) -> Grid:
-        (low3, high3), (low4, high4) = self._limits
+        range5, range3, (low4, high4) = self._limits
         x, w = truncated.gauss_legendre(size)
-        theta5, log3 = EDGE * (2 * x - 1), low3 + (high3 - low3) * x
+        theta5, tau3 = range5[0] + (range5[1] - range5[0]) * x, range3[0] + (range3[1] - range3[0]) * x
         probe = np.linspace(low4, high4, 97)
-        rough = self._rough(log3[None, :, None], probe[None, None, :], theta5[:, None, None])
+        rough = self._rough(tau3[None, :, None], probe[None, None, :], theta5[:, None, None])
         keep = rough > rough.max() - DROP
         keep[~keep.any(axis=2)] = True
         first = np.maximum(keep.argmax(axis=2) - 1, 0)
         last = np.minimum(97 - keep[..., ::-1].argmax(axis=2), 96)
-        return Grid(theta5, log3, probe[first], probe[last], x, w, (low3, high3))
+        return Grid(theta5, tau3, probe[first], probe[last], x, w, range5, range3)
 
     # ------------------------------------------------------------ moments
 
@@ -197,15 +216,16 @@ class SlcpPosterior(Transported):
         log_f = np.empty((size, size, size))
         powers = np.empty((3, 5, size, size, size))
         for i, theta5 in enumerate(grid.theta5):
-            log3, log4 = np.broadcast_arrays(grid.log3[:, None], grid.log4(i))
-            flat3, flat4 = log3.ravel(), log4.ravel()
-            s = Covariance.of(flat3, flat4, np.full(flat3.size, theta5))
+            tau3, tau4 = np.broadcast_arrays(grid.tau3[:, None], grid.tau4(i))
+            flat3, flat4 = tau3.ravel(), tau4.ravel()
+            s = Covariance.of(_scale(flat3), _scale(flat4), np.full(flat3.size, theta5))
             log_box, m = self._box(s, inner)
-            log_f[i] = (self._log_scatter(s) + log_box + flat3 + flat4).reshape(size, size)
+            log_jacobian = _log_slope(flat3) + _log_slope(flat4)
+            log_f[i] = (self._log_scatter(s) + log_box + log_jacobian).reshape(size, size)
             for row, k in enumerate((1, 2, 4)):
                 powers[row, :2, i] = m[row].reshape(2, size, size)
-                powers[row, 2, i] = 0.0 if k == 1 else np.exp(k * log3)
-                powers[row, 3, i] = 0.0 if k == 1 else np.exp(k * log4)
+                powers[row, 2, i] = 0.0 if k == 1 else _scale(tau3) ** k
+                powers[row, 3, i] = 0.0 if k == 1 else _scale(tau4) ** k
                 powers[row, 4, i] = theta5**k
         log_w = log_f + grid.log_weights()
         top = float(log_w.max())
@@ -219,9 +239,17 @@ class SlcpPosterior(Transported):
 
     @cached_property
     def _solved(self) -> tuple[Truth, float, Grid, FloatArray]:
-        coarse, *_ = self._integrate(32, 10)
-        fine, deviation, log_z, grid, log_w = self._integrate(44, 12)
-        return listed(NAMES, fine, deviation, np.abs(fine - coarse), self.how), log_z, grid, log_w
+        """Finer and finer rules, until two of them agree."""
+        coarse, *_ = self._integrate(*RULES[0])
+        for rule in RULES[1:]:
+            fine, deviation, log_z, grid, log_w = self._integrate(*rule)
+            error = np.abs(fine - coarse)
+            if (error <= ENOUGH * deviation).all():
+                break
+            coarse = fine
+        if not (error <= 1e-3 * deviation).all():
+            raise InputError("the true posterior of slcp for these data cannot be computed: its quadrature fails")
+        return listed(NAMES, fine, deviation, error, self.how), log_z, grid, log_w
 
     def truth(self) -> Truth:
         return self._solved[0]
@@ -229,8 +257,7 @@ class SlcpPosterior(Transported):
     def log_density(self, points: Points) -> FloatArray:
         t = columns(NAMES, points)
         inside = (np.abs(t) <= EDGE).all(axis=1)
-        with np.errstate(divide="ignore"):
-            s = Covariance.of(np.log(np.abs(t[:, 2])), np.log(np.abs(t[:, 3])), t[:, 4])
+        s = Covariance.of(t[:, 2], t[:, 3], t[:, 4])
         log_m = -2 * s.quadratic(t[:, 0] - self.mean[0], t[:, 1] - self.mean[1])
         log_m = log_m - math.log(2 * math.pi) - 0.5 * s.log_det + math.log(4)  # N(m; ȳ, S/4)
         return np.where(inside, self._log_scatter(s) + log_m - self._solved[1], -np.inf)
@@ -238,13 +265,14 @@ class SlcpPosterior(Transported):
     # ------------------------------------------------------------ draws
 
     def transport(self, unit: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """θ5, log |θ3|, log |θ4| from the cells of the quadrature, θ1 and then θ2 from their cut normals given S."""
+        """θ5, τ3, τ4 from the cells of the quadrature, θ1 and then θ2 from their cut normals given S."""
         _, _, grid, log_w = self._solved
         sign = np.where(unit[:, 1:3] < 0.5, -1.0, 1.0)
         v = unit[:, :3].copy()
         v[:, 1:] = (2 * v[:, 1:]) % 1
-        theta5, log3, log4, log_q = grid.draw(v, np.exp(log_w))
-        s = Covariance.of(log3, log4, theta5)
+        theta5, tau3, tau4, log_q = grid.draw(v, np.exp(log_w))
+        theta3, theta4 = _scale(tau3), _scale(tau4)
+        s = Covariance.of(theta3, theta4, theta5)
         y1, y2 = self.mean
         sd1, sd2 = np.sqrt(s.first) / 2, np.exp(0.5 * (s.log_det - np.log(s.first))) / 2
         low, high = (-EDGE - y1) / sd1, (EDGE - y1) / sd1
@@ -253,59 +281,5 @@ class SlcpPosterior(Transported):
         below, above = (-EDGE - centre) / sd2, (EDGE - centre) / sd2
         m2 = np.clip(centre + sd2 * truncated.ppf(unit[:, 4], below, above), -EDGE, EDGE)
         log_box = truncated.log_mass(low, high) + truncated.log_mass(below, above)
-        theta = np.column_stack([m1, m2, sign[:, 0] * np.exp(log3), sign[:, 1] * np.exp(log4), theta5])
-        return theta, self._log_scatter(s) + log_box + log3 + log4 - log_q
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Nodes of θ5 and log |θ3|, for each pair an interval of log |θ4|; as cells, each with one node."""
-
-    theta5: FloatArray
-    log3: FloatArray
-    low: FloatArray
-    high: FloatArray
-    x: FloatArray
-    w: FloatArray
-    range3: tuple[float, float]
-
-    def log4(self, i: int) -> FloatArray:
-        return self.low[i][:, None] + (self.high - self.low)[i][:, None] * self.x
-
-    def log_weights(self) -> FloatArray:
-        w = np.log(self.w)
-        volume = np.log(2 * EDGE * (self.range3[1] - self.range3[0]) * (self.high - self.low))
-        return np.asarray(w[:, None, None] + w[:, None] + w + volume[..., None])
-
-    def draw(self, unit: FloatArray, mass: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """θ5, log |θ3|, log |θ4| from the cells by their mass, evenly inside; and the log density of that.
-
-        The weights of Gauss–Legendre, laid side by side, are cells with a node in each.
-        """
-        mass = mass / mass.sum() + 1e-6 * np.exp(self.log_weights() - self.log_weights().max())
-        mass = mass / mass.sum()
-        i, v5 = _cell(unit[:, 0], mass.sum(axis=(1, 2))[None], np.zeros(len(unit), dtype=np.int64))
-        plane = mass.sum(axis=2)
-        j, v3 = _cell(unit[:, 1], plane, i)
-        size = len(self.x)
-        k, v4 = _cell(unit[:, 2], mass.reshape(size * size, size), i * size + j)
-        ends = np.concatenate([[0.0], np.cumsum(self.w)])
-        place5, place3, place4 = (ends[c] + self.w[c] * v for c, v in ((i, v5), (j, v3), (k, v4)))
-        width3, width4 = self.range3[1] - self.range3[0], (self.high - self.low)[i, j]
-        log_q = np.log(mass[i, j, k]) - self.log_weights()[i, j, k]
-        return EDGE * (2 * place5 - 1), self.range3[0] + width3 * place3, self.low[i, j] + width4 * place4, log_q
-
-
-def _cell(u: FloatArray, mass: FloatArray, row: np.ndarray) -> tuple[np.ndarray, FloatArray]:
-    """The cell that u falls into, of the row's masses, and its place in the cell, in [0, 1]."""
-    cumulated = np.cumsum(mass, axis=1)
-    cumulated /= cumulated[:, -1:]
-    # all rows in one sorted sequence: row r occupies (r, r + 1]
-    flat = (cumulated + np.arange(len(mass))[:, None]).ravel()
-    index = np.minimum(np.searchsorted(flat, row + u, side="right") - row * mass.shape[1], mass.shape[1] - 1)
-    index = np.maximum(index, 0)
-    upper = cumulated[row, index]
-    lower = np.where(index > 0, cumulated[row, np.maximum(index - 1, 0)], 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        place = np.where(upper > lower, (u - lower) / (upper - lower), 0.5)
-    return index, np.clip(place, 0, 1)
+        theta = np.column_stack([m1, m2, sign[:, 0] * theta3, sign[:, 1] * theta4, theta5])
+        return theta, self._log_scatter(s) + log_box + _log_slope(tau3) + _log_slope(tau4) - log_q

@@ -57,9 +57,7 @@ def moment_truth(names: Sequence[str], parts: Sequence[tuple[FloatArray, FloatAr
     return listed(names, value, np.sqrt(spread / mass.sum()), error, how)
 
 
-def listed(
-    names: Sequence[str], value: FloatArray, deviation: FloatArray, error: FloatArray | None, how: str
-) -> Truth:
+def listed(names: Sequence[str], value: FloatArray, deviation: FloatArray, error: FloatArray | None, how: str) -> Truth:
     """A truth from the rows E θ and E θ², with the deviations of θ and θ² and the errors of the two values."""
     known = []
     for i, name in enumerate(names):

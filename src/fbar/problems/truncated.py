@@ -44,7 +44,7 @@ def _log_mass_far(a: FloatArray, b: FloatArray) -> FloatArray:
     # a narrow interval: the difference of two equal logs has no digits left, the density at its middle has all
     narrow = -0.5 * (a + b) ** 2 / 4 - LOG_ROOT_2PI + np.log(b - a)
     close = (b - a) * (1 + np.abs(a)) < 1e-5
-    return np.where(b > a, np.where(close, narrow, wide), -np.inf)
+    return np.asarray(np.where(b > a, np.where(close, narrow, wide), -np.inf))
 
 
 def ppf(u: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike) -> FloatArray:
@@ -55,7 +55,7 @@ def ppf(u: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike) -> FloatArray
     with np.errstate(divide="ignore", invalid="ignore"):
         z = ndtri_exp(np.minimum(np.logaddexp(np.log1p(-v) + log_ndtr(s), np.log(v) + log_ndtr(t)), 0.0))
     z = np.clip(z, s, t)
-    return np.where(flip, -z, z)
+    return np.asarray(np.where(flip, -z, z))
 
 
 def effective(low: npt.ArrayLike, high: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:

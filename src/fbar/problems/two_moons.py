@@ -1,16 +1,17 @@
 """Two moons: a posterior of two crescents, thin arcs that the prior's box may cut.
 
-With s = (θ1+θ2)/√2, u = |s| and v = (θ2−θ1)/√2 the data are x = (¼ − u + r cos a, v + r sin a), where a ~ U(−π/2, π/2)
-and r ~ N(0.1, 0.01²); the box |θ1|, |θ2| ≤ 1 is the triangle u ≥ 0, u + |v| ≤ √2. The likelihood of x has a Jacobian 1/r,
-which du dv = r dr da takes away: in (r, a) the posterior is N(r; 0.1, 0.01²), restricted to the triangle. A ray of
-direction a meets the triangle in one interval of r, so r is integrated in closed form and a by quadrature. The sign of s
-is as often plus as minus.
+With s = (θ1+θ2)/√2, u = |s| and v = (θ2−θ1)/√2 the data are x = (¼ − u + r cos a, v + r sin a), where
+a ~ U(−π/2, π/2) and r ~ N(0.1, 0.01²); the box |θ1|, |θ2| ≤ 1 is the triangle u ≥ 0, u + |v| ≤ √2. The likelihood of x
+has a Jacobian 1/r, which du dv = r dr da takes away: in (r, a) the posterior is N(r; 0.1, 0.01²), restricted to the
+triangle. A ray of direction a meets the triangle in one interval of r, so r is integrated in closed form and a by
+quadrature. The sign of s is as often plus as minus.
 """
 
 from __future__ import annotations
 
 import math
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -72,7 +73,7 @@ class TwoMoons(Transported):
         # Between the directions of the corners the mass along a ray is smooth; only its significant part is kept.
         self.pieces: list[tuple[float, float]] = []
         tops: list[float] = []
-        for low, high in zip(edges[:-1], edges[1:], strict=True):
+        for low, high in pairwise(edges.tolist()):
             inner = 1e-12 * (high - low)
             part = truncated.significant(self._mass, low + inner, high - inner)
             if part is not None:
