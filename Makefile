@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup run test lint bench bench-peers constraints clean
+.PHONY: setup run test lint bench bench-peers test-peers constraints clean
 
 setup: $(STAMP)
 
@@ -28,12 +28,20 @@ lint: setup
 bench: setup
 	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
+# Other packages, each in an environment of its own: what one pins is no business of the other, nor of ours.
 PEERS := .venv-peers
+PEERS_SBI := .venv-peers-sbi
 
-$(PEERS)/.installed: benchmarks/peers/requirements.txt pyproject.toml
-	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[fast,run]' -r benchmarks/peers/requirements.txt
+$(PEERS)/.installed: examples/peers/requirements-pyabc.txt pyproject.toml
+$(PEERS_SBI)/.installed: examples/peers/requirements-sbi.txt pyproject.toml
+$(PEERS)/.installed $(PEERS_SBI)/.installed:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[fast,run]' -r $<
 	touch $@
+
+test-peers: $(PEERS)/.installed $(PEERS_SBI)/.installed  ## the adapters of examples/peers; about two minutes
+	$(PEERS)/bin/python -m pytest tests_peers/test_pyabc.py
+	$(PEERS_SBI)/bin/python -m pytest tests_peers/test_sbi.py
 
 bench-peers: $(PEERS)/.installed  ## beside other packages, in an environment of their own; goes on where it was
 	@for file in benchmarks/peers/bench_*.py; do echo "== $$file"; $(PEERS)/bin/python $$file || exit 1; done
@@ -42,4 +50,4 @@ constraints:  ## pin the versions that are installed now
 	$(BIN)/python -m pip freeze --exclude-editable | grep -v '@' > constraints.txt
 
 clean:
-	rm -rf $(VENV) $(PEERS) paper-results .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(PEERS) $(PEERS_SBI) paper-results .mypy_cache .ruff_cache .pytest_cache
