@@ -66,7 +66,7 @@ def problems(
     table = plain_table("target", "truth", "spread of f")
     for row in tree["targets"]:
         spread = "" if row["deviation"] is None else f"{row['deviation']:.4g}"
-        exact = row["standard_error"] == 0
+        exact = row["standard_error"] <= 1e-10 * abs(row["truth"])
         truth = f"{row['truth']:.10g}" if exact else shorthand(row["truth"], row["standard_error"])
         table.add_row(row["name"], truth, spread)
     console.print(table)
@@ -77,8 +77,8 @@ def told(name: str, problem: Problem) -> dict[str, Any]:
     """A problem and its truth as data."""
     truth = problem.truth()
     title = next(entry.title for entry in entries() if entry.name == name)
-    known = isinstance(problem, Benchmark)
-    tolerances = problem.tolerances if isinstance(problem, Benchmark) else {}
+    stored = isinstance(problem, Benchmark) and problem.observation is not None
+    tolerances = problem.tolerances if isinstance(problem, Benchmark) and stored else {}
     tree: dict[str, Any] = {
         "name": name,
         "title": title,
@@ -94,11 +94,10 @@ def told(name: str, problem: Problem) -> dict[str, Any]:
         "tolerances": {str(level): tolerance for level, tolerance in tolerances.items()},
         "targets_at_tolerance": {},
     }
-    if known and problem.observation is not None:  # type: ignore[attr-defined]
-        for tolerance in tolerances.values():
-            at = problem.truth_at(tolerance)  # type: ignore[attr-defined]
-            if at is not None:
-                tree["targets_at_tolerance"][str(tolerance)] = {"targets": at.as_rows(), "how": at.how}
+    for tolerance in tolerances.values():
+        at = problem.truth_at(tolerance) if isinstance(problem, Benchmark) else None
+        if at is not None:
+            tree["targets_at_tolerance"][str(tolerance)] = {"targets": at.as_rows(), "how": at.how}
     return tree
 
 

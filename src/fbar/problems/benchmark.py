@@ -46,6 +46,9 @@ class Recipe:
         The true posterior for any data: ``reference(x)``. At most about a minute.
     truth_at
         Where it can be computed: the truth of ABC at a tolerance, ``truth_at(x, tolerance)``.
+    acceptance
+        Where it is known: the probability that a simulation comes within a tolerance of the data,
+        ``acceptance(theta, x, tolerance)``.
     check_data
         Refuses data that the simulator cannot give, with an `InputError`.
     seed
@@ -64,6 +67,7 @@ class Recipe:
     distance: Distance | None = None
     derived: Mapping[str, Callable[[Points], npt.ArrayLike]] = field(default_factory=dict)
     truth_at: Callable[[FloatArray, float], Truth] | None = None
+    acceptance: Callable[[Points, FloatArray, float], FloatArray] | None = None
     check_data: Callable[[FloatArray], None] | None = None
 
     def draw(self, observation: int) -> tuple[Points, FloatArray]:
@@ -86,7 +90,7 @@ class Benchmark(Problem):
     """
 
     def __init__(self, recipe: Recipe, observed: npt.ArrayLike, *, observation: int | None = None) -> None:
-        data = _data(recipe, observed)
+        data, known = _data(recipe, observed), recipe.acceptance
         super().__init__(
             recipe.prior,
             recipe.simulate,
@@ -94,6 +98,7 @@ class Benchmark(Problem):
             summary=recipe.summary,
             distance=recipe.distance,
             derived=recipe.derived,
+            p_star=None if known is None else lambda theta, tolerance: known(theta, data, tolerance),
         )
         self.recipe = recipe
         self.data = data

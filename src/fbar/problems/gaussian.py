@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from scipy import stats
-from scipy.special import ndtri
+from scipy.special import chndtr, ndtri
 
 from fbar.checks import FloatArray, non_negative_number
 from fbar.points import Points
@@ -104,6 +104,12 @@ def _simulate_mixture(theta: Points, rng: np.random.Generator) -> FloatArray:
     return centre + sd[:, None] * rng.standard_normal(centre.shape)
 
 
+def _mixture_acceptance(theta: Points, x: FloatArray, tolerance: float) -> FloatArray:
+    """P(|x′ − x| ≤ ε|θ): |x′ − x|²/s² is noncentral χ² with two degrees of freedom in each component."""
+    square = ((columns(PAIR, theta) - x) ** 2).sum(axis=1)
+    return np.asarray(sum(chndtr((tolerance / sd) ** 2, 2, square / sd**2) for sd in (WIDE, NARROW)) / 2)
+
+
 def _normal_component(x: FloatArray, refine: int) -> Component:
     """The prior N(0, 0.1) at nodes that reach over both ends of what tilting it by the data can give, 0 and x/2."""
     sd = math.sqrt(VARIANCE)
@@ -195,6 +201,7 @@ def gaussian_mixture() -> Recipe:
         (2,),
         _mixture_reference,
         seed=103,
+        acceptance=_mixture_acceptance,
         truth_at=lambda x, tolerance: _box_truth_at(_mixture_reference(x), tolerance),
     )
 
