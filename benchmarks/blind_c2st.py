@@ -6,8 +6,9 @@ independent points. Every trial has points of its own; the truth is the same 10 
 
     nice python benchmarks/blind_c2st.py                # writes blind_c2st.csv beside it, and docs/scores.md's table
 
-The network of C2ST takes nearly all of the time (about 20 s a trial at 1000 points, 3 minutes at 10 000); ``--quick``
-leaves it out. No classifier of equally many points of each can be right more often than Φ(1/4) = 0.599.
+The network of C2ST takes nearly all of the time (about 20 s a trial at 1000 points, 4 minutes at 10 000; some ten
+minutes in all); ``--quick`` leaves it out. No classifier of equally many points of each can be right more often than
+Φ(1/4) = 0.599.
 """
 
 from __future__ import annotations
