@@ -18,6 +18,9 @@ from fbar.truth import Known, Nodes, Reference, Truth
 LEAST = 200.0
 """Effective points of a replicate, below which its weights cannot be trusted."""
 
+MOST = 3e-3
+"""Standard deviations of the posterior, above which an error is too large for a truth."""
+
 
 def named(names: Sequence[str], theta: FloatArray) -> Points:
     return Points({name: theta[:, i] for i, name in enumerate(names)})
@@ -54,7 +57,12 @@ def moment_truth(names: Sequence[str], parts: Sequence[tuple[FloatArray, FloatAr
         np.stack([w @ (theta - value[0]) ** 2, w @ (theta**2 - value[1]) ** 2])
         for (theta, _), w in zip(parts, weights, strict=True)
     )
-    return listed(names, value, np.sqrt(spread / mass.sum()), error, how)
+    deviation = np.sqrt(spread / mass.sum())
+    if not (error <= MOST * deviation).all():
+        raise InputError(
+            f"the truth for these data cannot be computed: its error is {(error / deviation).max():.2g} deviations"
+        )
+    return listed(names, value, deviation, error, how)
 
 
 def listed(names: Sequence[str], value: FloatArray, deviation: FloatArray, error: FloatArray | None, how: str) -> Truth:

@@ -29,6 +29,8 @@ NAMES = ("theta1", "theta2")
 RADIUS, SPREAD, SHIFT = 0.1, 0.01, 0.25
 ROOT2 = math.sqrt(2)
 PANELS = 24
+SMALL = 0.3
+"""A tolerance below which the ball of data is easier to draw from than the prior."""
 
 
 def _interval(a: FloatArray, x1: FloatArray | float, x2: FloatArray | float) -> tuple[FloatArray, FloatArray]:
@@ -155,23 +157,36 @@ class TwoMoons(Transported):
         return _theta(r * np.cos(a) - self.x1 + SHIFT, self.x2 - r * np.sin(a), sign), log_w
 
 
+def _from_ball(x: FloatArray, tolerance: float, unit: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Data evenly from the ball, the angle evenly, the radius from its cut normal, whose mass is the weight."""
+    distance, angle = tolerance * np.sqrt(unit[:, 0]), 2 * math.pi * unit[:, 1]
+    x1, x2 = x[0] + distance * np.cos(angle), x[1] + distance * np.sin(angle)
+    a = math.pi * (unit[:, 2] - 0.5)
+    low, high = _interval(a, x1, x2)
+    r = RADIUS + SPREAD * truncated.ppf(unit[:, 3], low, np.maximum(low, high))
+    u, v = r * np.cos(a) - x1 + SHIFT, x2 - r * np.sin(a)
+    return np.concatenate([_theta(u, v, 1.0), _theta(u, v, -1.0)]), np.tile(truncated.log_mass(low, high), 2)
+
+
+def _from_prior(x: FloatArray, tolerance: float, unit: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """θ and the angle evenly; the weight is the probability that the radius leads into the ball, along a chord."""
+    theta, a = 2 * unit[:, :2] - 1, math.pi * (unit[:, 2] - 0.5)
+    c1 = SHIFT - np.abs(theta.sum(axis=1)) / ROOT2 - x[0]
+    c2 = (theta[:, 1] - theta[:, 0]) / ROOT2 - x[1]
+    along, across = c1 * np.cos(a) + c2 * np.sin(a), c2 * np.cos(a) - c1 * np.sin(a)
+    half = np.sqrt(np.maximum(tolerance**2 - across**2, 0.0))
+    return theta, truncated.log_mass((-along - half - RADIUS) / SPREAD, (-along + half - RADIUS) / SPREAD)
+
+
 def _truth_at(x: FloatArray, tolerance: float) -> Truth:
-    """The data z in the ball have the density ∝ ∫∫ N(r) dr da of their own posterior: quasi-random z, a and r."""
+    """E[f; |x − x*| ≤ ε] by scrambled points: from the ball where it is small, from the prior where it is large."""
     if non_negative_number(tolerance, "tolerance") == 0:
         return TwoMoons(x).truth()
-    parts = []
-    for unit in scrambles(4, 16, 16, seed=11):
-        distance, angle = tolerance * np.sqrt(unit[:, 0]), 2 * math.pi * unit[:, 1]
-        x1, x2 = x[0] + distance * np.cos(angle), x[1] + distance * np.sin(angle)
-        a = math.pi * (unit[:, 2] - 0.5)
-        low, high = _interval(a, x1, x2)
-        log_w = truncated.log_mass(low, high)
-        r = RADIUS + SPREAD * truncated.ppf(unit[:, 3], low, np.maximum(low, high))
-        u, v = r * np.cos(a) - x1 + SHIFT, x2 - r * np.sin(a)
-        parts.append((np.concatenate([_theta(u, v, 1.0), _theta(u, v, -1.0)]), np.tile(log_w, 2)))
+    draw, where = (_from_ball, "the ball") if tolerance < SMALL else (_from_prior, "the prior")
+    parts = [draw(x, tolerance, unit) for unit in scrambles(4, 16, 16, seed=11)]
     if not any(np.isfinite(log_w).any() for _, log_w in parts):
         raise InputError(f"no data of two-moons lie within {tolerance:g} of these")
-    return moment_truth(NAMES, parts, "16 scrambles of 2^16 Sobol points over the ball and the arc")
+    return moment_truth(NAMES, parts, f"16 scrambles of 2^16 Sobol points over {where} and the arc")
 
 
 def _simulate(theta: Points, rng: np.random.Generator) -> FloatArray:
