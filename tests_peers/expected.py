@@ -40,7 +40,7 @@ def two_dimensional():
 
 @lru_cache
 def truth_of_abc(tolerance=TOLERANCE):
-    """E a, E a², E b and E b² under the ABC posterior: |x − x*|²/σ² is noncentral χ² given θ, so a sum over a fine grid."""
+    """E a, E a², E b, E b² of the ABC posterior: a sum over a fine grid, as |x − x*|²/σ² is noncentral χ² given θ."""
     a, b = np.linspace(-4, 5, 1801), np.linspace(-3, 3, 1201)[:-1] + 0.0025
     square = ((a - DATA[0])[:, None] ** 2 + (b - DATA[1])[None, :] ** 2) / NOISE**2
     p = stats.norm.pdf(a)[:, None] * stats.ncx2.cdf((tolerance / NOISE) ** 2, 2, np.maximum(square, 1e-12))
@@ -178,7 +178,7 @@ def ranks(methods, budget=600, trials=4):
     ranking = result.ranking()
     assert {standing.method for standing in ranking.standings} == {"rejection", "smc", *methods}
     assert all(standing.trials == trials and standing.failed == 0 for standing in ranking.standings)
-    # In units of the posterior variance an algorithm that learnt nothing, and gave the prior's means, would have 8.6.
+    # In units of the posterior variance an algorithm that learnt nothing, and gave the prior's means, would have 8.8.
     assert all(standing.mean < 1 for standing in ranking.standings), ranking
     again = study.run(workers=1, progress=False)
     assert again.rows() == result.rows()
