@@ -15,6 +15,13 @@ from fbar.problems.benchmark import Benchmark, Recipe
 
 RECIPES: dict[str, str] = {
     "gaussian-linear": "gaussian",
+    "gaussian-linear-uniform": "gaussian",
+    "gaussian-mixture": "gaussian",
+    "two-moons": "two_moons",
+    "slcp": "slcp",
+    "slcp-distractors": "slcp",
+    "bernoulli-glm": "bernoulli_glm",
+    "bernoulli-glm-raw": "bernoulli_glm",
 }
 """The module of `fbar.problems` that makes each recipe, in its ``RECIPES``."""
 
