@@ -6,6 +6,9 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from fbar.problems.benchmark import OBSERVATIONS, Benchmark
 from fbar.problems.catalogue import RECIPES, recipe
@@ -20,7 +23,8 @@ def store(name: str) -> None:
     found = {}
     for observation in range(1, OBSERVATIONS + 1):
         start = time.perf_counter()
-        theta, data = made.draw(observation)
+        theta, drawn = made.draw(observation)
+        data = np.array(_rounded(drawn.tolist()), dtype=np.float64)  # the truth is of the data that are written
         problem = Benchmark(made, data)
         tolerances = problem.pilot_tolerances()
         truths = {tolerance: problem.truth_at(tolerance) for tolerance in tolerances.values()}
@@ -29,11 +33,28 @@ def store(name: str) -> None:
         found[observation] = Stored(parameters, data.tolist(), problem.reference.truth(), tolerances, known).as_dict()
         print(f"{name} {observation}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
     DATA.mkdir(exist_ok=True)
-    (DATA / f"{name}.json").write_text(_written({"problem": name, "observations": found}))
+    (DATA / f"{name}.json").write_text(_written({"problem": name, "observations": found}) + "\n")
 
 
-def _written(tree: object) -> str:
-    return json.dumps(tree, indent=1) + "\n"
+def _rounded(value: Any) -> Any:
+    """Floats to ten significant digits, anywhere in a tree; whole ones without a fraction."""
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    if isinstance(value, float):
+        short = float(f"{value:.10g}")
+        return int(short) if short.is_integer() and abs(short) < 1e15 else short
+    return value
+
+
+def _written(tree: Any, indent: str = "") -> str:
+    """JSON with a line for each entry of a mapping, and lists on one line."""
+    if not isinstance(tree, dict) or not tree:
+        return json.dumps(_rounded(tree))
+    inner = indent + " "
+    lines = [f"{inner}{json.dumps(str(key))}: {_written(item, inner)}" for key, item in tree.items()]
+    return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def _written(truth: Truth) -> dict[str, Any]:
 
 def _read(given: Mapping[str, Any]) -> Truth:
     known = [
-        Known(name, value, error, math.nan if deviation is None else deviation)
+        Known(name, float(value), float(error), math.nan if deviation is None else float(deviation))
         for name, (value, error, deviation) in given["targets"].items()
     ]
     return Truth(known, given["how"])
