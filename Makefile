@@ -39,7 +39,7 @@ $(PEERS)/.installed $(PEERS_SBI)/.installed:
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[fast,run]' -r $<
 	touch $@
 
-test-peers: $(PEERS)/.installed $(PEERS_SBI)/.installed  ## the adapters of examples/peers; about two minutes
+test-peers: $(PEERS)/.installed $(PEERS_SBI)/.installed  ## the adapters of examples/peers; some four minutes
 	$(PEERS)/bin/python -m pytest tests_peers/test_pyabc.py
 	$(PEERS_SBI)/bin/python -m pytest tests_peers/test_sbi.py
 
