@@ -7,11 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from scipy import stats
-<<<<<<< HEAD
 from scipy.special import chndtr, ndtri
-=======
-from scipy.special import ndtri
->>>>>>> sbibm
 
 from fbar.checks import FloatArray, non_negative_number
 from fbar.points import Points
@@ -108,15 +104,12 @@ def _simulate_mixture(theta: Points, rng: np.random.Generator) -> FloatArray:
     return centre + sd[:, None] * rng.standard_normal(centre.shape)
 
 
-<<<<<<< HEAD
 def _mixture_acceptance(theta: Points, x: FloatArray, tolerance: float) -> FloatArray:
     """P(|x′ − x| ≤ ε|θ): |x′ − x|²/s² is noncentral χ² with two degrees of freedom in each component."""
     square = ((columns(PAIR, theta) - x) ** 2).sum(axis=1)
     return np.asarray(sum(chndtr((tolerance / sd) ** 2, 2, square / sd**2) for sd in (WIDE, NARROW)) / 2)
 
 
-=======
->>>>>>> sbibm
 def _normal_component(x: FloatArray, refine: int) -> Component:
     """The prior N(0, 0.1) at nodes that reach over both ends of what tilting it by the data can give, 0 and x/2."""
     sd = math.sqrt(VARIANCE)
@@ -208,10 +201,7 @@ def gaussian_mixture() -> Recipe:
         (2,),
         _mixture_reference,
         seed=103,
-<<<<<<< HEAD
         acceptance=_mixture_acceptance,
-=======
->>>>>>> sbibm
         truth_at=lambda x, tolerance: _box_truth_at(_mixture_reference(x), tolerance),
     )
 
