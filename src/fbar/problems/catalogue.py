@@ -15,6 +15,13 @@ from fbar.problems.benchmark import Benchmark, Recipe
 
 RECIPES: dict[str, str] = {
     "gaussian-linear": "gaussian",
+    "sir": "sir",
+    "lotka-volterra": "lotka_volterra",
+    "g-and-k": "g_and_k",
+    "ma2": "ma2",
+    "mg1": "mg1",
+    "poisson-or-geometric": "counts",
+    "filippi": "ring",
 }
 """The module of `fbar.problems` that makes each recipe, in its ``RECIPES``."""
 
