@@ -1,8 +1,8 @@
 """Counts that are Poisson or geometric: a choice between two models with exact evidences.
 
 After Didelot, Everitt, Johansen & Lawson 2011: each count ~ Poisson(λ) with λ ~ Exp(1), or geometric on {0, 1, …} with
-p ~ U(0, 1), both models equally likely. With s = Σx the evidences are Γ(s+1) / ((n+1)^{s+1} Π x_i!) and B(n+1, s+1), and
-the posteriors λ ~ Gamma(s+1, n+1) and p ~ Beta(n+1, s+1).
+p ~ U(0, 1), both models equally likely. With s = Σx the evidences are Γ(s+1) / ((n+1)^{s+1} Π x_i!) and B(n+1, s+1),
+and the posteriors λ ~ Gamma(s+1, n+1) and p ~ Beta(n+1, s+1).
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from fbar.points import Points
 from fbar.priors import ModelChoice, Prior
 from fbar.problems.benchmark import Recipe
 from fbar.simulators import Model, choose
-from fbar.targets import Target
 from fbar.truth import Known, Reference, Truth
 
 SIZE = 20
@@ -35,7 +34,7 @@ def _geometric(theta: Points, rng: np.random.Generator) -> FloatArray:
     """By the inverse of the distribution function, ⌊log U / log(1 − p)⌋; a p below 10⁻¹² counts as 10⁻¹²."""
     p = np.clip(theta["p"], 1e-12, 1 - 1e-16)[:, None]
     u = 1.0 - rng.random((theta.rows, SIZE))
-    return np.floor(np.log(u) / np.log1p(-p)) + 0.0
+    return np.asarray(np.floor(np.log(u) / np.log1p(-p)) + 0.0)
 
 
 MODELS: dict[Any, Model] = {
@@ -70,7 +69,7 @@ class CountsPosterior(Reference):
         """
         known = []
         for model, share in self.probabilities.items():
-            other = 1.0 if len(self.probabilities) < 2 else sum(v for k, v in self.probabilities.items() if k != model)
+            other = sum(v for k, v in self.probabilities.items() if k != model)  # 1 − share, without cancellation
             known.append(Known(f"model-probability:{model}", share, 0.0, math.sqrt(share * other)))
             name, posterior = self.posteriors[model]
             m1, m2, m4 = (float(posterior.moment(k)) for k in (1, 2, 4))
@@ -78,9 +77,6 @@ class CountsPosterior(Reference):
             known.append(Known(f"mean:{name}", m1, 0.0, float(posterior.std()) * rarity))
             known.append(Known(f"second_moment:{name}", m2, 0.0, math.sqrt(max(m4 - m2 * m2, 0.0)) * rarity))
         return Truth(known, self.how)
-
-    def expect(self, target: Target) -> tuple[FloatArray, FloatArray]:
-        return super().expect(target)
 
     def log_density(self, points: Points) -> FloatArray:
         result = np.full(points.rows, -np.inf)

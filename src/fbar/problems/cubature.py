@@ -62,6 +62,7 @@ class _Boxes:
 class Cubature(Nodes):
     """The posterior with log density ``integrand`` on boxes ``low`` to ``high`` (B, d), each with its panel's number.
 
+    ``floor`` is the error that the density itself brings into a moment, in posterior standard deviations.
     ``log_evidence`` is the log of its integral; ``log_evidence_error`` that of the coarser rule.
     """
 
@@ -76,12 +77,13 @@ class Cubature(Nodes):
         order: int = 7,
         tolerance: float = TOLERANCE,
         most: int = MOST,
+        floor: float = 0.0,
         log_density: Callable[[Points], FloatArray] | None = None,
     ) -> None:
         self._integrand, self._names = integrand, tuple(names)
         self._order, self._dimension = order, low.shape[1]
         number = np.zeros(len(low), dtype=np.int64) if panel is None else panel
-        self._relative = log_density
+        self._relative, self._floor = log_density, floor
         active = self._evaluate(low, high, number)
         fine: list[_Boxes] = []
         coarse: list[_Boxes] = []
@@ -108,7 +110,9 @@ class Cubature(Nodes):
             theta = boxes.theta.reshape(-1, len(self._names))[kept]
             parts.append((Points(dict(zip(self._names, theta.T, strict=True))), weights[kept]))
         rule = f"Gauss-Legendre rules of {order} points in {self._dimension} dimensions on {len(self._fine.low)} boxes"
-        super().__init__(parts, f"adaptive cubature, {rule}; error: difference from the rules before", error="refinement")
+        super().__init__(
+            parts, f"adaptive cubature, {rule}; error: difference from the rules before", error="refinement"
+        )
 
     def _evaluate(self, low: FloatArray, high: FloatArray, panel: IntArray) -> _Boxes:
         nodes, log_w = _rule(self._order, self._dimension)
@@ -117,7 +121,7 @@ class Cubature(Nodes):
         values, thetas = [], []
         for begin in range(0, len(at), BATCH):
             value, theta = self._integrand(at[begin : begin + BATCH], where[begin : begin + BATCH])
-            values.append(value)
+            values.append(np.where(np.isnan(value), -np.inf, value))
             thetas.append(theta)
         log_value = np.concatenate(values).reshape(len(low), -1)
         volume = np.log(high - low).sum(axis=1, keepdims=True)
@@ -164,15 +168,12 @@ class Cubature(Nodes):
         return np.asarray(np.abs(own - theirs).max(axis=1) / total)
 
     def truth(self) -> Truth:
-        """As of `Nodes`; an error below rounding is told as rounding."""
-        known = super().truth()
-        return Truth(
-            [
-                Known(k.name, k.value, max(k.standard_error, 1e-14 * abs(k.value)), k.deviation)
-                for k in known.values()
-            ],
-            self.how,
-        )
+        """As of `Nodes`; no error is told that is below rounding or below the density's own."""
+        known = []
+        for k in super().truth().values():
+            error = max(k.standard_error, self._floor * k.deviation, 1e-15 * abs(k.value))
+            known.append(Known(k.name, k.value, error, k.deviation))
+        return Truth(known, self.how)
 
     def log_density(self, points: Points) -> FloatArray:
         if self._relative is None:
@@ -212,6 +213,7 @@ class PlanePosterior(Cubature):
         names: Sequence[str],
         *,
         reach: float,
+        floor: float = 0.0,
         seed: int = 1,
     ) -> None:
         def bounded(z: FloatArray) -> FloatArray:
@@ -249,7 +251,7 @@ class PlanePosterior(Cubature):
             t = 2 * u / (scale + np.sqrt(scale**2 + 4 * u**2))
             boxes = _around(boxes, t, 3 * narrow / scale * (1 - np.abs(t).max()) ** 2)
         low, high = (np.array(side) for side in zip(*boxes, strict=True))
-        super().__init__(integrand, low, high, names, order=8, log_density=relative)
+        super().__init__(integrand, low, high, names, order=8, floor=floor, log_density=relative)
 
 
 def _around(

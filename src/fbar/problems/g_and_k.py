@@ -17,7 +17,7 @@ from fbar.errors import InputError
 from fbar.points import Points
 from fbar.priors import Prior
 from fbar.problems.benchmark import Recipe
-from fbar.problems.importance import ImportancePosterior
+from fbar.problems.importance import WANTED, ImportancePosterior
 from fbar.truth import Reference
 
 NAMES = ("A", "B", "g", "k")
@@ -93,7 +93,7 @@ def simulate(theta: Points, rng: np.random.Generator) -> FloatArray:
     return quantile(rng.standard_normal((theta.rows, SIZE)), values)
 
 
-def reference(x: FloatArray) -> Reference:
+def reference(x: FloatArray, *, error: float = WANTED) -> Reference:
     def theta(z: FloatArray) -> FloatArray:
         return np.asarray(WIDTH * ndtr(z))
 
@@ -108,7 +108,7 @@ def reference(x: FloatArray) -> Reference:
         z = ndtri(np.column_stack([points[name] for name in NAMES]) / WIDTH)
         return z, (z**2).sum(axis=1) / 2 + 2 * math.log(2 * math.pi) - 4 * math.log(WIDTH)
 
-    return ImportancePosterior(log_density, theta, to_z, NAMES)
+    return ImportancePosterior(log_density, theta, to_z, NAMES, error=error)
 
 
 def summary(x: FloatArray) -> FloatArray:

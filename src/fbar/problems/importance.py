@@ -4,8 +4,9 @@ The density is given on ℝ^d, best in coordinates in which the prior is about s
 there). Then
 
 1. modes are sought by Newton steps from the best of a few thousand scattered points, all starts in one batch;
-2. a mixture of products of Student t₄ distributions, one or more for each mode and a broad one as a guard, is fitted to
-   tempered importance weights by expectation-maximisation until the effective sample is large;
+2. a mixture of products of Student t₄ distributions, one or more for each mode, is fitted to tempered importance
+   weights by expectation-maximisation until the effective sample is large; another, fitted to the square root of the
+   density, reaches into its tails, and a broad one is a guard;
 3. scrambled Sobol points (Owen 1995), several independent scrambles, go through the mixture, every component with a
    share that is a power of two; their number doubles until every mean and second moment has the wanted error.
 
@@ -37,7 +38,9 @@ WANTED = 2e-4
 """The error of a mean that is aimed at, in posterior standard deviations."""
 
 REPLICATES = 16
-MOST_POINTS = 2**21
+FEWEST, MOST_POINTS = 4096, 2**21
+"""Points of a replicate at first, and of all together at last."""
+
 _LOG_T4 = math.log(0.375)
 
 
@@ -117,6 +120,10 @@ def effective_share(log_weights: FloatArray) -> float:
 
 # ------------------------------------------------------------ fitting the proposal
 
+MOST_COMPONENTS = 16
+Mixed = tuple[list[FloatArray], list[FloatArray], FloatArray]
+"""Centres, covariances and weights of a mixture."""
+
 
 def _tempered(log_weights: FloatArray, wanted: float) -> FloatArray:
     """Normalised weights w^τ with the largest τ ≤ 1 that leaves an effective sample of the wanted size."""
@@ -141,7 +148,7 @@ def _log_normal(z: FloatArray, centre: FloatArray, covariance: FloatArray) -> Fl
 
 def _fit(
     z: FloatArray, w: FloatArray, centres: list[FloatArray], covariances: list[FloatArray], rounds: int = 12
-) -> tuple[list[FloatArray], list[FloatArray], FloatArray]:
+) -> Mixed:
     """Weighted expectation-maximisation of a mixture of normals from a start; a component without points is dropped."""
     keep = w > w.max() * 1e-12
     z, w = z[keep], w[keep] / w[keep].sum()
@@ -178,46 +185,61 @@ def _seeds(z: FloatArray, w: FloatArray, number: int, rng: np.random.Generator) 
 
 
 def fit_proposal(
-    log_density: Density, modes: Sequence[Mode], rng: np.random.Generator, *, size: int = 4096, rounds: int = 8
+    log_density: Density, modes: Sequence[Mode], rng: np.random.Generator, *, size: int = 4096, rounds: int = 10
 ) -> Proposal:
     """The mixture of the modes' normal approximations, improved on tempered weights; the best of all rounds."""
     d = modes[0].place.size
-    guard_centre, guard_covariance = np.zeros(d), np.eye(d) * 2
 
-    def guarded(centres: list[FloatArray], covariances: list[FloatArray], weights: FloatArray) -> Proposal:
-        wide = sum(w * c for w, c in zip(weights, covariances, strict=True)) * 9.0
-        middle = sum(w * m for w, m in zip(weights, centres, strict=True))
-        spread = sum(w * np.outer(m - middle, m - middle) for w, m in zip(weights, centres, strict=True))
+    def guarded(main: Mixed, wide: Mixed) -> Proposal:
+        """The fit, a quarter of a fit to the square root of the density for its tails, and a little of N(0, 2)."""
+        middle = [np.zeros(d)], [np.eye(d) * 2], np.ones(1)
+        parts = ((main, 1.0), (wide, 0.25), (middle, 1 / 32))
         return Proposal.of(
-            [*centres, middle, guard_centre],
-            [*covariances, wide + spread, guard_covariance],
-            np.array([*weights, weights.max() / 8, weights.max() / 32]),
+            [m for part, _ in parts for m in part[0]],
+            [c for part, _ in parts for c in part[1]],
+            np.concatenate([part[2] / part[2].max() * share for part, share in parts]),
         )
 
     top = max(mode.log_mass for mode in modes)
     masses = np.maximum([math.exp(mode.log_mass - top) for mode in modes], 0.02)
-    centres, covariances = [m.place for m in modes], [2 * m.covariance for m in modes]
-    proposal = guarded(centres, covariances, masses / masses.sum())
-    best, found = proposal, -1.0
-    number = len(modes)
-    for _ in range(rounds):
-        z = _Sobol(proposal, rng).more(2 ** max(0, math.ceil(math.log2(size / sum(proposal.shares)))))
-        log_w = log_density(z) - proposal.log_density(z)
-        share = effective_share(log_w)
-        if share > found:
-            best, found = proposal, share
-        if share > 0.7:
-            break
-        w = _tempered(log_w, 40.0 * d)
-        if share > 0.05 and share < found * 1.2 and number < 16:
-            number = 2 * number  # what this many components can do is done
-        if len(centres) < number:
-            pooled = np.cov(z.T, aweights=w, ddof=0).reshape(d, d)
-            centres = _seeds(z, w, number, rng)
-            covariances = [pooled / 2 + 1e-12 * np.eye(d)] * number
-        centres, covariances, weights = _fit(z, w, centres, covariances)
-        proposal = guarded(centres, covariances, weights)
-    return best
+    main: Mixed = [m.place for m in modes], [2 * m.covariance for m in modes], masses / masses.sum()
+    wide: Mixed = main[0], [9 * m.covariance for m in modes], main[2]
+    tried = [guarded(main, wide)]
+    z, log_f, counts = np.empty((0, d)), np.empty(0), []
+    number, last = len(modes), 0.0
+    for turn in range(rounds):
+        per_share = size * (1 + number // 4) / sum(tried[-1].shares)
+        new = _Sobol(tried[-1], rng).more(2 ** max(0, math.ceil(math.log2(per_share))))
+        z, log_f = np.concatenate([z, new]), np.concatenate([log_f, log_density(new)])
+        counts.append(len(new))
+        # All points so far count, as draws of the mixture of all proposals so far (Cornuet et al. 2012): a proposal
+        # that misses a tail looks good to its own points only.
+        log_each = np.array([q.log_density(z) for q in tried])
+        log_q = logsumexp(log_each + np.log(np.array(counts) / len(z))[:, None], axis=0)
+        if turn > 1:
+            share = _expected_share(log_f, log_q, log_each[-1])
+            if share > 0.75:
+                break
+            if share < last * 1.1 and number < MOST_COMPONENTS:
+                number = 2 * number  # what this many components can do is done
+            last = share
+        fits = []
+        for power, before in ((1.0, main), (0.5, wide)):
+            w = _tempered(power * log_f - log_q, 40.0 * d + 20 * number)
+            centres, covariances = before[0], before[1]
+            if len(centres) < number:
+                centres = _seeds(z, w, number, rng)
+                covariances = [np.cov(z.T, aweights=w, ddof=0).reshape(d, d) / number + 1e-12 * np.eye(d)] * number
+            fits.append(_fit(z, w, centres, covariances))
+        main, wide = fits
+        tried.append(guarded(main, wide))
+    return max(tried, key=lambda q: _expected_share(log_f, log_q, q.log_density(z)))
+
+
+def _expected_share(log_f: FloatArray, log_q: FloatArray, log_candidate: FloatArray) -> float:
+    """(∫f)² / ∫ f²/g: the effective share of draws of g, from draws of q."""
+    first, second = logsumexp(log_f - log_q), logsumexp(2 * log_f - log_q - log_candidate)
+    return math.exp(2 * first - second) / len(log_f)
 
 
 # ------------------------------------------------------------ the posterior
@@ -270,9 +292,10 @@ class ImportancePosterior(Nodes):
         self.proposal = fit_proposal(log_density, self.modes, rng)
         self._replicates = [_Sobol(self.proposal, rng) for _ in range(REPLICATES)]
         total = sum(self.proposal.shares)
-        unit = 2 ** max(0, math.ceil(math.log2(1024 / total)))
+        unit = 2 ** max(0, math.ceil(math.log2(FEWEST / total)))
         self._z: list[FloatArray] = [np.empty((0, d))] * REPLICATES
         self._log_w: list[FloatArray] = [np.empty(0)] * REPLICATES
+        before: FloatArray | None = None
         while True:
             lap = time.perf_counter()
             for i, sequence in enumerate(self._replicates):
@@ -280,9 +303,14 @@ class ImportancePosterior(Nodes):
                 log_w = log_density(z) - self.proposal.log_density(z)
                 self._z[i] = np.concatenate([self._z[i], z])
                 self._log_w[i] = np.concatenate([self._log_w[i], log_w])
-            worst = self._summarise()
+            worst = self._summarise(before)
+            before = self._centre
             now = time.perf_counter()
-            if worst <= error or now - begin + 2.2 * (now - lap) > seconds or 2 * unit * total * REPLICATES > MOST_POINTS:
+            if (
+                worst <= error
+                or now - begin + 2.2 * (now - lap) > seconds
+                or 2 * unit * total * REPLICATES > MOST_POINTS
+            ):
                 break
             unit *= 2
         log_w = np.concatenate(self._log_w)
@@ -298,8 +326,11 @@ class ImportancePosterior(Nodes):
         ]
         super().__init__(parts, words)
 
-    def _summarise(self) -> float:
-        """Moments and evidence with their errors; the largest error of a moment in posterior standard deviations."""
+    def _summarise(self, before: FloatArray | None) -> float:
+        """Moments and evidence with their errors; the largest error of a moment in posterior standard deviations.
+
+        An error is not below half of what the last doubling changed: a tail that was met late is seen by that first.
+        """
         top = max(float(w.max()) for w in self._log_w)
         sums = []
         for z, log_w in zip(self._z, self._log_w, strict=True):
@@ -309,12 +340,14 @@ class ImportancePosterior(Nodes):
                 sums.append([np.concatenate([[w.sum()], w @ functions]), np.concatenate([[0.0], w @ functions**2])])
         each = np.array(sums)
         whole = each.sum(axis=0)
-        self._value = whole[0, 1:] / whole[0, 0]
-        self._spread = np.sqrt(np.maximum(whole[1, 1:] / whole[0, 0] - self._value**2, 0.0))
+        self._centre = whole[0, 1:] / whole[0, 0]
+        self._spread = np.sqrt(np.maximum(whole[1, 1:] / whole[0, 0] - self._centre**2, 0.0))
         without = whole[0] - each[:, 0]
         scatter = without[:, 1:] / without[:, :1]
         r = len(self._z)
         self._error = np.sqrt((r - 1) / r * ((scatter - scatter.mean(axis=0)) ** 2).sum(axis=0))
+        if before is not None:
+            self._error = np.maximum(self._error, np.abs(self._centre - before) / 2)
         masses = each[:, 0, 0]
         self.log_evidence = float(np.log(whole[0, 0] / sum(w.size for w in self._log_w)) + top)
         self.log_evidence_error = float(masses.std(ddof=1) / masses.mean() / math.sqrt(r))
@@ -324,7 +357,7 @@ class ImportancePosterior(Nodes):
         known, p = [], len(self._names)
         for j, name in enumerate(self._names):
             for label, column in ((f"mean:{name}", j), (f"second_moment:{name}", p + j)):
-                value, error, spread = self._value[column], self._error[column], self._spread[column]
+                value, error, spread = self._centre[column], self._error[column], self._spread[column]
                 known.append(Known(label, float(value), float(error), float(spread)))
         return Truth(known, self.how)
 

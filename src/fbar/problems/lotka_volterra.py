@@ -12,7 +12,7 @@ from fbar.errors import InputError
 from fbar.points import Points
 from fbar.priors import Prior
 from fbar.problems.benchmark import Recipe
-from fbar.problems.importance import ImportancePosterior
+from fbar.problems.importance import WANTED, ImportancePosterior
 from fbar.problems.ode import solve
 from fbar.truth import Reference
 
@@ -21,7 +21,7 @@ LOG_MEDIAN = np.array([-0.125, -3.0, -0.125, -3.0])
 LOG_SD = 0.5
 NOISE = 0.1
 START = np.log([30.0, 1.0])
-TIMES = 2.1 * np.arange(10)
+TIMES: FloatArray = 2.1 * np.arange(10.0)
 REACH = 20.0
 """The posterior is integrated where |z| is below it, in standard deviations of the prior."""
 
@@ -41,17 +41,18 @@ def log_states(theta: FloatArray) -> FloatArray:
 
 def simulate(theta: Points, rng: np.random.Generator) -> FloatArray:
     log_x = log_states(np.column_stack([theta[name] for name in NAMES]))
-    return np.asarray(np.exp(log_x + NOISE * rng.standard_normal(log_x.shape)))
+    noisy = log_x + NOISE * rng.standard_normal(log_x.shape)
+    return np.asarray(np.exp(np.clip(noisy, -700.0, 700.0)))  # a population of 10⁻³⁰⁴ counts as that many
 
 
 def log_likelihood(x: FloatArray, theta: FloatArray) -> FloatArray:
     log_x = np.log(x)
     z = (log_x - log_states(theta)) / NOISE
     constant = -log_x.sum() - x.size * math.log(NOISE * math.sqrt(2 * math.pi))
-    return np.nan_to_num(constant - (z**2).sum(axis=1) / 2, nan=-np.inf)
+    return np.asarray(np.nan_to_num(constant - (z**2).sum(axis=1) / 2, nan=-np.inf))
 
 
-def reference(x: FloatArray) -> Reference:
+def reference(x: FloatArray, *, error: float = WANTED) -> Reference:
     def theta(z: FloatArray) -> FloatArray:
         return np.asarray(np.exp(LOG_MEDIAN + LOG_SD * z))
 
@@ -66,7 +67,7 @@ def reference(x: FloatArray) -> Reference:
         log_theta = np.log(np.column_stack([points[name] for name in NAMES]))
         return (log_theta - LOG_MEDIAN) / LOG_SD, -log_theta.sum(axis=1) - 4 * math.log(LOG_SD)
 
-    return ImportancePosterior(log_density, theta, to_z, NAMES)
+    return ImportancePosterior(log_density, theta, to_z, NAMES, error=error)
 
 
 def check_data(x: FloatArray) -> None:

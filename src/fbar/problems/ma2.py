@@ -31,9 +31,7 @@ def log_likelihood(x: FloatArray, theta1: FloatArray, theta2: FloatArray) -> Flo
     By the Cholesky factor of the band, whose rows t have l2 = γ2/d_{t−2}, l1 = (γ1 − l2 m_{t−1})/d_{t−1} and
     d = √(γ0 − l1² − l2²), m_{t−1} being the factor's entry below d_{t−2}.
     """
-    parts = [
-        _log_likelihood(x, theta1[i : i + CHUNK], theta2[i : i + CHUNK]) for i in range(0, len(theta1), CHUNK)
-    ]
+    parts = [_log_likelihood(x, theta1[i : i + CHUNK], theta2[i : i + CHUNK]) for i in range(0, len(theta1), CHUNK)]
     return np.concatenate(parts) if parts else np.empty(0)
 
 

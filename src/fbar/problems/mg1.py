@@ -23,7 +23,7 @@ from fbar.problems.cubature import Cubature
 from fbar.truth import Reference
 
 NAMES = ("theta1", "theta2", "theta3")
-SIZE = 50
+SIZE = 20
 WIDTH = 10.0
 FASTEST = 1 / 3
 CHUNK = 2000
@@ -131,13 +131,16 @@ def reference(y: FloatArray) -> Reference:
 
     def integrand(at: FloatArray, panel: IntArray) -> tuple[FloatArray, FloatArray]:
         a, b, left, right = table[panel].T
-        theta1 = a + (b - a) * at[:, 0]
+        # θ1 lies close below the least y and θ2, if above all of them, close to the largest: more nodes there.
+        theta1 = b - (b - a) * (1 - at[:, 0]) ** 3
         left = np.where(np.isnan(left), theta1, left)
         right = np.where(np.isnan(right), theta1 + WIDTH, right)
-        theta2 = left + (right - left) * at[:, 1]
+        last = np.isnan(table[panel, 3])
+        theta2 = left + (right - left) * np.where(last, at[:, 1] ** 2, at[:, 1])
         theta = np.column_stack([theta1, theta2, FASTEST * at[:, 2]])
         with np.errstate(divide="ignore"):
-            jacobian = np.log(b - a) + np.log(np.maximum(right - left, 0.0)) + math.log(FASTEST)
+            jacobian = np.log(3 * (b - a) * (1 - at[:, 0]) ** 2) + math.log(FASTEST)
+            jacobian += np.log(np.maximum(right - left, 0.0) * np.where(last, 2 * at[:, 1], 1.0))
         return log_likelihood(y, theta) + log_prior + jacobian, theta
 
     def log_density(points: Points) -> FloatArray:
@@ -149,12 +152,13 @@ def reference(y: FloatArray) -> Reference:
         result[inside] = log_likelihood(y, theta[inside]) + log_prior
         return result
 
-    # The rate's likelihood has a width of its own size: θ3 is divided like a geometric series.
-    thirds = [0.0, 0.03, 0.1, 0.3, 1.0]
-    low = np.array([[0.0, 0.0, c] for _ in panels for c in thirds[:-1]])
-    high = np.array([[1.0, 1.0, c] for _ in panels for c in thirds[1:]])
-    which = np.repeat(np.arange(len(panels)), len(thirds) - 1)
-    return Cubature(integrand, low, high, NAMES, panel=which, order=5, tolerance=1e-6, log_density=log_density)
+    # The departures per time, the likely size of a rate that is not larger than the services allow.
+    rate = y.size / float(y.sum()) / FASTEST
+    cuts = [0.0, *(c for c in (0.6 * rate, 1.8 * rate, 5 * rate) if c < 0.8), 1.0]
+    low = np.array([[0.0, 0.0, c] for _ in panels for c in cuts[:-1]])
+    high = np.array([[1.0, 1.0, c] for _ in panels for c in cuts[1:]])
+    which = np.repeat(np.arange(len(panels)), len(cuts) - 1)
+    return Cubature(integrand, low, high, NAMES, panel=which, order=5, tolerance=1e-5, log_density=log_density)
 
 
 def summary(y: FloatArray) -> FloatArray:

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial import cKDTree
 from scipy.special import ndtri
 from scipy.stats import qmc
 
 from fbar.checks import FloatArray
 
 STARTS = 16
+"""Of the second kind of start, and twice those of the first; see `scattered`."""
+
 STEP = 3e-4
 """Of finite differences, in units of the prior's standard deviation."""
 
@@ -38,22 +41,28 @@ def scattered(
     further: FloatArray | None = None,
     size: int = 4096,
 ) -> FloatArray:
-    """Starts: the best of quasi-random points of N(0, 1) and N(0, 2²), each away from the better ones."""
+    """Starts: of quasi-random points of N(0, 1) and N(0, 2²), the best, and those that are best among their neighbours.
+
+    A narrow mode is seen from afar by the second kind alone: its surroundings are lower than a wide mode's.
+    """
     unit = np.clip(qmc.Sobol(dimension, rng=rng).random(size), 1e-12, 1 - 1e-12)
     z = ndtri(unit)
     z[::4] *= 2.0
-    if further is not None:
-        z = np.concatenate([further, z])
     value = log_density(z)
-    order = np.argsort(-value)
-    order = order[np.isfinite(value[order])]
-    chosen: list[int] = [] if further is None else [i for i in range(len(further)) if np.isfinite(value[i])]
-    for row in order:
-        if len(chosen) == STARTS:
-            break
-        if all(((z[row] - z[other]) ** 2).sum() > 0.3**2 for other in chosen):
-            chosen.append(int(row))
-    return z[chosen]
+    possible = np.isfinite(value)
+    z, value = z[possible], value[possible]
+    chosen: list[FloatArray] = [] if further is None else list(further)
+    if len(z):
+        neighbours = cKDTree(z).query(z, k=min(4 * dimension + 4, len(z)))[1].reshape(len(z), -1)
+        peaks = np.flatnonzero(value >= value[neighbours].max(axis=1))
+        for rows, most in ((np.argsort(-value), STARTS // 2), (peaks[np.argsort(-value[peaks])], STARTS)):
+            limit = len(chosen) + most
+            for row in rows:
+                if len(chosen) == limit:
+                    break
+                if all(((z[row] - other) ** 2).sum() > 0.3**2 for other in chosen):
+                    chosen.append(z[row])
+    return np.array(chosen).reshape(-1, dimension)
 
 
 def _derivatives(
@@ -61,16 +70,12 @@ def _derivatives(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Value, gradient and Hessian of every row by central differences, all in one call."""
     n, d = z.shape
-    shifts = [np.zeros(d)]
-    for i in range(d):
-        for sign in (1, -1):
-            shifts.append(sign * STEP * np.eye(d)[i])
+    e, signs = np.eye(d), (1, -1)
     pairs = [(i, j) for i in range(d) for j in range(i)]
-    for i, j in pairs:
-        for a in (1, -1):
-            for b in (1, -1):
-                shifts.append(STEP * (a * np.eye(d)[i] + b * np.eye(d)[j]))
-    value = log_density((z[:, None] + np.array(shifts)).reshape(-1, d)).reshape(n, -1)
+    single = [a * e[i] for i in range(d) for a in signs]
+    double = [a * e[i] + b * e[j] for i, j in pairs for a in signs for b in signs]
+    shifts = STEP * np.array([np.zeros(d), *single, *double])
+    value = log_density((z[:, None] + shifts).reshape(-1, d)).reshape(n, -1)
     value = np.where(np.isfinite(value), value, -1e300)
     gradient = (value[:, 1 : 2 * d : 2] - value[:, 2 : 2 * d + 1 : 2]) / (2 * STEP)
     hessian = np.zeros((n, d, d))
@@ -117,16 +122,13 @@ def _distinct(log_density: Callable[[FloatArray], FloatArray], z: FloatArray) ->
     value, _, hessian = _derivatives(log_density, z)
     modes: list[Mode] = []
     for row in np.argsort(-value):
-        if not np.isfinite(value[row]) or (modes and value[row] < modes[0].log_value - 25):
-            continue
-        if any(_near(mode, z[row]) for mode in modes):
+        if not np.isfinite(value[row]) or value[row] < -1e200 or any(_near(mode, z[row]) for mode in modes):
             continue
         eigenvalues, vectors = np.linalg.eigh(hessian[row])
         covariance = (vectors / np.maximum(np.abs(eigenvalues), 0.5)) @ vectors.T
         modes.append(Mode(z[row].copy(), float(value[row]), (covariance + covariance.T) / 2))
-        if len(modes) == 8:
-            break
-    return modes
+    modes.sort(key=lambda mode: -mode.log_mass)
+    return [mode for mode in modes[:8] if mode.log_mass > modes[0].log_mass - 20]
 
 
 def _near(mode: Mode, place: FloatArray) -> bool:

@@ -23,6 +23,11 @@ TIMES = np.arange(0.0, 154.0, 17.0)
 LOG_MEDIAN = np.log([0.4, 0.125])
 LOG_SD = np.array([0.5, 0.2])
 NAMES = ("beta", "gamma")
+REACH = 60.0
+"""The posterior is integrated where |z| is below it, in standard deviations of the prior."""
+
+ODE_ERROR = 1e-6
+"""What the errors of the differential equation's solution change in a posterior mean, in its standard deviations."""
 
 
 def _rate(state: FloatArray, theta: FloatArray) -> FloatArray:
@@ -48,7 +53,7 @@ def log_likelihood(x: FloatArray, beta: FloatArray, gamma: FloatArray) -> FloatA
     log_p = log_infected(beta, gamma)
     log_q = np.log1p(-np.exp(log_p))
     constant = (gammaln(TESTED + 1.0) - gammaln(x + 1) - gammaln(TESTED - x + 1)).sum()
-    return np.asarray(constant + log_p @ x + log_q @ (TESTED - x))
+    return np.asarray(np.nan_to_num(constant + log_p @ x + log_q @ (TESTED - x), nan=-np.inf))
 
 
 def reference(x: FloatArray) -> Reference:
@@ -64,7 +69,7 @@ def reference(x: FloatArray) -> Reference:
         log_theta = np.log(np.column_stack([points[name] for name in NAMES]))
         return (log_theta - LOG_MEDIAN) / LOG_SD, -log_theta.sum(axis=1) - np.log(LOG_SD).sum()
 
-    return PlanePosterior(log_density, theta, to_z, NAMES, reach=60.0)
+    return PlanePosterior(log_density, theta, to_z, NAMES, reach=REACH, floor=ODE_ERROR)
 
 
 def summary(x: FloatArray) -> FloatArray:
