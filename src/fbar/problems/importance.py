@@ -5,7 +5,7 @@ there). Then
 
 1. modes are sought by Newton steps from the best of a few thousand scattered points, all starts in one batch;
 2. a mixture of products of Student t₄ distributions, one or more for each mode, is fitted to tempered importance
-   weights by expectation-maximisation until the effective sample is large; another, fitted to the square root of the
+   weights by expectation-maximisation until the effective sample is large; another, fitted to the fourth root of the
    density, reaches into its tails, and a broad one is a guard;
 3. scrambled Sobol points (Owen 1995), several independent scrambles, go through the mixture, every component with a
    share that is a power of two; their number doubles until every mean and second moment has the wanted error.
@@ -121,6 +121,9 @@ def effective_share(log_weights: FloatArray) -> float:
 # ------------------------------------------------------------ fitting the proposal
 
 MOST_COMPONENTS = 16
+ENOUGH = 0.55
+"""An effective share that is not improved upon: the guards alone cost a fifth."""
+
 Mixed = tuple[list[FloatArray], list[FloatArray], FloatArray]
 """Centres, covariances and weights of a mixture."""
 
@@ -191,13 +194,13 @@ def fit_proposal(
     d = modes[0].place.size
 
     def guarded(main: Mixed, wide: Mixed) -> Proposal:
-        """The fit, a quarter of a fit to the square root of the density for its tails, and a little of N(0, 2)."""
+        """The fit, a quarter of a fit to the density's fourth root for its tails, and a little of N(0, 2)."""
         middle = [np.zeros(d)], [np.eye(d) * 2], np.ones(1)
-        parts = ((main, 1.0), (wide, 0.25), (middle, 1 / 32))
+        parts = ((main, 1.0), (wide, 1 / 4), (middle, 1 / 32))
         return Proposal.of(
             [m for part, _ in parts for m in part[0]],
             [c for part, _ in parts for c in part[1]],
-            np.concatenate([part[2] / part[2].max() * share for part, share in parts]),
+            np.concatenate([part[2] / part[2].sum() * share for part, share in parts]),
         )
 
     top = max(mode.log_mass for mode in modes)
@@ -218,18 +221,18 @@ def fit_proposal(
         log_q = logsumexp(log_each + np.log(np.array(counts) / len(z))[:, None], axis=0)
         if turn > 1:
             share = _expected_share(log_f, log_q, log_each[-1])
-            if share > 0.75:
+            if share > ENOUGH:
                 break
             if share < last * 1.1 and number < MOST_COMPONENTS:
                 number = 2 * number  # what this many components can do is done
             last = share
         fits = []
-        for power, before in ((1.0, main), (0.5, wide)):
-            w = _tempered(power * log_f - log_q, 40.0 * d + 20 * number)
+        for power, before, wanted in ((1.0, main, number), (0.25, wide, max(number, 6))):
+            w = _tempered(power * log_f - log_q, 40.0 * d + 20 * wanted)
             centres, covariances = before[0], before[1]
-            if len(centres) < number:
-                centres = _seeds(z, w, number, rng)
-                covariances = [np.cov(z.T, aweights=w, ddof=0).reshape(d, d) / number + 1e-12 * np.eye(d)] * number
+            if len(centres) < wanted:
+                centres = _seeds(z, w, wanted, rng)
+                covariances = [np.cov(z.T, aweights=w, ddof=0).reshape(d, d) / wanted + 1e-12 * np.eye(d)] * wanted
             fits.append(_fit(z, w, centres, covariances))
         main, wide = fits
         tried.append(guarded(main, wide))
