@@ -22,7 +22,7 @@ LOG_SD = 0.5
 NOISE = 0.1
 START = np.log([30.0, 1.0])
 TIMES: FloatArray = 2.1 * np.arange(10.0)
-REACH = 20.0
+REACH = 60.0
 """The posterior is integrated where |z| is below it, in standard deviations of the prior."""
 
 
