@@ -22,6 +22,13 @@ RECIPES: dict[str, str] = {
     "slcp-distractors": "slcp",
     "bernoulli-glm": "bernoulli_glm",
     "bernoulli-glm-raw": "bernoulli_glm",
+    "sir": "sir",
+    "lotka-volterra": "lotka_volterra",
+    "g-and-k": "g_and_k",
+    "ma2": "ma2",
+    "mg1": "mg1",
+    "poisson-or-geometric": "counts",
+    "filippi": "ring",
 }
 """The module of `fbar.problems` that makes each recipe, in its ``RECIPES``."""
 

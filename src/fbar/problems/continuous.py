@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 from numpy import exp
@@ -14,6 +13,7 @@ from fbar.points import Points
 from fbar.priors import ModelChoice, Prior
 from fbar.priors.marginals import Uniform
 from fbar.problem import Problem
+from fbar.problems.ring import gauss_legendre, simulate, squared_radius
 from fbar.simulators import Separable
 from fbar.truth import Known, Listed
 
@@ -116,32 +116,21 @@ def _phi(x: float) -> float:
     return 0.5 * math.erfc(-x / math.sqrt(2))
 
 
-@lru_cache(maxsize=4)
-def _gauss_legendre(size: int) -> tuple[FloatArray, FloatArray]:
-    return np.polynomial.legendre.leggauss(size)
-
-
 def filippi(tolerance: float = 1.0) -> Problem:
     """Figure S5: θ1, θ2 ~ U(−50, 50), y ~ N((θ1−2θ2)² + (θ2−4)², 1), y* = 0, accepted where |y| ≤ ε.
 
     In u = (θ1−2θ2, θ2−4) the acceptance probability depends on r = |u| alone, and ABC's posterior at the tolerance
     has mean (8, 4) and covariance E[r²]/2 · ((5, 2), (2, 1)), one integral over r. (The prior's edges, over 17
-    units away along θ1, hold no mass.)
+    units away along θ1, hold no mass.) `fbar.problems.ring` has the truth for any y*.
     """
     from scipy.special import ndtr
 
-    def distance(t: Points) -> FloatArray:
-        return np.asarray((t["theta1"] - 2 * t["theta2"]) ** 2 + (t["theta2"] - 4) ** 2)
-
     def p_star(t: Points, eps: float) -> FloatArray:
-        m = distance(t)
+        m = squared_radius(t)
         return np.asarray(ndtr(eps - m) - ndtr(-eps - m))
 
-    def simulate(t: Points, rng: np.random.Generator) -> FloatArray:
-        return np.asarray(distance(t) + rng.standard_normal(t.rows))
-
     # s = r²: E[r²] = ∫ s P(|s + N(0,1)| ≤ ε) ds / ∫ P ds, smooth and bounded by its Gaussian tail.
-    x, w = _gauss_legendre(400)
+    x, w = gauss_legendre(400)
     s = (x + 1) / 2 * (tolerance + 12)
     p = ndtr(tolerance - s) - ndtr(-tolerance - s)
     half = float((w * s * p).sum() / (w * p).sum()) / 2

@@ -266,7 +266,8 @@ def _problems(given: Any) -> dict[str, Problem]:
 
 def _problem(given: Any) -> tuple[str, Problem]:
     if isinstance(given, Benchmark):
-        return (given.name if given.observation == 1 else f"{given.name}/{given.observation}"), given
+        which = "own" if given.observation is None else given.observation
+        return (given.name if which == 1 else f"{given.name}/{which}"), given
     if isinstance(given, Problem):
         raise InputError("a problem of your own needs a name: problems={'name': problem}")
     if not isinstance(given, str):
