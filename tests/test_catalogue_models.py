@@ -128,7 +128,7 @@ def test_truth_and_density_agree_with_plain_importance_sampling(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_stored_truth_is_precise_and_complete(name):
-    for observation in (1, 10):
+    for observation in range(1, 11):
         problem = catalogue.load(name, observation)
         truth = problem.truth()
         wanted = {f"{kind}:{p}" for p in problem.prior.names if p != "model" for kind in ("mean", "second_moment")}
@@ -188,6 +188,15 @@ def test_data_that_the_simulator_cannot_give_are_refused(name, bad, message):
     data[3] = bad
     with pytest.raises(fbar.InputError, match=message):
         catalogue.load(name).with_observed(data)
+
+
+def test_g_and_k_is_defined_at_the_edges_of_its_prior():
+    theta = np.array(
+        [[a, b, g, k] for a in (1e-9, 10) for b in (1e-200, 1e-9, 10) for g in (1e-9, 10) for k in (0, 10)]
+    )
+    value = g_and_k.log_likelihood(np.linspace(-1e6, 1e6, 100), theta)
+    assert not np.isnan(value).any()
+    assert (value < -1000).all()
 
 
 def test_repeated_values_are_no_data_of_g_and_k():
@@ -460,6 +469,18 @@ def test_a_density_on_the_unit_cube():
         item = ref.truth()[f"mean:{name}"]
         assert abs(item.value - law.mean()) < 5 * item.standard_error < 5 * 3e-4 * item.deviation
         assert item.deviation == pytest.approx(law.std(), rel=1e-3)
+
+
+def test_points_without_weight_do_not_spoil_the_moments():
+    """θ = exp(20 z) overflows far out, where the density is cut off."""
+
+    def log_density(z):
+        return np.where(np.abs(z).max(axis=1) < 3, -(z**2).sum(axis=1) / 2, -np.inf)
+
+    with np.errstate(over="ignore"):
+        ref = ImportancePosterior(log_density, lambda z: np.exp(20 * z), None, ("a", "b"), dimension=2, error=0.1)
+        truth = ref.truth()
+    assert np.isfinite([truth["mean:a"].value, truth["mean:a"].deviation]).all()
 
 
 def test_the_closed_quantile_function_of_t4():

@@ -25,6 +25,8 @@ SIZE = 100
 C = 0.8
 WIDTH = 10.0
 CHUNK = 1000
+FAR = 50.0
+"""log |z| beyond which no density is left to speak of, and squares would overflow."""
 
 
 def quantile(z: FloatArray, theta: FloatArray) -> FloatArray:
@@ -55,11 +57,11 @@ def normal_scores(x: FloatArray, theta: FloatArray) -> tuple[FloatArray, FloatAr
     side = np.where(w < 0, -1.0, 1.0)
     wanted = np.log(np.maximum(np.abs(w), 1e-290))
     g, k = np.broadcast_to(g, w.shape), np.broadcast_to(k, w.shape)
-    s = np.where(wanted > 0, wanted / (1 + 2 * k), wanted)
+    s = np.minimum(np.where(wanted > 0, wanted / (1 + 2 * k), wanted), FAR)
     for _ in range(8):
         value, slope = _log_slope(s, side, g, k)
         change = np.clip((wanted - value) / slope, -2.0, 2.0)
-        s = s + change
+        s = np.minimum(s + change, FAR)
         if np.abs(change).max() < 1e-9:
             break
     value, slope = _log_slope(s, side, g, k)
@@ -72,7 +74,7 @@ def normal_scores(x: FloatArray, theta: FloatArray) -> tuple[FloatArray, FloatAr
 
 def _bisected(wanted: FloatArray, side: FloatArray, g: FloatArray, k: FloatArray) -> FloatArray:
     # |w| lies between 0.2 |z| (1 + z²)^k and 1.8 |z| (1 + z²)^k, and k ≤ 10.
-    low, high = np.minimum(wanted - 1.0, 0.0) - 25.0, np.maximum(wanted + 2.0, 1.0)
+    low, high = np.minimum(wanted - 1.0, 0.0) - 25.0, np.clip(wanted + 2.0, 1.0, FAR)
     for _ in range(80):
         middle = (low + high) / 2
         below = _log_slope(middle, side, g, k)[0] < wanted

@@ -304,6 +304,8 @@ class ImportancePosterior(Nodes):
             for i, sequence in enumerate(self._replicates):
                 z = sequence.more(unit)
                 log_w = log_density(z) - self.proposal.log_density(z)
+                # A point without weight may be so far out that θ overflows, and 0 · ∞ is no number: it stays a count.
+                z = np.where(np.isfinite(log_w)[:, None], z, self.modes[0].place)
                 self._z[i] = np.concatenate([self._z[i], z])
                 self._log_w[i] = np.concatenate([self._log_w[i], log_w])
             worst = self._summarise(before)

@@ -81,7 +81,7 @@ def _rounds(trials: int, seed: int) -> Study:
 
 def _rounds_of_models(trials: int, seed: int) -> Study:
     methods = ["rejection", "smc", "smc-last", "smc-ess"]
-    return Study(["sir", "lotka-volterra"], methods, 10_000, trials, SCORES, seed, tolerance=1e-3)
+    return Study(["sir", "ma2", "g-and-k"], methods, 10_000, trials, SCORES, seed, tolerance=1e-3)
 
 
 def _paper_claims(results: Mapping[str, StudyResult]) -> list[Claim]:
@@ -146,8 +146,8 @@ PRESETS: dict[str, Preset] = {
     for preset in (
         Preset(
             "paper-claims",
-            "what the paper claims in general, on ten problems: scores that mislead, where to simulate, all rounds",
-            200,
+            "what the paper claims in general, on eleven problems: scores that mislead, where to simulate, all rounds",
+            100,
             {
                 "designs": _designs,
                 "allocations": _allocations,
