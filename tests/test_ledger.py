@@ -28,7 +28,8 @@ from scipy import stats
 
 import fbar
 import fbar.ledger
-from fbar.ledger import Ledger, LedgerError, RunInUse, pack
+from fbar.ledger import Ledger, pack
+from fbar.locks import LedgerError, RunInUse
 from fbar.outcomes import Failure
 
 CALLS: list[float] = []
