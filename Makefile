@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup run test lint bench bench-peers test-peers constraints clean
+.PHONY: setup run test lint bench bench-peers test-peers truths constraints clean
 
 setup: $(STAMP)
 
@@ -45,6 +45,10 @@ test-peers: $(PEERS)/.installed $(PEERS_SBI)/.installed  ## the adapters of exam
 
 bench-peers: $(PEERS)/.installed  ## beside other packages, in an environment of their own; goes on where it was
 	@for file in benchmarks/peers/bench_*.py; do echo "== $$file"; $(PEERS)/bin/python $$file || exit 1; done
+
+truths: setup  ## compute the catalogue's observations, truths and tolerances anew; about an hour
+	$(BIN)/python -m fbar.problems.store
+	$(BIN)/python -m fbar.problems docs/problems.md
 
 constraints:  ## pin the versions that are installed now
 	$(BIN)/python -m pip freeze --exclude-editable | grep -v '@' > constraints.txt

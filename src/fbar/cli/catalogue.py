@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,8 @@ def problems(
     problem = load(name, 1 if observation is None else observation)
     if observed is not None:
         problem = problem.with_observed(read_row(observed))
+        if sys.stderr.isatty():
+            print("computing the truth for these data; up to a minute", file=sys.stderr)
     tree = told(name, problem)
     if json_:
         print(json.dumps(tree))

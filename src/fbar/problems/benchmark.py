@@ -45,7 +45,7 @@ class Recipe:
     reference
         The true posterior for any data: ``reference(x)``. At most about a minute.
     truth_at
-        Where it can be computed: the truth of ABC at a tolerance, ``truth_at(x, tolerance)``.
+        Where it can be computed: the truth of ABC at a tolerance, ``truth_at(x, tolerance)``; None where it cannot.
     acceptance
         Where it is known: the probability that a simulation comes within a tolerance of the data,
         ``acceptance(theta, x, tolerance)``.
@@ -66,7 +66,7 @@ class Recipe:
     summary: Callable[[npt.NDArray[Any]], npt.ArrayLike] | None = None
     distance: Distance | None = None
     derived: Mapping[str, Callable[[Points], npt.ArrayLike]] = field(default_factory=dict)
-    truth_at: Callable[[FloatArray, float], Truth] | None = None
+    truth_at: Callable[[FloatArray, float], Truth | None] | None = None
     acceptance: Callable[[Points, FloatArray, float], FloatArray] | None = None
     check_data: Callable[[FloatArray], None] | None = None
 

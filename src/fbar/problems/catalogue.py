@@ -88,3 +88,23 @@ def entries() -> list[Entry]:
             size *= axis
         result.append(Entry(name, made.title, made.prior.dimension, size))
     return result
+
+
+def markdown() -> str:
+    """The table of all problems, as it stands in ``docs/problems.md``."""
+    lines = [
+        "| problem | what it is | parameters | data | seed | the first observation's truth | at a tolerance | source |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for entry in entries():
+        problem = load(entry.name)
+        seed, at, source = "–", "no tolerance", "the paper"
+        if isinstance(problem, Benchmark):
+            known = all(problem.truth_at(tolerance) is not None for tolerance in problem.tolerances.values())
+            seed, source = str(problem.recipe.seed), problem.recipe.source
+            at = "known" if known else "not known"
+        data = "an event" if entry.data is None else str(entry.data)
+        names = ", ".join(problem.prior.names) if len(problem.prior.names) < 6 else f"theta1 … theta{entry.parameters}"
+        cells = (f"`{entry.name}`", entry.title, names, data, seed, problem.truth().how, at, source)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines)
