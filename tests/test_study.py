@@ -18,9 +18,10 @@ import pytest
 import fbar
 from fbar import problems
 from fbar.errors import FbarError, InputError
-from fbar.study import BudgetExceeded, Posed, Study
+from fbar.study import BudgetExceeded, Posed, Study, StudyResult
 from fbar.study.curves import Curve, relative
 from fbar.study.paired import compare, holm
+from fbar.study.trials import Cell, Record
 
 
 def half_of_it(problem, budget, rng):
@@ -45,6 +46,10 @@ def nothing(problem, budget, rng):
 
 def broken(problem, budget, rng):
     raise ZeroDivisionError("a bug of mine")
+
+
+def leaves(problem, budget, rng):
+    sys.exit(3)
 
 
 def estimates_alone(problem, budget, rng):
@@ -102,15 +107,17 @@ def test_matches_accepts_as_often_as_it_should():
 
 
 def test_what_goes_wrong_is_recorded_and_the_study_goes_on():
-    result = run("ramp", [half_of_it, too_much, nothing, broken], 100, trials=3)
+    result = run("ramp", [half_of_it, too_much, nothing, broken, leaves], 100, trials=3)
     assert result.statuses("ramp", "half-of-it", 100) == ["ok"] * 3
     told = {row["method"]: row["message"] for row in result.failures()}
     assert told["too-much"] == "the algorithm asked for 1 more simulations after 100; its budget is 100"
     assert told["nothing"].startswith("the algorithm returned nothing")
     assert told["broken"] == "ZeroDivisionError: a bug of mine"
-    assert [row["trials"] for row in result.failures()] == [3, 3, 3]
+    assert told["leaves"] == "SystemExit: 3"
+    assert [row["trials"] for row in result.failures()] == [3, 3, 3, 3]
     ranking = result.ranking()
     assert {s.method: s.failed for s in ranking.standings}["broken"] == 3
+    assert "trials that failed are left out" in str(ranking)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +129,6 @@ def test_what_goes_wrong_is_recorded_and_the_study_goes_on():
         (([0.1, 0.2], [1.0, -1.0]), "at least 0; weight 1 is -1"),
         (([0.1, 0.2], [0.0, 0.0]), "all weights are zero"),
         (([0.1, 0.2], [1.0, 2.0, 3.0]), "weights must be 2 numbers"),
-        (np.zeros((0, 1)), "no points to score"),
         ({"other": [1.0]}, "lack the parameter 'theta'"),
         ({"mean:theta": np.nan}, "must be a finite number"),
         ("a cloud", "samples must be numbers"),
@@ -160,7 +166,135 @@ def test_without_acceptances_the_prior_is_scored():
     assert result.ranking().standings[0].from_prior == 3
 
 
+@pytest.mark.parametrize("returned", [np.zeros((0, 1)), (np.zeros((0, 1)), np.zeros(0)), fbar.Points({"theta": []})])
+def test_a_function_that_accepts_nothing_is_scored_as_a_method_that_does(returned):
+    """Its worst trials would be left out of the comparison otherwise."""
+    result = run("ramp", {"unlucky": lambda problem, budget, rng: returned}, 10, trials=2)
+    assert result.statuses("ramp", "unlucky", 10) == ["prior"] * 2
+
+
+def test_a_function_sees_no_truth():
+    def peeks(problem, budget, rng):
+        for name in ("recipe", "_known", "reference", "true_parameters"):
+            try:
+                getattr(problem, name)
+            except (AttributeError, InputError):
+                continue
+            raise RuntimeError(f"it has {name}")
+        raise RuntimeError("nothing to be seen")
+
+    problem = problems.load("gaussian-linear")
+    problem.truth()
+    result = run({"seen": problem}, {"peeks": peeks}, 10, trials=1, tolerance={"seen": 1.0})
+    assert [row["message"] for row in result.failures()] == ["RuntimeError: nothing to be seen"]
+
+
+def test_what_a_function_changes_reaches_no_other_trial():
+    def greedy(problem, budget, rng):
+        problem.tolerance, problem.meter.budget = 1e9, 10**9
+        return all_of_it(problem, budget, rng)
+
+    def vandal(problem, budget, rng):
+        problem.observed[...] = 0
+
+    alone = run("gaussian-linear", "rejection", 200, trials=3)
+    after = run("gaussian-linear", {"greedy": greedy, "vandal": vandal, "rejection": "rejection"}, 200, trials=3)
+    for (cell, trial), record in alone.trials.items():
+        assert repr(replace(record, seconds=0)) == repr(replace(after.trials[cell, trial], seconds=0))
+    assert "read-only" in after.failures()[0]["message"]
+
+
+def test_a_function_that_says_it_ran_more_than_its_budget_has_failed():
+    def boasts(problem, budget, rng):
+        return fbar.scores.Approximation(problem.prior.sample(5, rng=rng), np.ones(5) / 5, budget + 1)
+
+    def helps_itself(problem, budget, rng):
+        problem.meter.budget = 10**9
+        return all_of_it(problem, budget + 2, rng)
+
+    result = run("ramp", [boasts, helps_itself], 10, trials=1)
+    told = {row["method"]: row["message"] for row in result.failures()}
+    assert told == {
+        "boasts": "the algorithm ran 11 simulations; its budget is 10",
+        "helps-itself": "the algorithm ran 12 simulations; its budget is 10",
+    }
+
+
+@pytest.mark.parametrize("name", ["ramp", "two-hypotheses", "gaussian-linear"])
+def test_the_simulator_takes_plain_arrays_too(name):
+    problem = problems.load(name)
+    posed = Posed.of(problem, 12, 1.0 if problem.has_summaries else 0.0)
+    theta = posed.prior.sample(6, rng=np.random.default_rng(1))
+    array = np.column_stack([theta[n] for n in posed.prior.names])
+    found = [posed.matches(given, np.random.default_rng(2)) for given in (theta, array)]
+    assert np.array_equal(*found)
+    assert posed.spent == 12
+    with pytest.raises(InputError, match="columns, one for each parameter"):
+        posed.simulate(np.zeros((3, 99)), np.random.default_rng(2))
+
+
+def test_estimates_that_leave_a_target_out():
+    result = run("ramp", {"one": lambda problem, budget, rng: {"mean:theta": 0.5}}, 10, trials=2, scores=["mse"])
+    [row] = result.undefined()
+    assert row["why"] == "the algorithm gave estimates alone, and none of second_moment:theta; it gave: mean:theta"
+
+
 # ---------------------------------------------------------------- seeds, processes, and what is kept
+
+
+def of_global_numbers(problem, budget, rng):
+    import random
+
+    u = np.random.uniform(size=budget) ** random.random()  # noqa: NPY002 - as other packages do
+    return {"mean:theta": u.mean()}
+
+
+def test_global_numbers_are_seeded_too():
+    """Forked processes share their state: their trials would repeat each other."""
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    study = Study("ramp", [of_global_numbers], 5, trials=60, targets="mean:theta", scores=["mse"])
+    one, two = study.run(workers=1, progress=False), study.run(workers=2, progress=False)
+    assert same(one, two)
+    assert len({record.estimates["mean:theta"][0] for record in one.trials.values()}) == 60
+    assert np.array_equal(before, np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_problems_of_a_study_are_independent():
+    result = run(["gaussian-linear", "gaussian-linear/2"], {"u": lambda p, b, rng: rng.random((3, 10))}, 10, trials=2)
+    found = {record.estimates["mean:theta1"][0] for record in result.trials.values()}
+    assert len(found) == 4
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_slow_trials_are_kept_before_their_chunk_is_done(tmp_path, monkeypatch, workers):
+    """All ten are one chunk by their budget; each is told of as it ends, and in the file by then."""
+    from fbar.study import pool
+
+    monkeypatch.setattr(pool, "SECONDS", 0.0)
+    told, file = [], tmp_path / "trials.jsonl"
+    study = Study("ramp", [all_of_it], 20, trials=10, scores=["mse"])
+
+    def look(share, trials, whole):
+        told.append((trials, len(file.read_bytes().splitlines())))
+
+    found = study.run(tmp_path, workers=workers, progress=look)
+    assert told == [(n, n) for n in range(1, 11)]
+    monkeypatch.setattr(pool, "SECONDS", 100.0)
+    assert same(found, study.run(workers=1, progress=False))
+    with ThreadPoolExecutor(2) as executor:
+        monkeypatch.setattr(pool, "SECONDS", 0.0)
+        assert same(found, study.run(client=executor, progress=False))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_an_algorithm_prints_is_not_what_the_study_found(capfd, workers):
+    def talks(problem, budget, rng):
+        print("hello", flush=True)
+        return all_of_it(problem, budget, rng)
+
+    Study("ramp", {"talks": talks}, 20, trials=2).run(workers=workers, progress=False)
+    out, err = capfd.readouterr()
+    assert (out, err.count("hello")) == ("", 2)
 
 
 def test_trials_are_independent_and_methods_share_them():
@@ -232,6 +366,45 @@ def test_other_settings_are_refused(tmp_path, options, message):
         Study(**arguments).run(tmp_path, workers=1, progress=False)
 
 
+def test_a_problem_that_was_left_out_meanwhile_is_still_known(tmp_path):
+    options = {"trials": 2, "scores": ["mse"]}
+    for name in ("ramp", "gaussian-linear"):
+        Study(name, "rejection", 100, **options).run(tmp_path, workers=1, progress=False)
+    with pytest.raises(InputError, match="problem 'ramp' with other settings"):
+        Study("ramp", "rejection", 100, targets="mean:theta", **options).run(tmp_path, workers=1, progress=False)
+
+
+def own_problem(noise, truth):
+    return fbar.Problem(
+        fbar.Prior(theta=fbar.priors.marginals.Uniform(0, 1)),
+        lambda t, rng: t["theta"] + rng.normal(0, noise, t.rows),
+        0.5,
+        truth={"mean:theta": truth},
+    )
+
+
+def test_another_problem_of_the_same_name_is_refused(tmp_path):
+    def study(*arguments):
+        return Study({"own": own_problem(*arguments)}, "rejection", 50, 2, tolerance={"own": 0.1})
+
+    for _ in range(2):
+        study(0.1, 0.5).run(tmp_path, workers=1, progress=False)
+    for other in ((0.2, 0.5), (0.1, 0.6)):
+        with pytest.raises(InputError, match="problem 'own' with other settings"):
+            study(*other).run(tmp_path, workers=1, progress=False)
+
+
+@pytest.mark.parametrize("text", [None, "", "[]"])
+def test_trials_without_their_settings_are_not_taken_for_ones_own(tmp_path, text):
+    Study("ramp", "rejection", 100, trials=2, seed=1).run(tmp_path, workers=1, progress=False)
+    file = tmp_path / "study.json"
+    file.unlink()
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(InputError, match=r"study\.json is missing or damaged"):
+        Study("ramp", "rejection", 100, trials=2, seed=2).run(tmp_path, workers=1, progress=False)
+
+
 def test_damaged_lines_are_run_again(tmp_path):
     study = Study("ramp", "rejection", 100, trials=6)
     whole = study.run(tmp_path, workers=1, progress=False)
@@ -245,6 +418,17 @@ def test_damaged_lines_are_run_again(tmp_path):
     assert len(file.read_bytes().splitlines()) == 8
     assert same(whole, study.run(tmp_path, workers=1, progress=False))
     assert len(file.read_bytes().splitlines()) == 8
+
+
+def test_a_changed_digit_is_noticed(tmp_path):
+    """The line is JSON as before, of another number: its checksum alone tells."""
+    study = Study("ramp", "rejection", 100, trials=3, targets="mean:theta", scores=["mse"])
+    whole = study.run(tmp_path, workers=1, progress=False)
+    file = tmp_path / "trials.jsonl"
+    text = file.read_text()
+    assert text.count('"simulations": 100') == 3
+    file.write_text(text.replace('"simulations": 100', '"simulations": 900', 1))
+    assert same(whole, study.run(tmp_path, workers=1, progress=False))
 
 
 SLOW = """
@@ -380,6 +564,54 @@ def test_a_single_wild_trial_decides_nothing():
     wild = np.full(20, 2.0) + rng.normal(0, 0.1, 20)
     wild[3] = 10_000
     assert compare(wild, 11 + rng.normal(0, 0.5, 20)).p > 0.1
+
+
+def test_the_same_up_to_rounding_is_no_difference():
+    a = np.random.default_rng(8).chisquare(1, 50)
+    assert compare(a * (1 + 2e-16) + 1e-17, a).p == 1
+
+
+def test_all_pairs_of_a_study_are_one_family():
+    """Equal methods at 60 budgets: some pair is below 5% on its own, and none is called."""
+    rng = np.random.default_rng(9)
+    arenas = Study("ramp", "rejection", 10, scores=["mse"], targets="mean:theta").arenas
+    trials = {
+        (Cell("ramp", method, budget), trial): Record("ok", scores={"mse": {"mean:theta": rng.gamma(5)}})
+        for method in "ab"
+        for budget in range(1, 61)
+        for trial in range(40)
+    }
+    verdicts = StudyResult(trials, arenas, ["mse"], {}).ranking().verdicts
+    assert len(verdicts) == 60
+    assert min(verdict.comparison.p for verdict in verdicts) < 0.05
+    assert not any(verdict.better for verdict in verdicts)
+
+
+def test_a_truth_that_is_too_rough_decides_nothing():
+    """The truth's squared error is a quarter of the posterior variance, and the scores far below."""
+    problem = own_problem(0.1, fbar.truth.Known("mean:theta", 0.6, 0.1, 0.2))
+    result = run(
+        {"own": problem},
+        {"half": half_of_it, "tenth": lambda p, b, r: all_of_it(p, b // 10, r)},
+        2000,
+        trials=40,
+        tolerance={"own": 0.1},
+        scores=["mse"],
+    )
+    assert "over 1%" in result.summary()[0]["note"]
+    ranking = result.ranking()
+    assert not any(verdict.better for verdict in ranking.verdicts)
+    assert all(standing.rough_truth for standing in ranking.standings)
+    assert "not known well enough" in str(ranking)
+
+
+def test_without_a_posterior_variance_there_is_no_b2():
+    result = run({"own": own_problem(0.1, 0.5)}, "rejection", 500, trials=5, tolerance={"own": 0.1}, scores=["mse"])
+    [row] = result.summary()
+    assert np.isnan(row["b2"])
+    assert np.isnan(row["draws"])
+    assert row["bias2"] + row["variance"] == pytest.approx(row["mean"])
+    assert str(result.ranking()).splitlines()[0] == "own, 500 simulations: MSE"
 
 
 def test_the_ranking_finds_a_factor_of_two():

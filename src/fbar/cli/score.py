@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from fbar.checks import choice
 from fbar.cli.catalogue import finite
 from fbar.cli.common import Flag, JsonFlag, MaybeWhole, Whole, open_console, plain_table
 from fbar.errors import InputError
@@ -15,7 +16,7 @@ from fbar.estimate import shorthand
 from fbar.methods import Method
 from fbar.model_file import imported
 from fbar.study import Study, StudyResult
-from fbar.study.results import ERROR
+from fbar.study.ranking import ERROR
 
 Several = Annotated[list[str] | None, Parameter(consume_multiple=True)]
 Budgets = Annotated[list[str] | None, Parameter(consume_multiple=True)]
@@ -107,8 +108,9 @@ def score(
         tolerance=tolerance,
         truth=truth,
     )
+    known = [contender.name for contender in study.contenders]
+    first = known[0] if reference is None else choice(reference, known, "reference method of this study")
     result = _run(study, workers, dask, out, json_)
-    first = study.contenders[0].name if reference is None else reference
     if json_:
         print(json.dumps(as_tree(result, first)))
     else:
@@ -167,7 +169,7 @@ def show(result: StudyResult, reference: str) -> None:
     """Tables for people."""
     console = open_console()
     for score_name in result.scores:
-        table = plain_table("problem", "budget", "method", _heading(score_name), "trials", "")
+        table = plain_table("problem", "budget", "method", result.label(score_name), "trials", "")
         for cell in result.cells:
             values = result.values(score_name, cell.problem, cell.method, cell.budget)
             good = values[values == values]
@@ -217,10 +219,6 @@ def _show_efficiency(result: StudyResult, reference: str) -> None:
         ratio = shorthand(row["relative"], row["relative_error"]) if row["relative"] == row["relative"] else "–"
         table.add_row(row["problem"], row["method"], shorthand(c.rate, c.rate_error), needed, ratio)
     console.print(table)
-
-
-def _heading(score_name: str) -> str:
-    return "b² = MSE / posterior variance" if score_name == ERROR else score_name
 
 
 def as_tree(result: StudyResult, reference: str) -> dict[str, Any]:
