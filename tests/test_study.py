@@ -19,7 +19,7 @@ import fbar
 from fbar import problems
 from fbar.errors import FbarError, InputError
 from fbar.study import BudgetExceeded, Posed, Study, StudyResult
-from fbar.study.curves import Curve, relative
+from fbar.study.curves import Curve, _line, relative
 from fbar.study.paired import compare, holm
 from fbar.study.trials import Cell, Record
 
@@ -185,6 +185,7 @@ def test_a_function_sees_no_truth():
 
     problem = problems.load("gaussian-linear")
     problem.truth()
+    assert not Posed.of(own_problem(0.1, 0.5), 10)._truth
     result = run({"seen": problem}, {"peeks": peeks}, 10, trials=1, tolerance={"seen": 1.0})
     assert [row["message"] for row in result.failures()] == ["RuntimeError: nothing to be seen"]
 
@@ -514,6 +515,51 @@ def test_two_drivers_cannot_hold_one_study(tmp_path):
         held.release()
 
 
+# ---------------------------------------------------------------- what is compared
+
+
+def test_all_methods_accept_at_the_studys_tolerance():
+    """Estimates are those of ABC at the tolerance, |z| < 5; the true posterior's are over ten errors away."""
+    methods = ["rejection", "smc", all_of_it]
+    result = run(
+        "gaussian-mixture", methods, 1500, 30, ["mse", "acceptance-rate"], targets="mean:theta1", truth="tolerance"
+    )
+    problem = problems.load("gaussian-mixture")
+    away = problem.truth_at(problem.tolerances[1e-2])["mean:theta1"].value - problem.truth()["mean:theta1"].value
+    for row in (row for row in result.summary() if row["score"] == "mse"):
+        assert abs(row["bias"]) < 5 * row["bias_error"]
+        assert abs(away) > 10 * row["bias_error"]
+    rate = result.values("acceptance-rate", "gaussian-mixture", "rejection", 1500)
+    assert abs(rate.mean() - 0.01) < 5 * np.sqrt(0.01 * 0.99 / (30 * 1500))
+
+
+def test_smc_that_does_not_come_down_is_taken_at_the_tolerance():
+    """At 600 simulations its last round is far above the tolerance; its points within it are few, and right."""
+    result = run("gaussian-mixture", "smc", 600, 30, ["mse"], targets="mean:theta1", tolerance=1e-3, truth="tolerance")
+    [row] = result.summary()
+    assert abs(row["bias"]) < 5 * row["bias_error"] < 0.4
+
+
+def test_a_score_against_another_shares_the_level_between_them():
+    """A difference at 4% on its own is called by the ranking, and not by half the level."""
+    arenas = Study("ramp", "rejection", 10, targets="mean:theta").arenas
+    rng = np.random.default_rng(10)
+    base, spread = rng.gamma(20, size=40), rng.standard_normal(40)
+    spread -= spread.mean()
+    off = next(d for d in np.linspace(0, 5, 5001) if compare(base + d + spread, base).p < 0.04)
+    trials = {
+        (Cell("ramp", method, 10), trial): Record("ok", scores={"mse": {"mean:theta": value}, "ess": {"": 1 + value}})
+        for method, values in (("a", base + off + spread), ("b", base))
+        for trial, value in enumerate(values.tolist())
+    }
+    result = StudyResult(trials, arenas, ["mse", "ess"], {})
+    assert result.ranking().verdicts[0].better == "b"
+    found = result.against("ess")
+    assert (len(found.misled), len(found.agreed), found.open) == (0, 0, 1)
+    loose = result.against("ess", level=0.1)
+    assert [(u.better, v.better) for u, v in loose.misled] == [("a", "b")]
+
+
 # ---------------------------------------------------------------- what is said
 
 
@@ -674,6 +720,34 @@ def test_relative_cost_of_known_lines():
     rows = {row["method"]: row for row in relative([one, two], "one")}
     assert rows["one"]["simulations"] == pytest.approx(1000)
     assert rows["two"]["relative"] == pytest.approx(2)
+
+
+def test_the_cost_relative_to_a_reference_has_the_errors_of_both():
+    """log N has an error of 0.1 for one and 0.2 for the other at the intercept, so that of their ratio is √0.05."""
+    made = [
+        Curve("p", name, "b²", np.array([10.0, 1000.0]), np.array([0.1, 0.001]), np.ones(2), -1.0, 0.0, 0.0, spread)
+        for name, spread in (("one", np.diag([0.01, 0.0])), ("two", np.diag([0.04, 0.0])))
+    ]
+    rows = {row["method"]: row for row in relative(made, "one")}
+    assert rows["two"]["standard_error"] == pytest.approx(1000 * 0.2)
+    assert rows["two"]["relative_error"] == pytest.approx(np.sqrt(0.05))
+
+
+def test_a_line_through_points_that_lie_on_it_still_has_an_error():
+    """Three points of errors 0.1 on a line: the slope's error is 0.1/√Σ(x − x̄)², however well they lie on it."""
+    x = np.array([0.0, 1.0, 2.0])
+    intercept, rate, covariance = _line(x, 3 - x, np.full(3, 0.1))
+    assert (intercept, rate) == (pytest.approx(3), pytest.approx(-1))
+    assert covariance[1, 1] == pytest.approx(0.01 / 2)
+    scattered = _line(x, 3 - x + np.array([1.0, -2.0, 1.0]), np.full(3, 0.1))[2]
+    assert scattered[1, 1] == pytest.approx(0.01 / 2 * 600)
+
+
+def test_where_more_is_better_the_largest_comes_first():
+    result = run("ramp", [half_of_it, all_of_it], 400, trials=20, targets="mean:theta")
+    ranking = result.ranking("ess")
+    assert [standing.method for standing in ranking.standings] == ["all-of-it", "half-of-it"]
+    assert [standing.place for standing in ranking.standings] == ["1", "2"]
 
 
 def test_where_ess_misleads():
