@@ -421,6 +421,13 @@ def test_damaged_lines_are_run_again(tmp_path):
     assert len(file.read_bytes().splitlines()) == 8
 
 
+def test_what_went_wrong_is_kept_too(tmp_path):
+    study = Study("ramp", [broken], 10, trials=2)
+    for _ in range(2):
+        [row] = study.run(tmp_path, workers=1, progress=False).failures()
+        assert (row["trials"], row["message"]) == (2, "ZeroDivisionError: a bug of mine")
+
+
 def test_a_changed_digit_is_noticed(tmp_path):
     """The line is JSON as before, of another number: its checksum alone tells."""
     study = Study("ramp", "rejection", 100, trials=3, targets="mean:theta", scores=["mse"])
@@ -556,6 +563,11 @@ def test_a_score_against_another_shares_the_level_between_them():
     assert result.ranking().verdicts[0].better == "b"
     found = result.against("ess")
     assert (len(found.misled), len(found.agreed), found.open) == (0, 0, 1)
+    sharp = {
+        key: replace(r, scores={**r.scores, "ess": {"": 1.0 + "ab".index(key[0].method)}}) for key, r in trials.items()
+    }
+    found = StudyResult(sharp, arenas, ["mse", "ess"], {}).against("ess")
+    assert (len(found.misled), len(found.agreed), found.open) == (0, 0, 1), "one that is open leaves the pair open"
     loose = result.against("ess", level=0.1)
     assert [(u.better, v.better) for u, v in loose.misled] == [("a", "b")]
 
@@ -818,6 +830,22 @@ def test_fresh_data_calibrate_a_right_posterior():
     ranks = np.array([[v for k, v in r.scores["sbc"].items()] for r in result.trials.values()])
     assert abs(ranks.mean() - 0.5) < 5 * np.sqrt(1 / 12 / ranks.size)
     assert abs(ranks.var() - 1 / 12) < 5 * np.sqrt((1 / 80 - 1 / 144) / ranks.size)
+    rows = result.calibration()
+    assert [row["parameter"] for row in rows] == [f"theta{i}" for i in range(1, 11)]
+    assert min(row["p_value"] for row in rows) > 1e-7  # ten tests: a false alarm in a million runs
+
+
+def test_fresh_data_find_a_posterior_that_is_too_narrow():
+    """Half the deviation: a central 90% interval holds the truth in 59%, and the mean rank is ½ all the same."""
+
+    def narrow(problem, budget, rng):
+        return problem.observed / 2 + np.sqrt(0.05) / 2 * rng.standard_normal((400, 10))
+
+    result = run("gaussian-linear/fresh", {"narrow": narrow}, 10, trials=100, scores=["sbc"])
+    rows = result.calibration()
+    assert abs(np.mean([row["coverage_0.9"] for row in rows]) - 0.589) < 5 * np.sqrt(0.589 * 0.411 / 1000)
+    assert np.median([row["p_value"] for row in rows]) < 1e-4
+    assert not run("gaussian-linear", {"narrow": narrow}, 10, trials=3, scores=["sbc"]).calibration()
 
 
 def exact_gaussian(problem, budget, rng):

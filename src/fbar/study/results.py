@@ -13,7 +13,7 @@ import numpy as np
 from fbar.checks import FloatArray, choice
 from fbar.errors import FbarError, InputError, MissingExtra
 from fbar.estimate import shorthand
-from fbar.scores import Scene, as_score, posterior_deviation, summarise
+from fbar.scores import Scene, as_score, expected_coverage, posterior_deviation, summarise, uniformity
 from fbar.scores.expectation import MOST_TRUTH_ERROR
 from fbar.study.curves import Curve, curve, relative
 from fbar.study.journal import Trials
@@ -24,6 +24,7 @@ from fbar.study.versus import Versus, versus
 if TYPE_CHECKING:
     import pandas as pd
 
+RANKS = "sbc"
 Row = dict[str, Any]
 
 
@@ -271,6 +272,24 @@ class StudyResult:
     def against(self, x: str, y: str = ERROR, *, level: float = 0.05) -> Versus:
         """One score against another: where ``x`` misleads about ``y``."""
         return versus(self, x, y, level)
+
+    def calibration(self) -> list[Row]:
+        """Ranks over fresh data, by parameter: how likely so uneven ones are, how often intervals held the truth.
+
+        A mean rank of ½ says little. Problems with one data set are left out: their ranks are not uniform.
+        """
+        result = []
+        for cell in self.cells:
+            if RANKS not in self.scores or not self.arenas[cell.problem].fresh:
+                continue
+            for name in self.components(RANKS, cell.problem):
+                ranks = [r.scores[RANKS][name] for _, r in self._records(*cell.key) if name in r.scores.get(RANKS, {})]
+                if len(ranks) < 2:
+                    continue
+                row: Row = {"problem": cell.problem, "method": cell.method, "budget": cell.budget, "parameter": name}
+                held = {f"coverage_{c.level:g}": c.share for c in expected_coverage(ranks, (0.5, 0.9))}
+                result.append({**row, "trials": len(ranks), "p_value": uniformity(ranks).p_value, **held})
+        return result
 
     # ------------------------------------------------------------ out
 
