@@ -18,7 +18,7 @@ import pytest
 import fbar
 from fbar import problems
 from fbar.errors import FbarError, InputError
-from fbar.study import BudgetExceeded, Posed, Study, StudyResult
+from fbar.study import BudgetExceeded, Posed, Study, StudyResult, presets
 from fbar.study.curves import Curve, _line, relative
 from fbar.study.paired import compare, holm
 from fbar.study.trials import Cell, Record
@@ -115,6 +115,7 @@ def test_what_goes_wrong_is_recorded_and_the_study_goes_on():
     assert told["broken"] == "ZeroDivisionError: a bug of mine"
     assert told["leaves"] == "SystemExit: 3"
     assert [row["trials"] for row in result.failures()] == [3, 3, 3, 3]
+    assert {row["method"]: row["failed"] for row in result.summary()}["broken"] == 3
     ranking = result.ranking()
     assert {s.method: s.failed for s in ranking.standings}["broken"] == 3
     assert "trials that failed are left out" in str(ranking)
@@ -753,6 +754,42 @@ def test_a_line_through_points_that_lie_on_it_still_has_an_error():
     assert covariance[1, 1] == pytest.approx(0.01 / 2)
     scattered = _line(x, 3 - x + np.array([1.0, -2.0, 1.0]), np.full(3, 0.1))[2]
     assert scattered[1, 1] == pytest.approx(0.01 / 2 * 600)
+
+
+def told_apart(first, second, *, ess=(1.0, 2.0), simulations=(10, 10)):
+    """A result in which the mean squared errors of two methods are as given, known to a percent."""
+    arenas = Study("ramp", "rejection", 10, targets="mean:theta").arenas
+    noise = 1 + 0.05 * np.random.default_rng(11).standard_normal(30)
+    trials = {
+        (Cell("ramp", name, 10), trial): Record(
+            "ok", spent, scores={"mse": {"mean:theta": error * scatter}, "ess": {"": size * scatter}}
+        )
+        for name, error, size, spent in zip(("smc", "smc-last"), (first, second), ess, simulations, strict=True)
+        for trial, scatter in enumerate((noise + (name == "smc") * 0.01 * np.sin(range(30))).tolist())
+    }
+    return StudyResult(trials, arenas, ["mse", "ess"], {})
+
+
+@pytest.mark.parametrize(("first", "second"), [("smc", "smc-last"), ("smc-last", "smc")])
+def test_a_claim_says_by_how_much(first, second):
+    """The second has three times the error of the first, whichever stands first in the table."""
+    errors = (1.0, 3.0) if first == "smc" else (3.0, 1.0)
+    [claim] = presets._better(told_apart(*errors), first, second, "so it is", same_simulations=True)
+    assert claim.holds
+    assert claim.found.startswith(f"b² of {second} is 3.0")
+    assert claim.found.endswith("simulations equal in every trial")
+    [claim] = presets._better(told_apart(*errors), second, first, "so it is")
+    assert not claim.holds
+    [claim] = presets._better(told_apart(*errors, simulations=(10, 9)), first, second, "x", same_simulations=True)
+    assert not claim.holds
+
+
+def test_a_claim_that_a_score_misleads():
+    [claim] = presets._misleads(told_apart(1.0, 3.0), "ess")
+    assert claim.holds
+    assert claim.found.startswith("it prefers smc-last, whose b² is 3.0")
+    [claim] = presets._misleads(told_apart(1.0, 3.0, ess=(2.0, 1.0)), "ess")
+    assert not claim.holds
 
 
 def test_where_more_is_better_the_largest_comes_first():
