@@ -6,10 +6,12 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fbar.checks import choice, positive_integer, positive_number
 from fbar.errors import InputError
@@ -87,7 +89,7 @@ class Study:
         truth: str = "posterior",
     ) -> None:
         self.contenders = as_contenders(methods)
-        listed = [budgets] if not isinstance(budgets, Sequence) else list(budgets)
+        listed = [budgets] if np.ndim(budgets) == 0 else list(budgets)  # type: ignore[arg-type]
         if not listed:
             raise InputError("give at least one budget")
         self.budgets = tuple(dict.fromkeys(positive_integer(budget, "budget") for budget in listed))
@@ -98,10 +100,16 @@ class Study:
         given = [scores] if isinstance(scores, str | Score) else list(scores)
         self.scores: tuple[Score, ...] = tuple(as_score(score) for score in given)
         names = [score.name for score in self.scores]
+        if not names:
+            raise InputError("give at least one score; `fbar scores` lists them")
         if len(set(names)) < len(names):
             raise InputError(f"the score {max(names, key=names.count)!r} is given twice")
         self._targets = targets
-        self.arenas = {name: self._arena(name, problem) for name, problem in _problems(problems).items()}
+        given_problems = _problems(problems)
+        for option, what in ((targets, "problem of targets="), (tolerance, "problem of tolerance=")):
+            for name in option if isinstance(option, Mapping) else ():
+                choice(name, given_problems, what)  # a misspelt one would be left out in silence
+        self.arenas = {name: self._arena(name, problem) for name, problem in given_problems.items()}
 
     # ------------------------------------------------------------ what is run
 
@@ -271,7 +279,7 @@ def _problems(given: Any) -> dict[str, Problem]:
                 raise InputError(f"{name!r} must be a problem; got {problem!r}")
         found = {str(name): problem for name, problem in given.items()}
     else:
-        listed = [given] if isinstance(given, str) else list(given)
+        listed = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
         found = dict(_problem(item) for item in listed)
     if not found:
         raise InputError("give at least one problem; `fbar problems` lists them")
