@@ -39,6 +39,14 @@ def test_replicates_tell_their_error():
         assert 0.55 < np.var(z[name]) < 1.75
 
 
+def test_the_jackknife_of_equal_parts_is_the_error_of_their_mean():
+    x = np.array([[1.0, 2.0], [4.0, 7.0], [0.0, 1.0]])
+    nodes = Nodes([(fbar.Points({"x": row}), np.ones(2)) for row in x], "draws")
+    value, error = nodes.expect(fbar.mean("x"))
+    assert value[0] == pytest.approx(x.mean())
+    assert error[0] == pytest.approx(x.mean(axis=1).std(ddof=1) / np.sqrt(3))
+
+
 def test_nodes_know_the_spread_of_f_and_can_be_drawn_from():
     rng = np.random.default_rng(2)
     nodes = Nodes(replicates(rng, size=4000), "importance sampling")
@@ -48,6 +56,8 @@ def test_nodes_know_the_spread_of_f_and_can_be_drawn_from():
     assert truth["second_moment:x"].deviation == pytest.approx(np.sqrt(2), abs=0.25)
     x = nodes.sample(20_000, rng)["x"]
     assert abs(x.mean()) < 5 * np.sqrt(1 / 20_000 + truth["mean:x"].standard_error ** 2)
+    error = np.sqrt(2 / 20_000 + truth["second_moment:x"].standard_error ** 2)
+    assert abs((x**2).mean() - 1) < 5 * error < 0.2  # the nodes without their weights have 4
     with pytest.raises(InputError, match="density of this problem"):
         nodes.log_density(fbar.Points({"x": np.zeros(1)}))
 

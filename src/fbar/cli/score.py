@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from fbar.checks import choice
 from fbar.cli.catalogue import finite
 from fbar.cli.common import Flag, JsonFlag, MaybeWhole, Whole, open_console, plain_table
 from fbar.errors import InputError
@@ -15,7 +16,8 @@ from fbar.estimate import shorthand
 from fbar.methods import Method
 from fbar.model_file import imported
 from fbar.study import Study, StudyResult
-from fbar.study.results import ERROR
+from fbar.study.ranking import ERROR
+from fbar.study.results import RANKS
 
 Several = Annotated[list[str] | None, Parameter(consume_multiple=True)]
 Budgets = Annotated[list[str] | None, Parameter(consume_multiple=True)]
@@ -107,8 +109,9 @@ def score(
         tolerance=tolerance,
         truth=truth,
     )
+    known = [contender.name for contender in study.contenders]
+    first = known[0] if reference is None else choice(reference, known, "reference method of this study")
     result = _run(study, workers, dask, out, json_)
-    first = study.contenders[0].name if reference is None else reference
     if json_:
         print(json.dumps(as_tree(result, first)))
     else:
@@ -167,7 +170,7 @@ def show(result: StudyResult, reference: str) -> None:
     """Tables for people."""
     console = open_console()
     for score_name in result.scores:
-        table = plain_table("problem", "budget", "method", _heading(score_name), "trials", "")
+        table = plain_table("problem", "budget", "method", result.label(score_name), "trials", "")
         for cell in result.cells:
             values = result.values(score_name, cell.problem, cell.method, cell.budget)
             good = values[values == values]
@@ -180,6 +183,7 @@ def show(result: StudyResult, reference: str) -> None:
             table.add_row(cell.problem, f"{cell.budget:,}", cell.method, shown, str(good.size), ", ".join(notes))
         console.print(table)
         console.print()
+    _show_calibration(result)
     if ERROR in result.scores and result.number_of_trials > 1:
         console.print(str(result.ranking()), markup=False)
         if len({cell.budget for cell in result.cells}) > 1:
@@ -204,6 +208,23 @@ def show(result: StudyResult, reference: str) -> None:
             console.print(line, style="dim", markup=False)
 
 
+def _show_calibration(result: StudyResult) -> None:
+    rows, console = result.calibration(), open_console()
+    if rows:
+        console.print(
+            "are the true parameters' ranks uniform? p-values, and how often central intervals held the truth"
+        )
+        table = plain_table("problem", "budget", "method", "parameter", "p", "50% interval", "90% interval")
+        for row in rows:
+            where = row["problem"], f"{row['budget']:,}", row["method"], row["parameter"]
+            table.add_row(*where, f"{row['p_value']:.2g}", f"{row['coverage_0.5']:.0%}", f"{row['coverage_0.9']:.0%}")
+        console.print(table)
+    elif RANKS in result.scores:
+        console.print(
+            "ranks are uniform over fresh data alone: --problem NAME/fresh, with two trials or more", style="dim"
+        )
+
+
 def _show_efficiency(result: StudyResult, reference: str) -> None:
     console = open_console()
     console.print(f"\nsimulations for the error that {reference} has at its largest budget, from the fitted lines")
@@ -219,10 +240,6 @@ def _show_efficiency(result: StudyResult, reference: str) -> None:
     console.print(table)
 
 
-def _heading(score_name: str) -> str:
-    return "b² = MSE / posterior variance" if score_name == ERROR else score_name
-
-
 def as_tree(result: StudyResult, reference: str) -> dict[str, Any]:
     """All that the tables show, as data without NaN."""
     tree: dict[str, Any] = {
@@ -230,6 +247,7 @@ def as_tree(result: StudyResult, reference: str) -> dict[str, Any]:
         "summary": result.summary(),
         "failures": result.failures(),
         "undefined": result.undefined(),
+        "calibration": result.calibration(),
     }
     if ERROR in result.scores and result.number_of_trials > 1:
         ranking = result.ranking()

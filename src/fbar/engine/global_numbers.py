@@ -16,7 +16,7 @@ import numpy as np
 
 from fbar.outcomes import Batch
 from fbar.problem import Problem
-from fbar.seeds import Purpose
+from fbar.seeds import Purpose, Seeds
 
 _drawn_from: WeakKeyDictionary[Problem, bool] = WeakKeyDictionary()
 """Whether a problem's simulator draws from global numbers, as its first block in this process showed."""
@@ -27,15 +27,24 @@ def global_numbers(problem: Problem, batch: Batch, row: int = 0) -> Iterator[Non
     if _drawn_from.get(problem) is False:
         yield
         return
+    with seeded(batch.seeds, batch.round, batch.block, row):
+        start = _state()
+        try:
+            yield
+        finally:
+            _drawn_from[problem] = _drawn_from.get(problem, False) or not _same(start, _state())
+
+
+@contextmanager
+def seeded(seeds: Seeds, round: int = 0, block: int = 0, row: int = 0) -> Iterator[None]:
+    """Global numbers that follow from the seeds; the state before is put back."""
     before = _state()
-    words = batch.seeds.sequence(Purpose.GLOBAL, batch.round, batch.block, row).generate_state(4)
+    words = seeds.sequence(Purpose.GLOBAL, round, block, row).generate_state(4)
     np.random.seed(words)  # noqa: NPY002 - this is about the global generator
     random.seed(words.tobytes())
-    seeded = _state()
     try:
         yield
     finally:
-        _drawn_from[problem] = _drawn_from.get(problem, False) or not _same(seeded, _state())
         np.random.set_state(before[0])  # noqa: NPY002
         random.setstate(before[1])
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.checks import FloatArray, numeric_array
-from fbar.errors import InputError
+from fbar.errors import InputError, NoPosterior
 from fbar.estimate import Estimate, Estimates
 from fbar.points import Points
 from fbar.posterior import Posterior
@@ -80,6 +80,9 @@ class Approximation:
             if self.posterior.has_errors:
                 return Given.of(self.posterior.expect(target))
             return Given(float(self.posterior.value(target)[0]))
+        if self.points is None:
+            gave = ", ".join(self.given) or "none"
+            raise InputError(f"the algorithm gave estimates alone, and none of {target.name}; it gave: {gave}")
         points, weights = self.sample()
         return Given(float(target.value(points, weights)[0]))
 
@@ -142,7 +145,7 @@ def as_approximation(result: Any, problem: Problem, simulations: int) -> Approxi
     """What a plain function returned, as an approximation.
 
     A `Posterior`; samples; a pair (samples, weights); or `Estimates`, a list of them, or a mapping from a target's name
-    to a value or a pair (value, standard error).
+    to a value or a pair (value, standard error). Samples without a row say that nothing was accepted: `NoPosterior`.
     """
     if isinstance(result, Approximation):
         return result
@@ -158,11 +161,11 @@ def as_approximation(result: Any, problem: Problem, simulations: int) -> Approxi
         return Approximation(None, None, simulations, given={item.name: Given.of(item) for item in result})
     if isinstance(result, Mapping) and not isinstance(result, Points) and any(":" in str(key) for key in result):
         return Approximation(None, None, simulations, given={str(k): _given(k, v) for k, v in result.items()})
-    if isinstance(result, tuple) and len(result) == 2:
-        points = as_points(result[0], problem)
-        return Approximation(points, checked_weights(result[1], points.rows), simulations)
-    points = as_points(result, problem)
-    return Approximation(points, checked_weights(None, points.rows), simulations)
+    samples, weights = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
+    points = as_points(samples, problem)
+    if points.rows == 0:
+        raise NoPosterior("the algorithm returned no samples: it accepted none of its simulations")
+    return Approximation(points, checked_weights(weights, points.rows), simulations)
 
 
 def _given(name: Any, value: Any) -> Given:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.study.curves import Curve
-from fbar.study.ranking import Ranking
-from fbar.study.results import ERROR, StudyResult
+from fbar.study.ranking import ERROR, Ranking
+from fbar.study.results import StudyResult
 from fbar.study.versus import Versus
 
 if TYPE_CHECKING:

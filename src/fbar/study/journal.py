@@ -47,16 +47,13 @@ class Journal:
             raise
 
     def _check(self, path: Path, settings: dict[str, Any]) -> None:
-        text = json.dumps(settings, indent=1)
-        if path.exists():
-            try:
-                before = json.loads(path.read_text())
-            except ValueError:
-                before = {}  # cut while it was written: nothing can have been recorded under it
-            _same_study(before, json.loads(text), self.directory)
-            text = json.dumps(
-                {**json.loads(text), "methods": {**before.get("methods", {}), **settings["methods"]}}, indent=1
-            )
+        now = json.loads(json.dumps(settings))
+        before = _settings(path)
+        if before is not None:
+            _same_study(before, now, self.directory)
+            # What other runs of the study recorded stays known, also where this one leaves it out.
+            now |= {part: {**before.get(part, {}), **now[part]} for part in ("problems", "methods")}
+        text = json.dumps(now, indent=1)
         beside = path.with_suffix(".new")
         with open(beside, "w") as file:
             file.write(text + "\n")
@@ -111,6 +108,23 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _settings(path: Path) -> dict[str, Any] | None:
+    """The settings that recorded trials belong to; None where there are no trials yet."""
+    try:
+        found = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        found = None
+    if isinstance(found, dict):
+        return found
+    trials = path.with_name("trials.jsonl")
+    if trials.exists() and trials.stat().st_size > 0:
+        raise InputError(
+            f"{path} is missing or damaged, so that nobody knows what the trials beside it are of; put it back, or use "
+            "another directory"
+        )
+    return None
 
 
 def _same_study(before: Mapping[str, Any], now: Mapping[str, Any], directory: Path) -> None:

@@ -10,6 +10,9 @@ import numpy as np
 
 from fbar.checks import FloatArray
 
+ROUNDING = 1e-9
+"""A ratio of means nearer to 1 than this is no difference."""
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -53,6 +56,8 @@ def compare(a: FloatArray, b: FloatArray) -> Comparison:
     part = a / mean_a - b / mean_b
     error = float(part.std(ddof=1)) / math.sqrt(size)
     ratio = mean_a / mean_b
+    if abs(ratio - 1) < ROUNDING:  # the same numbers, added up in another order
+        return Comparison(ratio, error, 1.0, size)
     p = max(_p(math.log(ratio), error, size), _p(mean_a - mean_b, float((a - b).std(ddof=1)) / math.sqrt(size), size))
     return Comparison(ratio, error, p, size)
 

@@ -7,10 +7,11 @@ import os
 import pickle
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -25,6 +26,8 @@ MOST_DEATHS = 2
 """A trial that has ended its process so often, alone, is recorded as failed."""
 
 LOOK = 1.0
+SECONDS = 2.0
+"""After so long a chunk hands over what it has, to be kept, and the rest is run as chunks of that length."""
 
 
 _own = threading.local()
@@ -38,6 +41,11 @@ class Chunk:
     cell: Cell
     trials: tuple[int, ...]
 
+    def rest(self, done: int) -> list[Chunk]:
+        """What is left of it after its first trials, in chunks of as many."""
+        left = self.trials[done:]
+        return [Chunk(self.cell, left[i : i + done]) for i in range(0, len(left), done)]
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -49,13 +57,16 @@ class Stage:
     entropy: int
 
     def run(self, chunk: Chunk) -> list[tuple[int, Record]]:
-        cell = chunk.cell
+        """The trials of a chunk, in their order; at least one, and not all where they take long."""
+        cell, start = chunk.cell, time.monotonic()
         arena, contender = self.arenas[cell.problem], self.contenders[cell.method]
         stand = self._stand(cell.problem)
         result = []
         for trial in chunk.trials:
             seeds = trial_seeds(self.entropy, cell.problem, cell.budget, trial)
             result.append((trial, run_trial(arena, contender, cell.budget, seeds, self.scores, stand)))
+            if time.monotonic() - start > SECONDS:
+                break
         return result
 
     def _stand(self, problem: str) -> Stand:
@@ -109,8 +120,13 @@ Done = tuple[Cell, list[tuple[int, Record]]]
 
 def here(stage: Stage, chunks: Sequence[Chunk]) -> Iterator[Done]:
     """In this process, one after the other."""
-    for chunk in chunks:
-        yield chunk.cell, stage.run(chunk)
+    left = deque(chunks)
+    while left:
+        chunk = left.popleft()
+        with redirect_stdout(sys.stderr):  # what an algorithm prints is not what the study found
+            found = stage.run(chunk)
+        left.extendleft(reversed(chunk.rest(len(found))))
+        yield chunk.cell, found
 
 
 def by_executor(stage: Stage, chunks: Sequence[Chunk], executor: Any) -> Iterator[Done]:
@@ -123,15 +139,23 @@ def by_executor(stage: Stage, chunks: Sequence[Chunk], executor: Any) -> Iterato
 
         [remote] = executor.scatter([payload], broadcast=True)
         futures = {executor.submit(run_packed, remote, chunk, pure=False): chunk for chunk in chunks}
-        for future in as_completed(futures):  # type: ignore[no-untyped-call]
-            yield futures[future].cell, future.result()
+        completed = as_completed(futures)  # type: ignore[no-untyped-call]
+        for future in completed:
+            chunk, found = futures.pop(future), future.result()
+            for rest in chunk.rest(len(found)):
+                more = executor.submit(run_packed, remote, rest, pure=False)
+                futures[more] = rest
+                completed.add(more)  # type: ignore[no-untyped-call]
+            yield chunk.cell, found
         return
     waiting = {executor.submit(run_packed, payload, chunk): chunk for chunk in chunks}
     try:
         while waiting:
             done, _ = wait(waiting, None, FIRST_COMPLETED)
             for one in done:
-                yield waiting.pop(one).cell, one.result()
+                chunk, found = waiting.pop(one), one.result()
+                waiting.update({executor.submit(run_packed, payload, rest): rest for rest in chunk.rest(len(found))})
+                yield chunk.cell, found
     finally:
         for one in waiting:
             one.cancel()
@@ -164,8 +188,9 @@ def by_processes(stage: Stage, chunks: Sequence[Chunk], size: int) -> Iterator[D
                 chunk = running.pop(future)
                 error = future.exception()
                 if error is None:
-                    barren = 0
-                    yield chunk.cell, future.result()
+                    barren, found = 0, future.result()
+                    left.extendleft(reversed(chunk.rest(len(found))))
+                    yield chunk.cell, found
                 elif not isinstance(error, ProcessExpired | BrokenProcessPool):
                     raise error
                 elif len(chunk.trials) > 1:
@@ -197,6 +222,8 @@ class _Here:
 
 def _begin(payload: bytes, driver: int) -> None:
     die_with_parent(driver)
+    sys.stdout = sys.stderr  # what an algorithm prints is not what the study found,
+    os.dup2(2, 1)  # nor what a program that it starts does
     _Here.stage = _unpacked(payload)
 
 

@@ -12,8 +12,8 @@ from fbar.checks import BoolArray, FloatArray, IntArray
 from fbar.errors import FbarError, InputError
 from fbar.outcomes import Tally
 from fbar.points import Points
-from fbar.priors import Finite
 from fbar.problem import Problem
+from fbar.scores import as_points
 from fbar.simulators import Bernoulli, Tabulated
 from fbar.truth import Reference
 
@@ -42,44 +42,51 @@ class Meter:
 
 
 class _Counted:
-    def __init__(self, simulate: Any, meter: Meter) -> None:
-        self._simulate, self._meter = simulate, meter
+    def __init__(self, simulate: Any, problem: Problem, meter: Meter) -> None:
+        self._simulate, self._problem, self._meter = simulate, problem, meter
         self.one_by_one = bool(getattr(simulate, "one_by_one", False))
 
-    def __call__(self, theta: Points, rng: np.random.Generator) -> Any:
-        self._meter.charge(theta.rows)
-        return self._simulate(theta, rng)
+    def __call__(self, theta: Any, rng: np.random.Generator) -> Any:
+        points = _named(theta, self._problem)
+        self._meter.charge(points.rows)
+        return self._simulate(points, rng)
+
+
+def _named(theta: Any, problem: Problem) -> Points:
+    """Named columns, also from the plain array or mapping that another package has."""
+    return theta if isinstance(theta, Points) else as_points(theta, problem)
 
 
 class _CountedBernoulli(Bernoulli):
     """Can also be called like a simulator: 1 where the simulation matches the data."""
 
-    def __init__(self, known: Bernoulli, meter: Meter) -> None:
+    def __init__(self, known: Bernoulli, problem: Problem, meter: Meter) -> None:
         super().__init__(known.p_star)
-        self._meter = meter
+        self._problem, self._meter = problem, meter
 
     def tally(self, theta: Points, rng: np.random.Generator) -> Tally:
         self._meter.charge(theta.rows)
         return super().tally(theta, rng)
 
-    def __call__(self, theta: Points, rng: np.random.Generator) -> FloatArray:
-        return self.tally(theta, rng).weight
+    def __call__(self, theta: Any, rng: np.random.Generator) -> FloatArray:
+        return self.tally(_named(theta, self._problem), rng).weight
 
 
 class _CountedTabulated(Tabulated):
     """Can also be called like a simulator: 1 where the simulation matches the data."""
 
-    def __init__(self, known: Tabulated, prior: Finite, meter: Meter) -> None:
-        super().__init__(prior, known.p_star)
-        self._prior, self._meter = prior, meter
+    def __init__(self, known: Tabulated, problem: Problem, meter: Meter) -> None:
+        super().__init__(problem.finite, known.p_star)
+        self._problem, self._meter = problem, meter
 
     def tally(self, cells: IntArray, repeats: IntArray, rng: np.random.Generator) -> Tally:
         self._meter.charge(int(repeats.sum()))
         return super().tally(cells, repeats, rng)
 
-    def __call__(self, theta: Points, rng: np.random.Generator) -> FloatArray:
+    def __call__(self, theta: Any, rng: np.random.Generator) -> FloatArray:
+        theta = _named(theta, self._problem)
         self._meter.charge(theta.rows)
-        values = self._prior.points
+        values = self._problem.finite.points
         same = np.logical_and.reduce([theta[name][:, None] == values[name][None, :] for name in values])
         if not same.any(axis=1).all():
             raise InputError(f"{theta.label(int(np.argmin(same.any(axis=1))))} is not a value of the parameter space")
@@ -104,16 +111,19 @@ class Posed(Problem):
     @classmethod
     def of(cls, problem: Problem, budget: int, tolerance: float = 0.0) -> Posed:
         posed = cls.__new__(cls)
-        posed.__dict__.update(problem.__dict__)
-        posed.__dict__.pop("reference", None)
+        hidden = ("reference", "_known", "recipe")
+        posed.__dict__.update({name: value for name, value in problem.__dict__.items() if name not in hidden})
         posed._truth = {}
+        if posed.observed is not None:
+            posed.observed = np.array(posed.observed)
+            posed.observed.flags.writeable = False
         posed.meter, posed.tolerance = Meter(budget), tolerance
         if isinstance(problem.simulate, Tabulated):
-            posed.simulate = _CountedTabulated(problem.simulate, problem.finite, posed.meter)
+            posed.simulate = _CountedTabulated(problem.simulate, posed, posed.meter)
         elif isinstance(problem.simulate, Bernoulli):
-            posed.simulate = _CountedBernoulli(problem.simulate, posed.meter)
+            posed.simulate = _CountedBernoulli(problem.simulate, posed, posed.meter)
         else:
-            posed.simulate = _Counted(problem.simulate, posed.meter)
+            posed.simulate = _Counted(problem.simulate, posed, posed.meter)
         return posed
 
     @property
@@ -139,8 +149,9 @@ class Posed(Problem):
         distance, _ = self.distances(self.outcomes(x, len(x)))
         return np.where(np.isnan(distance), np.inf, distance)
 
-    def matches(self, theta: Points, rng: np.random.Generator) -> BoolArray:
+    def matches(self, theta: Any, rng: np.random.Generator) -> BoolArray:
         """Simulate at every θ: whether each came within the tolerance of the data."""
+        theta = _named(theta, self)
         x = self.simulate(theta, rng)  # type: ignore[operator]
         if isinstance(self.simulate, Tabulated | Bernoulli):
             return np.asarray(x > 0)

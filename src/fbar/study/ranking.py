@@ -13,6 +13,9 @@ from fbar.errors import InputError
 from fbar.estimate import shorthand
 from fbar.study.paired import Comparison, compare, holm
 
+ERROR = "mse"
+"""The score that is ranked by unless another is asked for: b², the MSE in units of the posterior variance."""
+
 if TYPE_CHECKING:
     from fbar.study.results import StudyResult
 
@@ -43,6 +46,7 @@ class Standing:
     trials: int
     failed: int
     from_prior: int
+    rough_truth: bool = False
 
     @property
     def place(self) -> str:
@@ -54,7 +58,9 @@ class Ranking:
     """Standings by problem and budget, every pair's verdict, and a count over all.
 
     The chance that any verdict of the whole ranking is wrong is at most ``level`` (Holm's method over all pairs of all
-    problems and budgets).
+    problems and budgets), as far as Student's t holds for means of the trials: not for errors so rare and large that
+    the trials may not have met them. A pair is compared over the trials in which neither failed. Nothing is called
+    where the truth's own squared error is over 1% of a score.
     """
 
     score: str
@@ -95,6 +101,7 @@ class Ranking:
                 "trials": s.trials,
                 "failed": s.failed,
                 "from_prior": s.from_prior,
+                "rough_truth": s.rough_truth,
             }
             for s in self.standings
         ]
@@ -126,13 +133,17 @@ class Ranking:
             for s in (s for s in self.standings if (s.problem, s.budget) == key):
                 notes = [f"{s.failed} failed"] if s.failed else []
                 notes += [f"{s.from_prior} from the prior"] if s.from_prior else []
+                notes += ["the truth is not known well enough for it"] if s.rough_truth else []
                 note = f"  ({', '.join(notes)})" if notes else ""
                 lines.append(f"  {s.place:>5}  {s.method:<{width}}  {shorthand(s.mean, s.error)}{note}")
         called = sum(verdict.better is not None for verdict in self.verdicts)
-        lines.append(
-            f"{called} of {len(self.verdicts)} differences are real (chance of any mistake at most {self.level:.0%}); "
-            "methods whose places overlap could not be told apart"
-        )
+        if self.verdicts:
+            lines.append(
+                f"{called} of {len(self.verdicts)} differences are real (chance of any mistake at most "
+                f"{self.level:.0%}); methods whose places overlap could not be told apart"
+            )
+        if any(s.failed for s in self.standings):
+            lines.append("trials that failed are left out, and a pair is compared over the trials that both finished")
         return "\n".join(lines)
 
 
@@ -152,7 +163,11 @@ def rank(result: StudyResult, score: str, target: str | None, level: float) -> R
         for name in names:
             values[problem, budget, name] = result.values(score, problem, name, budget, target)
         pairs += [(problem, budget, a, b) for a, b in combinations(names, 2)]
-    compared = [compare(values[p, n, a], values[p, n, b]) for p, n, a, b in pairs]
+    rough = {key for key in values if score == ERROR and result.truth_is_too_rough(key[0], key[2], key[1], target)}
+    nothing = Comparison(math.nan, math.nan, 1.0, 0)
+    compared = [
+        nothing if {(p, n, a), (p, n, b)} & rough else compare(values[p, n, a], values[p, n, b]) for p, n, a, b in pairs
+    ]
     called = holm([comparison.p for comparison in compared], level)
     verdicts = []
     for (problem, budget, a, b), comparison, real in zip(pairs, compared, called, strict=True):
@@ -185,6 +200,7 @@ def rank(result: StudyResult, score: str, target: str | None, level: float) -> R
                     size,
                     status.count("failed"),
                     status.count("prior"),
+                    (problem, budget, name) in rough,
                 )
             )
         sign = 1 if better == "lower" else -1

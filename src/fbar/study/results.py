@@ -13,19 +13,18 @@ import numpy as np
 from fbar.checks import FloatArray, choice
 from fbar.errors import FbarError, InputError, MissingExtra
 from fbar.estimate import shorthand
-from fbar.scores import Scene, as_score, posterior_deviation, summarise
+from fbar.scores import Scene, as_score, expected_coverage, posterior_deviation, summarise, uniformity
+from fbar.scores.expectation import MOST_TRUTH_ERROR
 from fbar.study.curves import Curve, curve, relative
 from fbar.study.journal import Trials
-from fbar.study.ranking import Ranking, rank
+from fbar.study.ranking import ERROR, Ranking, rank
 from fbar.study.trials import Arena, Cell
 from fbar.study.versus import Versus, versus
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ERROR = "mse"
-"""The score that is ranked by unless another is asked for: b², the MSE in units of the posterior variance."""
-
+RANKS = "sbc"
 Row = dict[str, Any]
 
 
@@ -113,8 +112,16 @@ class StudyResult:
         return as_score(score).better
 
     def label(self, score: str, target: str | None = None) -> str:
-        what = "b² (MSE / posterior variance)" if score == ERROR else score
+        what = score
+        if score == ERROR:
+            known = [self._variance_known(name, target) for name in self.arenas]
+            what = "b² (MSE / posterior variance)" if any(known) else "MSE"
+            what += " (plain MSE where that variance is not known)" if any(known) and not all(known) else ""
         return what if target is None else f"{what} of {target}"
+
+    def _variance_known(self, problem: str, target: str | None) -> bool:
+        asked = [item for item in self.arenas[problem].targets if target in (None, item.name)]
+        return all(math.isfinite(self._deviation(problem, item.name)) for item in asked)
 
     def contenders(self) -> list[str]:
         """The names of the methods."""
@@ -161,13 +168,40 @@ class StudyResult:
     def _scale(self, score: str, problem: str, name: str, components: int) -> float:
         if score != ERROR:
             return 1.0
+        deviation = self._deviation(problem, name)
+        if math.isfinite(deviation):
+            return deviation**2
+        if components == 1:  # nothing to be put together with
+            return 1.0
+        raise InputError(
+            f"{problem}: the posterior variance of {name!r} is not known, and the errors of several targets cannot be "
+            "put together without; name one target"
+        )
+
+    def _deviation(self, problem: str, name: str) -> float:
+        """The standard deviation of f under the true posterior; NaN where it is not known."""
         target = next(target for target in self.arenas[problem].targets if target.name == name)
         try:
-            return posterior_deviation(target, self._scenes[problem]) ** 2
-        except InputError as error:
-            if components == 1:  # nothing to be put together with
-                return 1.0
-            raise InputError(f"{problem}: {error}, and the errors of several targets cannot be put together") from None
+            return posterior_deviation(target, self._scenes[problem])
+        except InputError:
+            return math.nan
+
+    def truth_is_too_rough(self, problem: str, method: str, budget: int, target: str | None = None) -> bool:
+        """Whether the truth's own squared error is over 1% of the mean score, which would then be about the truth."""
+        value = self.values(ERROR, problem, method, budget, target)
+        value = value[np.isfinite(value)]
+        names = self.components(ERROR, problem) if target is None else [target]
+        if not value.size or not names:
+            return False
+        scene = self._scenes[problem]
+        own = np.mean(
+            [
+                float(scene.problem.truth_error(item)[0]) ** 2 / self._scale(ERROR, problem, item.name, len(names))
+                for item in scene.targets
+                if item.name in names
+            ]
+        )
+        return bool(own > MOST_TRUTH_ERROR * (float(value.mean()) + own))
 
     # ------------------------------------------------------------ summaries
 
@@ -213,7 +247,7 @@ class StudyResult:
         records = [record for _, record in self._records(*cell.key) if target in record.estimates]
         errors = [record.estimates[target][0] - truth for record in records]
         try:
-            found = summarise(errors, own, math.sqrt(self._scale(ERROR, cell.problem, target, 1)))
+            found = summarise(errors, own, self._deviation(cell.problem, target))
         except InputError as error:  # too few trials, or a truth that is not good enough
             return {"note": str(error)}
         keys = ("bias", "bias_error", "bias2", "variance", "b2", "b2_error", "draws", "draws_error")
@@ -238,6 +272,24 @@ class StudyResult:
     def against(self, x: str, y: str = ERROR, *, level: float = 0.05) -> Versus:
         """One score against another: where ``x`` misleads about ``y``."""
         return versus(self, x, y, level)
+
+    def calibration(self) -> list[Row]:
+        """Ranks over fresh data, by parameter: how likely so uneven ones are, how often intervals held the truth.
+
+        A mean rank of ½ says little. Problems with one data set are left out: their ranks are not uniform.
+        """
+        result = []
+        for cell in self.cells:
+            if RANKS not in self.scores or not self.arenas[cell.problem].fresh:
+                continue
+            for name in self.components(RANKS, cell.problem):
+                ranks = [r.scores[RANKS][name] for _, r in self._records(*cell.key) if name in r.scores.get(RANKS, {})]
+                if len(ranks) < 2:
+                    continue
+                row: Row = {"problem": cell.problem, "method": cell.method, "budget": cell.budget, "parameter": name}
+                held = {f"coverage_{c.level:g}": c.share for c in expected_coverage(ranks, (0.5, 0.9))}
+                result.append({**row, "trials": len(ranks), "p_value": uniformity(ranks).p_value, **held})
+        return result
 
     # ------------------------------------------------------------ out
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fbar.checks import choice, positive_integer, positive_number
 from fbar.errors import InputError
@@ -21,7 +25,8 @@ from fbar.study.contenders import as_contenders
 from fbar.study.journal import Journal, Trials
 from fbar.study.pool import Chunk, Stage, by_executor, by_processes, here
 from fbar.study.progress import StudyProgress
-from fbar.study.results import ERROR, StudyResult
+from fbar.study.ranking import ERROR
+from fbar.study.results import StudyResult
 from fbar.study.trials import Arena, Cell
 from fbar.targets import Target, as_targets, parse
 from fbar.truth import Listed
@@ -84,7 +89,7 @@ class Study:
         truth: str = "posterior",
     ) -> None:
         self.contenders = as_contenders(methods)
-        listed = [budgets] if not isinstance(budgets, Sequence) else list(budgets)
+        listed = [budgets] if np.ndim(budgets) == 0 else list(budgets)  # type: ignore[arg-type]
         if not listed:
             raise InputError("give at least one budget")
         self.budgets = tuple(dict.fromkeys(positive_integer(budget, "budget") for budget in listed))
@@ -95,10 +100,16 @@ class Study:
         given = [scores] if isinstance(scores, str | Score) else list(scores)
         self.scores: tuple[Score, ...] = tuple(as_score(score) for score in given)
         names = [score.name for score in self.scores]
+        if not names:
+            raise InputError("give at least one score; `fbar scores` lists them")
         if len(set(names)) < len(names):
             raise InputError(f"the score {max(names, key=names.count)!r} is given twice")
         self._targets = targets
-        self.arenas = {name: self._arena(name, problem) for name, problem in _problems(problems).items()}
+        given_problems = _problems(problems)
+        for option, what in ((targets, "problem of targets="), (tolerance, "problem of tolerance=")):
+            for name in option if isinstance(option, Mapping) else ():
+                choice(name, given_problems, what)  # a misspelt one would be left out in silence
+        self.arenas = {name: self._arena(name, problem) for name, problem in given_problems.items()}
 
     # ------------------------------------------------------------ what is run
 
@@ -163,20 +174,18 @@ class Study:
             "truth": self.truth,
             "tolerance": "given" if isinstance(self.tolerance, Mapping) else self.tolerance,
             "scores": [describe(score) if score.__dict__ else score.name for score in self.scores],
-            "problems": {
-                name: {"tolerance": arena.tolerance, "targets": [target.name for target in arena.targets]}
-                for name, arena in self.arenas.items()
-            },
+            "problems": {name: _described(arena) for name, arena in self.arenas.items()},
             "methods": {contender.name: contender.described() for contender in self.contenders},
             "budgets": list(self.budgets),
             "trials": self.trials,
         }
 
-    def _chunks(self, done: Trials) -> list[Chunk]:
+    def _chunks(self, done: Trials, workers: int) -> list[Chunk]:
         chunks = []
         for cell in self.cells:
-            step = max(1, min(MOST_AT_ONCE, AT_ONCE // cell.budget))
             left = [trial for trial in range(self.trials) if (cell, trial) not in done]
+            share = -(-len(left) * len(self.cells) // workers)  # so that there is some for every process
+            step = max(1, min(MOST_AT_ONCE, AT_ONCE // cell.budget, share))
             chunks += [Chunk(cell, tuple(left[i : i + step])) for i in range(0, len(left), step)]
         # The largest first, so that none is left alone at the end; the order changes no result.
         return sorted(chunks, key=lambda chunk: -chunk.cell.budget)
@@ -207,7 +216,7 @@ class Study:
         with ExitStack() as stack:
             journal = stack.enter_context(Journal(Path(out), self.settings())) if out is not None else None
             found: Trials = {} if journal is None else journal.trials
-            chunks = self._chunks(found)
+            chunks = self._chunks(found, count)
             stage = Stage(self.arenas, {item.name: item for item in self.contenders}, self.scores, self.seed)
             line = StudyProgress(progress, sum(len(chunk.trials) for chunk in chunks))
             total = sum(_work(chunk.cell) * len(chunk.trials) for chunk in chunks)
@@ -229,9 +238,22 @@ class Study:
             return iter(())
         if client is not None:
             return by_executor(stage, chunks, client)
-        if count == 1 or len(chunks) == 1:
+        trials = sum(len(chunk.trials) for chunk in chunks)
+        if count == 1 or trials == 1:
             return here(stage, chunks)
-        return by_processes(stage, chunks, min(count, len(chunks)))
+        return by_processes(stage, chunks, min(count, trials))
+
+
+def _described(arena: Arena) -> dict[str, Any]:
+    """What tells a problem from another of the same name: also its data and its truth, and all of one's own problem."""
+    found = {"tolerance": arena.tolerance, "targets": [target.name for target in arena.targets]}
+    if not arena.fresh:
+        known = arena.scored.truth()
+        truth = [f"{name} {item.value:.8g} {item.standard_error:.2g}" for name, item in known.items()]
+        own = None if isinstance(arena.problem, Benchmark) else describe(arena.problem)
+        parts = [describe(arena.problem.observed), truth, own]
+        found["digest"] = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+    return found
 
 
 def _work(cell: Cell) -> float:
@@ -257,7 +279,7 @@ def _problems(given: Any) -> dict[str, Problem]:
                 raise InputError(f"{name!r} must be a problem; got {problem!r}")
         found = {str(name): problem for name, problem in given.items()}
     else:
-        listed = [given] if isinstance(given, str) else list(given)
+        listed = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
         found = dict(_problem(item) for item in listed)
     if not found:
         raise InputError("give at least one problem; `fbar problems` lists them")

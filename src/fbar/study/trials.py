@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fbar.engine.global_numbers import seeded
 from fbar.errors import FbarError, InputError, NoPosterior
 from fbar.points import Points
 from fbar.problem import Problem
@@ -130,19 +131,25 @@ def run_trial(
     if here is not arena:
         stand = Stand.of(here)
     posed, scene = stand.posed, stand.scene
+    if contender.algorithm is not None:  # what a function changes of it must not reach other trials or methods
+        posed = Posed.of(here.problem, budget, here.tolerance)
     posed.meter.reset(budget)
     start = time.perf_counter()
     status, message = "ok", ""
     try:
-        found = contender.run(posed, here.targets, seeds)
-        if found.simulations > budget:
-            raise InputError(f"the algorithm ran {found.simulations} simulations; its budget is {budget}")
+        # Processes that are forked share the state of numpy's and Python's global numbers: without seeds of their own,
+        # the trials of an algorithm that draws from these would repeat each other.
+        with seeded(seeds):
+            found = contender.run(posed, here.targets, seeds)
+        ran = max(found.simulations, posed.spent)
+        if ran > budget:
+            raise InputError(f"the algorithm ran {ran} simulations; its budget is {budget}")
         estimates = _estimates(found, here.targets)
     except NoPosterior as error:
         found = _prior(here.problem, posed.spent)
         status, message = "prior", _line(error)
         estimates = _estimates(found, here.targets)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # sys.exit() in an algorithm must not end the study
         seconds = time.perf_counter() - start
         return Record(
             "failed", posed.spent, seconds=seconds, message=_line(error, named=not isinstance(error, FbarError))
