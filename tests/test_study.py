@@ -40,6 +40,16 @@ def too_much(problem, budget, rng):
     problem.matches(problem.prior.sample(1, rng=rng), rng)
 
 
+def swallows(problem, budget, rng):
+    """Goes on as if nothing had happened."""
+    theta = problem.prior.sample(budget, rng=rng)
+    held = problem.matches(theta, rng)
+    try:
+        problem.matches(problem.prior.sample(5, rng=rng), rng)
+    except BudgetExceeded:
+        return theta.take(np.flatnonzero(held))
+
+
 def nothing(problem, budget, rng):
     return None
 
@@ -892,3 +902,36 @@ def test_fresh_data_find_a_posterior_that_is_too_narrow():
 
 def exact_gaussian(problem, budget, rng):
     return problem.observed / 2 + np.sqrt(0.05) * rng.standard_normal((400, 10))
+
+
+def test_an_algorithm_that_swallows_the_refusal_is_found_out():
+    [row] = run("ramp", [swallows], 100, trials=2).failures()
+    assert row["message"] == "the algorithm asked for 5 simulations beyond its budget of 100, and went on"
+
+
+def test_more_failures_are_never_called_better():
+    """The same method, better only by failing where it is bad: without the rule it would be called so."""
+
+    def picky(problem, budget, rng):
+        found = all_of_it(problem, budget, rng)
+        if abs(found["theta"].mean() - 2 / 3) > 0.01:
+            raise ValueError(f"a hard one, <object at {hex(id(found))}>")
+        return found
+
+    result = run("ramp", {"picky": picky, "half": half_of_it}, 200, trials=120, targets="mean:theta", scores=["mse"])
+    [verdict] = result.ranking().verdicts
+    assert verdict.comparison.p < 1e-3
+    assert verdict.comparison.ratio < 0.5
+    assert verdict.better is None
+    assert len(result.failures()) == 1, "addresses do not split one failure into many"
+
+
+def test_a_finite_prior_stands_in_exactly():
+    result = run(
+        "ten-values",
+        {"none": lambda problem, budget, rng: problem.prior.points.take(np.zeros(0, dtype=int))},
+        5,
+        trials=2,
+    )
+    assert result.statuses("ten-values", "none", 5) == ["prior"] * 2
+    assert next(iter(result.trials.values())).estimates["mean:theta"][0] == pytest.approx(5.5)

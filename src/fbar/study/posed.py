@@ -26,14 +26,15 @@ class Meter:
     """Counts simulations, and refuses those beyond the budget before they are run."""
 
     def __init__(self, budget: int) -> None:
-        self.budget, self.spent = budget, 0
+        self.reset(budget)
 
     def reset(self, budget: int) -> None:
         """For another trial."""
-        self.budget, self.spent = budget, 0
+        self.budget, self.spent, self.refused = budget, 0, 0
 
     def charge(self, simulations: int) -> None:
         if self.spent + simulations > self.budget:
+            self.refused += simulations  # an algorithm that swallows the error is found out
             raise BudgetExceeded(
                 f"the algorithm asked for {simulations} more simulations after {self.spent}; its budget is "
                 f"{self.budget}"

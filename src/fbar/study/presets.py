@@ -64,7 +64,7 @@ def _loaded(names: Iterable[str]) -> dict[str, Problem]:
 
 def _designs(trials: int, seed: int) -> Study:
     methods = ["rejection", "posterior", "max-ess", "optimal"]
-    return Study(_loaded(DESIGNS), methods, 4096, 2 * trials, SCORES, seed, targets=DESIGNS, truth="tolerance")
+    return Study(_loaded(DESIGNS), methods, 4096, 5 * trials, SCORES, seed, targets=DESIGNS, truth="tolerance")
 
 
 def _allocations(trials: int, seed: int) -> Study:

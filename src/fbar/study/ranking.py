@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Two methods on one problem at one budget. ``better`` is the name of the better one, None where it is open."""
+    """Two methods on one problem at one budget. ``better`` is the name of the better one, None where it is open.
+
+    Trials that failed are left out; a method with more of them than the other is never called the better one.
+    """
 
     problem: str
     budget: int
@@ -173,6 +176,9 @@ def rank(result: StudyResult, score: str, target: str | None, level: float) -> R
     for (problem, budget, a, b), comparison, real in zip(pairs, compared, called, strict=True):
         lower = a if comparison.ratio < 1 else b
         winner = lower if better == "lower" else (b if lower == a else a)
+        # A method that fails where it is hard leaves its worst trials out: it is not called better for that.
+        failed = {name: result.statuses(problem, name, budget).count("failed") for name in (a, b)}
+        real = real and failed[winner] <= failed[b if winner == a else a]
         verdicts.append(Verdict(problem, budget, a, b, comparison, winner if real else None))
     standings: list[Standing] = []
     for problem, budget in groups:

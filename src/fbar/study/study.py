@@ -213,6 +213,19 @@ class Study:
             A Dask client or a `concurrent.futures.Executor` to run on instead.
         """
         count = _processors() if workers is None else positive_integer(workers, "workers")
+        try:
+            found = self._run_all(out, count, client, progress)
+        except KeyboardInterrupt:
+            kept = (
+                f"finished trials are kept in {out}; the same again goes on" if out is not None else "nothing is kept"
+            )
+            raise KeyboardInterrupt(f"interrupted; {kept}") from None
+        wanted = {(cell, trial): found[cell, trial] for cell in self.cells for trial in range(self.trials)}
+        return StudyResult(wanted, self.arenas, [score.name for score in self.scores], self.settings())
+
+    def _run_all(
+        self, out: str | os.PathLike[str] | None, count: int, client: Any, progress: bool | Progress
+    ) -> Trials:
         with ExitStack() as stack:
             journal = stack.enter_context(Journal(Path(out), self.settings())) if out is not None else None
             found: Trials = {} if journal is None else journal.trials
@@ -230,8 +243,7 @@ class Study:
                 done += _work(cell) * len(records)
                 trials += len(records)
                 line(done / total, trials)
-        wanted = {(cell, trial): found[cell, trial] for cell in self.cells for trial in range(self.trials)}
-        return StudyResult(wanted, self.arenas, [score.name for score in self.scores], self.settings())
+        return found
 
     def _run(self, stage: Stage, chunks: Sequence[Chunk], count: int, client: Any) -> Iterator[Any]:
         if not chunks:

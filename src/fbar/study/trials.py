@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 import zlib
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ import numpy as np
 from fbar.engine.global_numbers import seeded
 from fbar.errors import FbarError, InputError, NoPosterior
 from fbar.points import Points
+from fbar.priors import Finite
 from fbar.problem import Problem
 from fbar.problems.benchmark import Benchmark
 from fbar.scores import Approximation, Scene, Score
@@ -141,6 +143,10 @@ def run_trial(
         # the trials of an algorithm that draws from these would repeat each other.
         with seeded(seeds):
             found = contender.run(posed, here.targets, seeds)
+        if posed.meter.refused:
+            raise InputError(
+                f"the algorithm asked for {posed.meter.refused} simulations beyond its budget of {budget}, and went on"
+            )
         ran = max(found.simulations, posed.spent)
         if ran > budget:
             raise InputError(f"the algorithm ran {ran} simulations; its budget is {budget}")
@@ -168,7 +174,7 @@ def run_trial(
 
 def _line(error: BaseException, *, named: bool = False) -> str:
     text = " ".join(f"{type(error).__name__}: {error}".split() if named else str(error).split())
-    return text[:MOST_MESSAGE]
+    return re.sub(r" at 0x[0-9a-f]+", "", text)[:MOST_MESSAGE]  # or one failure would be told as many
 
 
 def _estimates(found: Approximation, targets: Sequence[Target]) -> dict[str, tuple[float, float, float, bool]]:
@@ -185,5 +191,7 @@ def _estimates(found: Approximation, targets: Sequence[Target]) -> dict[str, tup
 
 def _prior(problem: Problem, simulations: int) -> Approximation:
     """The prior in place of a posterior: what is known when nothing was accepted."""
+    if isinstance(problem.prior, Finite):
+        return Approximation(problem.points, problem.prior.probabilities, simulations, 0.0, is_prior=True)
     points = problem.prior.sample(PRIOR_DRAWS, rng=np.random.default_rng(0)).with_derived(problem.derived)
     return Approximation(points, np.full(PRIOR_DRAWS, 1 / PRIOR_DRAWS), simulations, 0.0, is_prior=True)
