@@ -17,7 +17,7 @@ from fbar.methods import Method
 from fbar.model_file import imported
 from fbar.study import Study, StudyResult
 from fbar.study.ranking import ERROR
-from fbar.study.results import RANKS
+from fbar.study.tables import RANKS
 
 Several = Annotated[list[str] | None, Parameter(consume_multiple=True)]
 Budgets = Annotated[list[str] | None, Parameter(consume_multiple=True)]

@@ -81,7 +81,7 @@ def _rounds(trials: int, seed: int) -> Study:
 
 def _rounds_of_models(trials: int, seed: int) -> Study:
     methods = ["rejection", "smc", "smc-last", "smc-ess"]
-    return Study(["sir", "ma2", "g-and-k"], methods, 10_000, trials, SCORES, seed, tolerance=1e-3)
+    return Study(["sir", "ma2", "g-and-k"], methods, 10_000, max(2, trials // 2), SCORES, seed, tolerance=1e-3)
 
 
 def _paper_claims(results: Mapping[str, StudyResult]) -> list[Claim]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,19 +12,18 @@ import numpy as np
 from fbar.checks import FloatArray, choice
 from fbar.errors import FbarError, InputError, MissingExtra
 from fbar.estimate import shorthand
-from fbar.scores import Scene, as_score, expected_coverage, posterior_deviation, summarise, uniformity
+from fbar.scores import Scene, as_score, posterior_deviation, summarise
 from fbar.scores.expectation import MOST_TRUTH_ERROR
+from fbar.study import tables
 from fbar.study.curves import Curve, curve, relative
 from fbar.study.journal import Trials
 from fbar.study.ranking import ERROR, Ranking, rank
+from fbar.study.tables import Row
 from fbar.study.trials import Arena, Cell
 from fbar.study.versus import Versus, versus
 
 if TYPE_CHECKING:
     import pandas as pd
-
-RANKS = "sbc"
-Row = dict[str, Any]
 
 
 class StudyResult:
@@ -43,58 +41,15 @@ class StudyResult:
 
     def rows(self) -> list[Row]:
         """One row for each trial, score and component."""
-        result = []
-        for (cell, trial), record in self.trials.items():
-            head = {"problem": cell.problem, "method": cell.method, "budget": cell.budget, "trial": trial}
-            for score, parts in record.scores.items():
-                for component, value in parts.items():
-                    result.append(
-                        {**head, "status": record.status, "score": score, "component": component, "value": value}
-                    )
-        return result
+        return tables.rows(self)
 
     def trial_rows(self) -> list[Row]:
         """One row for each trial: how it went."""
-        return [
-            {
-                "problem": cell.problem,
-                "method": cell.method,
-                "budget": cell.budget,
-                "trial": trial,
-                "status": record.status,
-                "simulations": record.simulations,
-                "accepted": record.accepted,
-                "seconds": record.seconds,
-                "message": record.message,
-            }
-            for (cell, trial), record in self.trials.items()
-        ]
+        return tables.trial_rows(self)
 
     def estimate_rows(self) -> list[Row]:
         """One row for each trial and target: the estimate, its own error, and the truth."""
-        result = []
-        for (cell, trial), record in self.trials.items():
-            arena = self.arenas[cell.problem]
-            known = {} if arena.fresh else arena.scored.truth()  # of fresh data, each trial has its own
-            for target, (value, error, df, trusted) in record.estimates.items():
-                true = known.get(target)
-                result.append(
-                    {
-                        "problem": cell.problem,
-                        "method": cell.method,
-                        "budget": cell.budget,
-                        "trial": trial,
-                        "status": record.status,
-                        "target": target,
-                        "estimate": value,
-                        "standard_error": error,
-                        "df": df,
-                        "trusted": trusted,
-                        "truth": math.nan if true is None else true.value,
-                        "truth_error": math.nan if true is None else true.standard_error,
-                    }
-                )
-        return result
+        return tables.estimate_rows(self)
 
     def to_pandas(self, table: str = "scores") -> pd.DataFrame:
         """The rows as a data frame: ``"scores"``, ``"trials"``, ``"estimates"`` or ``"summary"``."""
@@ -128,9 +83,9 @@ class StudyResult:
         return list(dict.fromkeys(cell.method for cell in self.cells))
 
     def statuses(self, problem: str, method: str, budget: int) -> list[str]:
-        return [record.status for _, record in self._records(problem, method, budget)]
+        return [record.status for _, record in self.records(problem, method, budget)]
 
-    def _records(self, problem: str, method: str, budget: int) -> list[tuple[int, Any]]:
+    def records(self, problem: str, method: str, budget: int) -> list[tuple[int, Any]]:
         cell = Cell(problem, method, budget)
         return [(t, self.trials[cell, t]) for t in range(self.number_of_trials) if (cell, t) in self.trials]
 
@@ -157,7 +112,7 @@ class StudyResult:
             names = [""]
         scale = np.array([self._scale(score, problem, name, len(names)) for name in names])
         result = []
-        for _, record in self._records(problem, method, budget):
+        for _, record in self.records(problem, method, budget):
             parts = record.scores.get(score)
             if parts is None or any(name not in parts for name in names) or not names:
                 result.append(math.nan)
@@ -212,7 +167,7 @@ class StudyResult:
         """
         result = []
         for cell in self.cells:
-            records = self._records(*cell.key)
+            records = self.records(*cell.key)
             status = [record.status for _, record in records]
             for score in self.scores:
                 for component in self.components(score, cell.problem):
@@ -244,7 +199,7 @@ class StudyResult:
         scene = self._scenes[cell.problem]
         asked = next(item for item in scene.targets if item.name == target)
         truth, own = float(scene.problem.truth(asked)[0]), float(scene.problem.truth_error(asked)[0])
-        records = [record for _, record in self._records(*cell.key) if target in record.estimates]
+        records = [record for _, record in self.records(*cell.key) if target in record.estimates]
         errors = [record.estimates[target][0] - truth for record in records]
         try:
             found = summarise(errors, own, self._deviation(cell.problem, target))
@@ -274,55 +229,32 @@ class StudyResult:
         return versus(self, x, y, level)
 
     def calibration(self) -> list[Row]:
-        """Ranks over fresh data, by parameter: how likely so uneven ones are, how often intervals held the truth.
-
-        A mean rank of ½ says little. Problems with one data set are left out: their ranks are not uniform.
-        """
-        result = []
-        for cell in self.cells:
-            if RANKS not in self.scores or not self.arenas[cell.problem].fresh:
-                continue
-            for name in self.components(RANKS, cell.problem):
-                ranks = [r.scores[RANKS][name] for _, r in self._records(*cell.key) if name in r.scores.get(RANKS, {})]
-                if len(ranks) < 2:
-                    continue
-                row: Row = {"problem": cell.problem, "method": cell.method, "budget": cell.budget, "parameter": name}
-                held = {f"coverage_{c.level:g}": c.share for c in expected_coverage(ranks, (0.5, 0.9))}
-                result.append({**row, "trials": len(ranks), "p_value": uniformity(ranks).p_value, **held})
-        return result
-
-    # ------------------------------------------------------------ out
+        """Ranks over fresh data, by parameter: how likely so uneven ones are, how often intervals held the truth."""
+        return tables.calibration(self)
 
     def failures(self) -> list[Row]:
         """What went wrong, with how often: one row for each method and message."""
-        counts: dict[tuple[str, str, str], int] = {}
-        for (cell, _), record in self.trials.items():
-            if record.status == "failed":
-                key = cell.problem, cell.method, record.message
-                counts[key] = counts.get(key, 0) + 1
-        return [{"problem": p, "method": m, "trials": n, "message": text} for (p, m, text), n in counts.items()]
+        return tables.failures(self)
 
     def undefined(self) -> list[Row]:
         """Scores that a method or problem does not have, with the reason."""
-        found = {}
-        for (cell, _), record in self.trials.items():
-            for score, why in record.undefined.items():
-                found[cell.problem, cell.method, score] = why
-        return [{"problem": p, "method": m, "score": s, "why": why} for (p, m, s), why in found.items()]
+        return tables.undefined(self)
+
+    # ------------------------------------------------------------ out
 
     def write(self, directory: str | Path) -> list[Path]:
         """``scores.csv``, ``estimates.csv``, ``trials.csv``, ``summary.csv``, ``ranking.csv`` and ``pairs.csv``."""
         directory = Path(directory)
-        tables: dict[str, list[Row]] = {name: make(self) for name, make in TABLES.items()}
+        found: dict[str, list[Row]] = {name: make(self) for name, make in TABLES.items()}
         if ERROR in self.scores and self.number_of_trials > 1:
             ranking = self.ranking()
-            tables |= {"ranking": ranking.as_rows(), "pairs": ranking.pair_rows()}
+            found |= {"ranking": ranking.as_rows(), "pairs": ranking.pair_rows()}
         paths = []
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            for name, rows in tables.items():
+            for name, rows in found.items():
                 paths.append(directory / f"{name}.csv")
-                _write_csv(paths[-1], rows)
+                tables.write_csv(paths[-1], rows)
         except OSError as error:
             raise FbarError(f"cannot write to {directory}: {error.strerror or error}") from None
         return paths
@@ -341,15 +273,6 @@ class StudyResult:
 
 def _error(values: FloatArray) -> float:
     return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-
-
-def _write_csv(path: Path, rows: Iterable[Row]) -> None:
-    listed = list(rows)
-    names = list(dict.fromkeys(name for row in listed for name in row))
-    with open(path, "w", newline="") as file:
-        writer = csv.DictWriter(file, names)
-        writer.writeheader()
-        writer.writerows(listed)
 
 
 TABLES: dict[str, Any] = {
