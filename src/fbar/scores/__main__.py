@@ -5,15 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from fbar.pages import write_between
 from fbar.scores import markdown
 
-BEGIN, END = "<!-- begin: scores -->", "<!-- end: scores -->"
-
-
-def write(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    page.write_text(f"{text.partition(BEGIN)[0]}{BEGIN}\n{markdown()}\n{END}{text.partition(END)[2]}", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    write(Path(sys.argv[1]))
+    write_between(Path(sys.argv[1]), "scores", markdown())
