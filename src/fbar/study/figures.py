@@ -145,11 +145,14 @@ def draw_versus(picture: VersusPicture) -> Figure:
 
 def _decimal_ticks(axis: Any) -> None:
     """Ticks at 1, 2 and 5 of every decade, as plain numbers; on a long axis decades alone."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     low, high = axis.get_view_interval()
     short = high / low < 50
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if short else (1.0,), numticks=9))
+    if high / low < 4:
+        axis.set_major_locator(MaxNLocator(4))
+    else:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if short else (1.0,), numticks=9))
     axis.set_minor_formatter(NullFormatter())
     if short:
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
