@@ -46,7 +46,7 @@ from fbar.proposals import LocalNormalKernel, NormalKernel, OptimalLocalKernel, 
 from fbar.result import Result
 from fbar.seeds import Seeds
 from fbar.simulators import Model, Separable, each
-from fbar.stopping import Acceptances, Budget, StandardError, StoppingRule
+from fbar.stopping import Acceptances, Budget, RelativeError, StandardError, StoppingRule
 from fbar.targets import (
     Target,
     covariance,
@@ -109,6 +109,7 @@ __all__ = [
     "Problem",
     "QuantileSchedule",
     "Rejection",
+    "RelativeError",
     "Result",
     "Run",
     "Scaled",

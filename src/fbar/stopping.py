@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,9 @@ import numpy as np
 
 from fbar.checks import choice, positive_integer, positive_number
 from fbar.errors import InputError, NoPosterior
+from fbar.estimate import Estimate
 from fbar.methods import Run
+from fbar.targets import Target
 
 ENOUGH_ACCEPTED = 50
 ENOUGH_EACH_SIDE = 10
@@ -146,7 +148,44 @@ class StandardError(StoppingRule):
             share = np.minimum(estimate.value, 1 - np.asarray(estimate.value)) * posterior.ess
             if np.min(share) < ENOUGH_EACH_SIDE:
                 return False
-        return bool(np.all(np.asarray(estimate.standard_error) <= self.wanted) and np.all(estimate.trusted))
+        return bool(np.all(self._reached(estimate)) and np.all(estimate.trusted))
+
+    def _reached(self, estimate: Estimate) -> Any:
+        return np.asarray(estimate.standard_error) <= self.wanted
+
+
+@dataclass(frozen=True)
+class RelativeError(StandardError):
+    """Stop when a target's standard error is at most the ``wanted`` part of its value, 0.01 for one percent.
+
+    Of a value that may be zero no part is small enough: there the run goes on to its budget.
+    """
+
+    def _reached(self, estimate: Estimate) -> Any:
+        return np.asarray(estimate.standard_error) <= self.wanted * np.abs(estimate.value)
+
+
+def wanted_precision(name: str, wanted: float | str, targets: Sequence[Target]) -> StandardError:
+    """The rule of one entry of ``precision=``: a standard error, or a part of the value written as ``"1%"``.
+
+    The name is that of a target, or what follows its kind where that is clear: R0 for mean:R0.
+    """
+    names = [target.name for target in targets]
+    short = [full for full in names if full.partition(":")[2] == name]
+    if name not in names and len(short) > 1:
+        raise InputError(f"a precision of {name!r} could be that of {' or '.join(short)}; give the whole name")
+    full = name if name in names or not short else short[0]
+    if not isinstance(wanted, str):
+        return StandardError(full, wanted)
+    try:
+        share = float(wanted.strip().removesuffix("%")) / 100
+        if not wanted.strip().endswith("%"):
+            raise ValueError
+    except ValueError:
+        raise InputError(
+            f"a precision is a standard error such as 0.05, or a part such as '1%'; got {wanted!r}"
+        ) from None
+    return RelativeError(full, share)
 
 
 def _require_settling(run: Run) -> None:
@@ -162,7 +201,7 @@ def require_rule(rule: object) -> StoppingRule:
     return rule
 
 
-_KNOWN: tuple[type[StoppingRule], ...] = (Either, Both, Budget, Acceptances, StandardError)
+_KNOWN: tuple[type[StoppingRule], ...] = (Either, Both, Budget, Acceptances, StandardError, RelativeError)
 
 
 def restored(described: Mapping[str, Any]) -> StoppingRule:

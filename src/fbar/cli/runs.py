@@ -81,7 +81,7 @@ def infer(
     tolerance
         How close simulations must come to the data; smc ends at it.
     precision
-        Standard errors that end the run: mean:rate=0.05.
+        Standard errors that end the run, or parts of the value: mean:rate=0.05 or rate=1%.
     run
         A directory that keeps every finished simulation: the same command again goes on where it was.
     workers
@@ -217,7 +217,7 @@ def extend(
     target
         Other targets, see "fbar infer".
     precision
-        Standard errors that end the run: mean:rate=0.05.
+        Standard errors that end the run, or parts of the value: mean:rate=0.05 or rate=1%.
     workers, dask, timeout
         Where to simulate, as in "fbar infer".
     json_
@@ -299,18 +299,18 @@ def _own_output(as_json: bool) -> Iterator[None]:
         os.close(kept)
 
 
-def _precisions(given: Sequence[str] | None) -> Mapping[str, float] | None:
+def _precisions(given: Sequence[str] | None) -> Mapping[str, float | str] | None:
     if not given:
         return None
-    found = {}
+    found: dict[str, float | str] = {}
     for text in given:
         name, equals, value = text.rpartition("=")
         try:
-            found[name] = float(value)
+            found[name] = value if value.endswith("%") else float(value)
         except ValueError:
             equals = ""
         if not equals:
-            raise InputError(f"a precision is written as TARGET=ERROR, such as mean:rate=0.05; got {text!r}")
+            raise InputError(f"a precision is written as TARGET=ERROR, such as mean:rate=0.05 or rate=1%; got {text!r}")
     return found
 
 

@@ -24,7 +24,7 @@ def infer(
     method: Method | str | None = None,
     budget: int | None = None,
     tolerance: float | None = None,
-    precision: Mapping[str, float] | None = None,
+    precision: Mapping[str, float | str] | None = None,
     stop: StoppingRule | None = None,
     seed: Any = None,
     run: str | Path | None = None,
@@ -48,7 +48,8 @@ def infer(
     tolerance
         How close simulations must come to the data; for ABC-SMC the tolerance it ends at.
     precision
-        Standard errors that end the run, by target name: ``{"mean:theta": 0.01}``; all must be reached.
+        Standard errors that end the run, by target name: ``{"mean:theta": 0.01}``, or parts of the value,
+        ``{"theta": "1%"}``; all must be reached. The kind can be left out where it is clear.
     stop
         A stopping rule of your own in place of ``precision``.
     seed
@@ -92,7 +93,7 @@ def extend(
     *,
     budget: int | None = None,
     tolerance: float | None = None,
-    precision: Mapping[str, float] | None = None,
+    precision: Mapping[str, float | str] | None = None,
     stop: StoppingRule | None = None,
     workers: int | None = None,
     engine: Any = None,

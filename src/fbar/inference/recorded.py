@@ -88,7 +88,7 @@ def extend_run(
     targets: Target | Sequence[Target] | Sequence[str] | None = None,
     budget: int | None = None,
     tolerance: float | None = None,
-    precision: Mapping[str, float] | None = None,
+    precision: Mapping[str, float | str] | None = None,
     stop: StoppingRule | None = None,
     engine: Engine,
     progress: Progress | bool | None = None,

@@ -14,7 +14,7 @@ from fbar.priors import Finite
 from fbar.problem import Problem
 from fbar.seeds import Seeds
 from fbar.settings import describe
-from fbar.stopping import StandardError, StoppingRule, require_rule
+from fbar.stopping import StoppingRule, require_rule, wanted_precision
 from fbar.targets import Target, as_targets
 
 MOST_SIMULATIONS = 10_000_000
@@ -59,7 +59,7 @@ def make_task(
     method: Method | str | None = None,
     budget: int | None = None,
     tolerance: float | None = None,
-    precision: Mapping[str, float] | None = None,
+    precision: Mapping[str, float | str] | None = None,
     stop: StoppingRule | None = None,
     block_size: int | None = None,
 ) -> Task:
@@ -78,7 +78,7 @@ def make_task(
         if not isinstance(precision, Mapping) or not precision:
             raise InputError("precision must name its targets; give for example {'mean:theta': 0.01}")
         for name, wanted in precision.items():
-            rule = StandardError(name, wanted)
+            rule = wanted_precision(name, wanted, listed)
             stop = rule if stop is None else stop & rule
     if budget is None and stop is None and not method.ends_by_itself:
         raise InputError("say when to stop: give a budget (budget=, --budget) or a precision (precision=, --precision)")
