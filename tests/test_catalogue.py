@@ -120,3 +120,10 @@ def test_a_target_that_is_not_stored():
     value, error = problem.truth(target)[0], problem.truth_error(target)[0]
     drawn = (problem.reference.sample(200_000, np.random.default_rng(9))["theta1"] > 0).mean()
     assert abs(value - drawn) < 5 * np.hypot(error, np.sqrt(value * (1 - value) / 200_000))
+
+
+def test_a_truth_that_is_none_is_refused():
+    """Departures of a queue that are all equal: the likelihood has no bound as the service times come together."""
+    problem = problems.load("mg1").with_observed([4.0] * 20)
+    with pytest.raises(InputError, match="could not be computed for these data: its error is"):
+        problem.truth()

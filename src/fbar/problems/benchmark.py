@@ -24,6 +24,9 @@ OBSERVATIONS = 10
 LEVELS = (1e-2, 1e-3)
 """Shares of simulations from the prior that the named tolerances accept."""
 
+ROUGH = 0.1
+"""An error of so many posterior standard deviations is too large to be called a truth."""
+
 PILOT = 400_000
 """Simulations from the prior whose distances give the tolerances of data that are not stored."""
 
@@ -142,7 +145,16 @@ class Benchmark(Problem):
     @cached_property
     def _known(self) -> Truth:
         kept = self._stored
-        return self.reference.truth() if kept is None or kept.truth is None else kept.truth
+        if kept is not None and kept.truth is not None:
+            return kept.truth
+        found = self.reference.truth()
+        for item in found.values():
+            if not item.standard_error <= ROUGH * item.deviation:
+                raise InputError(
+                    f"the truth of {item.name} could not be computed for these data: its error is "
+                    f"{item.standard_error:.2g}, and the posterior's own deviation {item.deviation:.2g}"
+                )
+        return found
 
     def truth(self, target: Target | None = None) -> Any:
         """The true value of a target; without one, the `Truth` that is stored or computed."""
