@@ -143,7 +143,7 @@ def told(theta_of, x_of, tolerance, budget=40, **options):
 @pytest.mark.parametrize("ratio", [2, 3.0])
 def test_combination_by_hand(ratio):
     found = []
-    x = np.linspace(0, 4, 40)  # 10 within 0.95, 20 within 1.95, ...
+    x = np.random.default_rng(0).permutation(np.linspace(0, 4, 40))
     run = told(found, x, 2.0)
     theta, n = found[0], 40
     z, value = np.zeros(n), 0.0
@@ -228,7 +228,9 @@ def test_adjustment_does_not_see_what_the_variance_does():
 def test_adjustment_by_hand():
     """The slope is least squares', and the mean's error the sandwich of the intercept, with residuals scaled up."""
     found = []
-    x = np.linspace(-0.5, 5, 40)  # their mean is not the data: the slope's error counts
+    x = np.random.default_rng(0).permutation(
+        np.linspace(-0.5, 5, 40)
+    )  # their mean is not the data: the slope's error counts
     run = told(found, x, 2.0)
     inside = np.abs(x) <= 2.0
     theta, s, n = found[0][inside], x[inside], int(inside.sum())

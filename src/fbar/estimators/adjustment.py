@@ -50,6 +50,9 @@ EACH = 10
 LEAST_SHARE = 0.1
 """The least share of a residual's variance that is taken to be left after the fit."""
 
+AT_ONCE = 100_000
+"""Points that are looked at together: few calls of the prior, and not much memory."""
+
 TINY = 2.0**-53
 
 
@@ -104,17 +107,20 @@ class AdjustedPosterior(Posterior):
         w = self.weights
         psi = [target.psi(self.points, w) for target in targets]
         influences = super()._influences(targets)
-        sd = np.sqrt(w @ self._residual**2)
-        for j, step in enumerate(sd * (w**2).sum() ** 0.2):
-            if step == 0:  # the summaries determine this coordinate
+        step = np.sqrt(w @ self._residual**2) * (w**2).sum() ** 0.2
+        moving = np.flatnonzero(step)  # the summaries may determine a coordinate
+        n = w.size
+        for some in np.array_split(moving, max(1, 2 * n * moving.size // AT_ONCE)):
+            if some.size == 0:
                 continue
-            move = np.zeros(len(sd))
-            move[j] = step
-            up, down = self._points(self._zeta + move), self._points(self._zeta - move)
+            moves = np.eye(step.size)[some] * step
+            moved = self._points(np.concatenate([self._zeta + sign * m for m in moves for sign in (1, -1)]))
             for number, own in enumerate(psi):
-                d = -(w[:, None] * self._away).T @ ((own(up) - own(down)) / (2 * step))
-                added = (self._centred @ (self._inverse @ d)) * self._residual[:, j, None]
-                influences[number] = influences[number] + added
+                both = own(moved).reshape(some.size, 2, n, -1)
+                for j, (up, down) in zip(some, both, strict=True):
+                    d = -(w[:, None] * self._away).T @ ((up - down) / (2 * step[j]))
+                    added = (self._centred @ (self._inverse @ d)) * self._residual[:, j, None]
+                    influences[number] = influences[number] + added
         return influences
 
 
