@@ -265,6 +265,18 @@ def test_adjusted_points_stay_in_the_support():
     assert result["mean:square"].value == pytest.approx(result.posterior.weights @ theta**2)
 
 
+@pytest.mark.parametrize("view", ["extrapolated", "adjusted"])
+def test_recorded_and_extended_runs_give_the_same(view, tmp_path):
+    target, method = fbar.mean("theta1"), fbar.Rejection(tolerance=0.5)
+    first = fbar.infer(MOONS, target, method=method, budget=3000, seed=1, run=tmp_path / "run")
+    value = getattr(first, view)(tolerance=0.3)["mean:theta1"].value
+    loaded = fbar.load(tmp_path / "run", MOONS)
+    assert getattr(loaded, view)(tolerance=0.3)["mean:theta1"].value == value
+    first.run.extend(tolerance=0.3, budget=4000)  # what is beyond the smaller tolerance is let go
+    posterior = getattr(first.run, view)()
+    assert posterior.expect(target).value == pytest.approx(value, rel=1e-12)
+
+
 # ---------------------------------------------------------------- curves and refusals
 
 
