@@ -77,7 +77,7 @@ class Posterior:
 
     def _error_bars(self, targets: tuple[Target, ...]) -> ErrorBars:
         assert self.errors is not None
-        influences = [target.influence(self.points, self.weights) for target in targets]
+        influences = self._influences(targets)
         size = sum(influence.shape[-1] for influence in influences)
         inner = [target.inner(self.points, self.weights) for target in targets]
         extra = [part for part in inner if part is not None]
@@ -95,6 +95,10 @@ class Posterior:
             place += influence.shape[-1]
         doubts = tuple((mask[..., :size], text) for mask, text in bars.doubts)
         return ErrorBars(covariance, bars.df[..., :size], doubts)
+
+    def _influences(self, targets: tuple[Target, ...]) -> list[FloatArray]:
+        """ψ of each target at the points."""
+        return [target.influence(self.points, self.weights) for target in targets]
 
     def _estimate(self, target: Target, value: FloatArray, bars: ErrorBars, part: slice) -> Estimate:
         def shaped(array: FloatArray | BoolArray) -> Any:

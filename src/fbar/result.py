@@ -51,7 +51,33 @@ class Result:
 
         Any tolerance after ABC-SMC, which keeps every simulation; a smaller one than the run's after others.
         """
-        posterior = self.run.posterior_at(tolerance)
+        return self._of(self.run.posterior_at(tolerance))
+
+    def curve(
+        self, targets: Target | Sequence[Target] | None = None, tolerances: Sequence[float] | None = None
+    ) -> list[tuple[float, Any]]:
+        """The estimates against the tolerance, from the same simulations: pairs (tolerance, `Estimates`)."""
+        return self.run.curve(targets, tolerances)
+
+    def extrapolated(self, ratio: float = 2, tolerance: float | None = None) -> Result:
+        """Richardson extrapolation to tolerance 0: (c² f̂_{ε/c} − f̂_ε)/(c² − 1) with c = ``ratio``.
+
+        From the same simulations, with an error bar that knows it. ``tolerance`` is ε, the larger of the two, the run's
+        by default; after SMC twice the last tolerance has more simulations. The bias falls from O(ε²) to O(ε⁴) where
+        the summaries' density is smooth at the data, see `fbar.estimators.extrapolation`. Some weights are negative.
+        """
+        return self._of(self.run.extrapolated(ratio, tolerance))
+
+    def adjusted(self, tolerance: float | None = None) -> Result:
+        """Every accepted θ moved to the data, θ* = θ − (s − s*)β̂, by regression on the summaries.
+
+        Beaumont, Zhang & Balding (2002), in coordinates that keep θ* in the prior's support; the error bar includes
+        that of β̂, see `fbar.estimators.adjustment`. Removes the bias of a mean that is linear in the summaries; what
+        the spread of θ does with them stays.
+        """
+        return self._of(self.run.adjusted(tolerance))
+
+    def _of(self, posterior: Posterior) -> Result:
         return Result(self.run, posterior, posterior.expect(list(self.run.targets)), self.stopped_by, self.notes)
 
     def __getitem__(self, name: str) -> Any:

@@ -29,7 +29,7 @@ class Draws:
 
     ``weight`` is a, the acceptance weight; ``log_w`` log p/q with the strata's factors in it. ``cluster`` and
     ``stratum`` are numbered over all rounds, ``stratum_sizes`` are the c_s with the rejected draws counted, and
-    ``scheme`` names how the draws were placed.
+    ``scheme`` names how the draws were placed. ``row`` numbers them among the simulations that the run keeps.
     """
 
     problem: Problem
@@ -42,6 +42,7 @@ class Draws:
     stratum: IntArray
     cluster: IntArray | None
     seen: Seen
+    row: IntArray | None = None
 
     def accepted(self) -> Draws:
         """Without the draws of weight zero."""
@@ -56,6 +57,7 @@ class Draws:
             log_w=self.log_w[rows],
             stratum=self.stratum[rows],
             cluster=cluster,
+            row=None if self.row is None else self.row[rows],
         )
 
     def require_acceptances(self) -> None:

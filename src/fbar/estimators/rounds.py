@@ -254,7 +254,16 @@ class Rounds:
             np.repeat([round.number for round, _, _ in groups], [rows.size for _, rows, _ in groups]),
             None,
             seen,
+            self._row(groups),
         )
+
+    def _row(self, groups: Sequence[tuple[Round, IntArray, FloatArray]]) -> IntArray:
+        """The simulations' numbers among all that were told."""
+        starts, start = {}, 0
+        for round in self._told:
+            starts[id(round)] = start
+            start += round.simulations
+        return np.concatenate([starts[id(round)] + rows for round, rows, _ in groups])
 
     # ------------------------------------------------------------ the mixture of all proposals
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fbar.acceptance import Acceptance, accepted
 from fbar.checks import FloatArray, IntArray, positive_integer
@@ -14,7 +15,7 @@ from fbar.designs.optimal import log_weights
 from fbar.designs.schemes import Groups, Independent, Scheme
 from fbar.errors import InputError, NoPosterior
 from fbar.estimators.draws import Draws
-from fbar.methods.base import Run, Start
+from fbar.methods.base import Run, Start, few_numbers
 from fbar.outcomes import Batch, Outcomes, Simulated, tally
 from fbar.points import Points
 from fbar.posterior import Posterior
@@ -34,6 +35,7 @@ class _Piece:
     points: Points
     weight: FloatArray
     distance: FloatArray | None = None
+    summaries: npt.NDArray[Any] | None = None
     factor: FloatArray | None = None
     stratum: IntArray | None = None
     cluster: IntArray | None = None
@@ -117,10 +119,11 @@ class DrawRun(Run):
         return Batch(self.round, block, points.with_derived(self.problem.derived), None, self.seeds)
 
     def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
-        points, distance = batch.points, None
+        points, distance, summaries = batch.points, None, None
         if isinstance(outcomes, Simulated):
             distance, seen = self.problem.distances(outcomes, self.acceptance.tolerance)
             weight = tally(batch, accepted(self.acceptance, distance), seen).weight
+            summaries = None if self._keep_all else few_numbers(outcomes.summaries)
             if outcomes.recorded:
                 points = points.with_columns(outcomes.recorded)
         else:
@@ -131,7 +134,8 @@ class DrawRun(Run):
             rows = np.flatnonzero(weight)
             points, weight = points.take(rows), weight[rows]
             distance = None if distance is None else distance[rows]
-        piece = _Piece(self.round, batch.points.rows, points, weight, distance)
+            summaries = None if summaries is None else summaries[rows]
+        piece = _Piece(self.round, batch.points.rows, points, weight, distance, summaries)
         if not isinstance(self.scheme, Independent):
             piece = self._grouped(piece, self.scheme.groups(batch.block, self._sizes), rows)
         self._pieces.append(piece)
@@ -190,6 +194,7 @@ class DrawRun(Run):
             ),
             None if pieces[0].cluster is None else np.concatenate([p.cluster for p in pieces if p.cluster is not None]),
             self.seen,
+            np.arange(points.rows),
         )
 
     def posterior(self) -> Posterior:
@@ -198,15 +203,23 @@ class DrawRun(Run):
     def posterior_at(self, tolerance: float) -> Posterior:
         return self.estimator(self.draws(self._at(tolerance)))
 
+    def _own_tolerance(self) -> float:
+        return self.acceptance.tolerance
+
+    def _kept_summaries(self) -> list[npt.NDArray[Any] | None]:
+        return [piece.summaries for piece in self._pieces if piece.weight.size]
+
     def _at(self, tolerance: float) -> Acceptance:
         """Acceptance at a smaller tolerance: of the simulations beyond the run's own nothing is kept."""
         found = Acceptance(tolerance, self.acceptance.kernel)
         if any(piece.distance is None for piece in self._pieces):
             raise InputError("this problem has no distances, so it has no posterior at another tolerance")
-        if tolerance > self.acceptance.tolerance or self.acceptance.kernel != "uniform":
+        if (
+            tolerance > self.acceptance.tolerance
+        ):  # every kernel falls with the distance: within a smaller one all are kept
             raise InputError(
-                f"only simulations within the run's tolerance {self.acceptance.tolerance:g} were kept, for the uniform "
-                f"kernel; look at a smaller one than {tolerance:g}, or run fbar.SMC, which keeps them all"
+                f"only simulations within the run's tolerance {self.acceptance.tolerance:g} were kept; "
+                f"look at a smaller one than {tolerance:g}, or run fbar.SMC, which keeps them all"
             )
         return found
 
@@ -244,6 +257,7 @@ def _within(piece: _Piece, acceptance: Acceptance) -> _Piece:
         points=piece.points.take(rows),
         weight=weight[rows],
         distance=piece.distance[rows],
+        summaries=mine(piece.summaries),
         factor=mine(piece.factor),
         stratum=mine(piece.stratum),
         cluster=mine(piece.cluster),

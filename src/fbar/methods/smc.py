@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fbar.acceptance import Acceptance, accepted
 from fbar.checks import FloatArray, choice, non_negative_number, positive_integer
 from fbar.distances import PNorm, Scaled
 from fbar.errors import InputError, NoPosterior
 from fbar.estimators.rounds import WEIGHTINGS, Piece, Round, Rounds
-from fbar.methods.base import Method, Run, Start
+from fbar.methods.base import Method, Run, Start, few_numbers
 from fbar.methods.schedules import QuantileSchedule, Schedule, Tolerances, as_schedule
 from fbar.outcomes import Batch, Outcomes, Seen, Simulated, Tally
 from fbar.points import Points
@@ -325,7 +326,7 @@ class SMCRun(Run):
                 outcomes.summaries,
             )
         distance, seen = self.problem.distances(outcomes, self._present.tolerance, self.measure)
-        return distance, seen, outcomes.recorded, outcomes.summaries if learns else None
+        return distance, seen, outcomes.recorded, outcomes.summaries if learns else few_numbers(outcomes.summaries)
 
     def _round_over(self) -> bool:
         if self._present.stopped or self._hopeless():
@@ -535,6 +536,12 @@ class SMCRun(Run):
     def posterior_at(self, tolerance: float) -> Posterior:
         return self.posterior(tolerance)
 
+    def _own_tolerance(self) -> float:
+        return self.tolerance
+
+    def _kept_summaries(self) -> list[npt.NDArray[Any] | None]:
+        return [piece.summaries for round in self.rounds for piece in round.pieces]
+
     def curve(
         self,
         targets: Target | Sequence[Target] | None = None,
@@ -543,15 +550,15 @@ class SMCRun(Run):
     ) -> list[tuple[float, Any]]:
         """The estimates against the tolerance: pairs (tolerance, `Estimates`), at the rounds' tolerances by default."""
         listed = self.targets if targets is None else as_targets(targets)
-        if tolerances is None and self.method.distance is not None and self.method.distance.each_round:
+        at = self._curve_tolerances() if tolerances is None else tolerances
+        return [(t, self.posterior(t, weights).expect(list(listed))) for t in at]
+
+    def _curve_tolerances(self) -> list[float]:
+        if self.method.distance is not None and self.method.distance.each_round:
             raise InputError(
                 "the rounds' tolerances are in scales of their own; give tolerances= in those of the last round"
             )
-        if tolerances is None:
-            tolerances = sorted(
-                {r.tolerance for r in self.rounds if r.complete and r.tolerance < math.inf}, reverse=True
-            )
-        return [(at, self.posterior(at, weights).expect(list(listed))) for at in tolerances]
+        return sorted({r.tolerance for r in self.rounds if r.complete and r.tolerance < math.inf}, reverse=True)
 
 
 class _Barren(Exception):
