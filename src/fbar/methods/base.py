@@ -7,20 +7,16 @@ absorbs them in index order, so that neither the number of workers nor their spe
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import non_negative_number, positive_integer
-from fbar.errors import InputError, NoPosterior
-from fbar.estimators.adjustment import AdjustedPosterior
-from fbar.estimators.draws import FEW_ACCEPTED
-from fbar.estimators.extrapolation import ExtrapolatedPosterior, as_ratio, rows_of
+from fbar.checks import positive_integer
+from fbar.errors import InputError
+from fbar.methods.other_tolerances import OtherTolerances
 from fbar.outcomes import Batch, Outcomes, Seen, Simulated
 from fbar.posterior import Posterior
 from fbar.problem import Problem
@@ -33,19 +29,6 @@ SLOW_BLOCK = 64
 
 ROUNDS = 16
 """In how many rounds a budget is spent by default (section S4.2 of the paper)."""
-
-
-MOST_SUMMARIES = 100
-"""Numbers of a simulation that are kept for regression, at most: of the order of what its parameters take."""
-
-CURVE = 7
-"""Tolerances of a curve, at most."""
-
-
-def few_numbers(summaries: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
-    """Summaries that are numbers, and not too many to be kept."""
-    few = summaries.dtype.kind in "biuf" and math.prod(summaries.shape[1:]) <= MOST_SUMMARIES
-    return summaries if few else None
 
 
 @dataclass(frozen=True)
@@ -61,7 +44,7 @@ class Start:
     block_size: int | None
 
 
-class Run(ABC):
+class Run(OtherTolerances):
     """An algorithm at work. Ask it for batches of θ, tell it their outcomes, take its posterior at any time.
 
     >>> import fbar
@@ -141,84 +124,6 @@ class Run(ABC):
     def ended(self) -> str:
         """Why a finished run ended."""
         return "budget spent"
-
-    def posterior_at(self, tolerance: float) -> Posterior:
-        """The posterior at another tolerance, from the same simulations."""
-        raise InputError(f"{type(self).__name__} keeps no distances, so it has no posterior at another tolerance")
-
-    def _own_tolerance(self) -> float:
-        """The tolerance of its posterior."""
-        raise InputError(f"{type(self).__name__} keeps no distances, so it has no posterior at another tolerance")
-
-    # ------------------------------------------------------------ the bias that a tolerance leaves
-
-    def curve(
-        self, targets: Target | Sequence[Target] | None = None, tolerances: Sequence[float] | None = None
-    ) -> list[tuple[float, Any]]:
-        """The estimates against the tolerance, from the same simulations: pairs (tolerance, `Estimates`)."""
-        listed = self.targets if targets is None else as_targets(targets)
-        at = self._curve_tolerances() if tolerances is None else tolerances
-        return [(tolerance, self.posterior_at(tolerance).expect(list(listed))) for tolerance in at]
-
-    def _curve_tolerances(self) -> list[float]:
-        """The run's tolerance and half powers of two below it, while simulations are accepted there."""
-        first = self._own_tolerance()
-        self.posterior_at(first)
-        found = [first]
-        for k in range(1, CURVE if first > 0 else 1):
-            try:
-                if np.sum(self.posterior_at(first / 2 ** (k / 2)).accepted) < FEW_ACCEPTED:
-                    break
-            except NoPosterior:
-                break
-            found.append(first / 2 ** (k / 2))
-        return found
-
-    def extrapolated(self, ratio: float = 2, tolerance: float | None = None) -> ExtrapolatedPosterior:
-        """(c² f̂_{ε/c} − f̂_ε)/(c² − 1), see `fbar.estimators.extrapolation`; ε is the run's tolerance by default."""
-        c = as_ratio(ratio)
-        at, large = self._biased(tolerance)
-        rows_of(large)  # refuses what it cannot do before it looks for simulations
-        return ExtrapolatedPosterior(large, self.posterior_at(at / c), c)
-
-    def adjusted(self, tolerance: float | None = None) -> AdjustedPosterior:
-        """The posterior adjusted by regression on the summaries, see `fbar.estimators.adjustment`."""
-        _, posterior = self._biased(tolerance)
-        rows, observed = rows_of(posterior), self.problem.observed
-        assert observed is not None
-        kept = self._kept_summaries()
-        if np.asarray(observed).dtype.kind not in "biuf":
-            raise InputError("adjustment regresses on summaries that are numbers; these are labels")
-        if any(part is None for part in kept):
-            raise InputError(
-                f"adjustment regresses on numbers, and no more than {MOST_SUMMARIES} are kept of a simulation; "
-                f"this problem's data are {np.size(observed)}: give it a summary="
-            )
-        size = np.size(observed)
-        flat = [
-            # Of a block whose simulations all failed the shape is not known, and no row is asked for.
-            part.reshape(len(part), -1) if part[:1].size == size else np.full((len(part), size), np.nan)
-            for part in kept
-            if part is not None
-        ]
-        away = np.concatenate(flat)[rows].astype(np.float64) - np.ravel(observed)
-        return AdjustedPosterior(posterior, away, self.problem)
-
-    def _biased(self, tolerance: float | None) -> tuple[float, Posterior]:
-        """The tolerance and its posterior, if there is a bias to be removed."""
-        at = self._own_tolerance() if tolerance is None else non_negative_number(tolerance, "tolerance")
-        posterior = self.posterior_at(at)
-        if not 0 < at < math.inf:
-            raise InputError(
-                "exact matching (tolerance 0) leaves no bias to remove; run with a tolerance above 0"
-                if at == 0
-                else "the tolerance is infinite; give a finite one"
-            )
-        return at, posterior
-
-    def _kept_summaries(self) -> list[npt.NDArray[Any] | None]:
-        """The summaries of the simulations that are kept, in order; None for a block that has none."""
-        raise InputError(f"{type(self).__name__} keeps no summaries, so there is nothing to regress on")
 
     def round_state(self) -> dict[str, npt.NDArray[Any]] | None:
         """What the present round's draws depend on beyond the seed, where it was fitted; None if nothing was."""

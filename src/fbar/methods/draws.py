@@ -15,7 +15,8 @@ from fbar.designs.optimal import log_weights
 from fbar.designs.schemes import Groups, Independent, Scheme
 from fbar.errors import InputError, NoPosterior
 from fbar.estimators.draws import Draws
-from fbar.methods.base import Run, Start, few_numbers
+from fbar.methods.base import Run, Start
+from fbar.methods.other_tolerances import few_numbers
 from fbar.outcomes import Batch, Outcomes, Simulated, tally
 from fbar.points import Points
 from fbar.posterior import Posterior

@@ -15,7 +15,8 @@ from fbar.checks import FloatArray, choice, non_negative_number, positive_intege
 from fbar.distances import PNorm, Scaled
 from fbar.errors import InputError, NoPosterior
 from fbar.estimators.rounds import WEIGHTINGS, Piece, Round, Rounds
-from fbar.methods.base import Method, Run, Start, few_numbers
+from fbar.methods.base import Method, Run, Start
+from fbar.methods.other_tolerances import few_numbers
 from fbar.methods.schedules import QuantileSchedule, Schedule, Tolerances, as_schedule
 from fbar.outcomes import Batch, Outcomes, Seen, Simulated, Tally
 from fbar.points import Points
@@ -27,6 +28,9 @@ from fbar.simulators import Tabulated
 from fbar.targets import Target, as_targets
 
 MOST_BLOCK = 4096
+MOST_NUMBERS = 20_000_000
+"""Numbers in the summaries that a run keeps for regression adjustment, 160 MB."""
+
 BARREN = 100_000
 """How many draws outside the prior's support, and none inside, end a run."""
 
@@ -158,6 +162,7 @@ class SMCRun(Run):
         self.block_size = start.block_size or self._default_block(max(1, min(wanted // 8, MOST_BLOCK)))
         self._ended = ""
         self._extra = 0
+        self._numbers = 0  # of the summaries so far
         self._stuck = False  # no simulation came closer, so the tolerance stays
         self._proposals: list[Proposal] = []  # all that were made: their sources are known by identity
         pilot = method.distance is not None  # scales are learnt from a round that accepts all
@@ -326,7 +331,12 @@ class SMCRun(Run):
                 outcomes.summaries,
             )
         distance, seen = self.problem.distances(outcomes, self._present.tolerance, self.measure)
-        return distance, seen, outcomes.recorded, outcomes.summaries if learns else few_numbers(outcomes.summaries)
+        return distance, seen, outcomes.recorded, outcomes.summaries if learns else self._few(outcomes.summaries)
+
+    def _few(self, summaries: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+        """Summaries to keep for an adjustment: none any more from a simulation on with which they were too many."""
+        self._numbers += summaries.size
+        return few_numbers(summaries) if self._numbers <= MOST_NUMBERS else None
 
     def _round_over(self) -> bool:
         if self._present.stopped or self._hopeless():
