@@ -366,7 +366,7 @@ def test_summaries_are_not_kept_without_end(monkeypatch):
     """Past the limit none is kept: plain posteriors are the same, and an adjustment says why there is none."""
     from fbar.methods import smc
 
-    problem = problems.load("gaussian-linear")
+    problem = fbar.problems.load("gaussian-linear")
     method = fbar.SMC([2.0, 1.5], accepted=100)
     whole = fbar.infer(problem, fbar.mean("theta1"), method=method, seed=1, progress=False)
     assert whole.adjusted().estimates[0].standard_error > 0
