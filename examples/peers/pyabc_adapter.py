@@ -82,7 +82,11 @@ def _run(problem, rng, eps, transition, population, spend):
             sampler=sampler,
         )
         abc.new("sqlite://", {"distance": 0.0})  # its record, in memory
-        abc.run(minimum_epsilon=problem.tolerance, max_total_nr_simulations=problem.budget)
+        try:
+            abc.run(minimum_epsilon=problem.tolerance, max_total_nr_simulations=problem.budget)
+        except AssertionError as error:  # in many dimensions its local densities can overflow, and all weights be zero
+            if "population weight is zero" not in str(error):
+                raise
     if not sampler.complete:
         raise fbar.NoPosterior(f"no population was complete after {problem.spent} simulations")
     z = np.array([[particle.parameter[name] for name in names] for particle in sampler.complete])
@@ -129,7 +133,7 @@ class WithinBudget(pyabc.SingleCoreSampler):
         while sample.n_accepted < wanted and self.problem.left:
             sample.append(simulate_one())
         self.nr_evaluations_ = self.problem.spent - before
-        if not calibrating and sample.n_accepted >= n:
+        if not calibrating and sample.n_accepted >= n and any(p.weight > 0 for p in sample.accepted_particles):
             self.complete = sample.accepted_particles
         sample.ok = sample.n_accepted == n  # else pyABC ends its run here
         return sample
