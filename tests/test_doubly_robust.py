@@ -130,6 +130,22 @@ def test_a_wrong_regression_costs_precision_and_not_truth():
     assert 1000 * rows[:, 1].mean() == pytest.approx(left, rel=0.05)
 
 
+def test_a_fold_learns_nothing_from_its_own_draws():
+    learnt = []
+
+    @dataclass(frozen=True)
+    class Watched(fbar.DoublyRobust):
+        def regression(self, unit, weight, w):
+            learnt.append(unit[:, 0])
+            return super().regression(unit, weight, w)
+
+    draws = drawn(RAMP, HALF, "prior", 1000, 1)
+    Watched(4)(draws)
+    theta = draws.points["theta"]
+    for fold, seen in enumerate(learnt):
+        assert np.array_equal(seen, theta[np.arange(1000) % 4 != fold])
+
+
 def test_without_a_regression_it_is_the_weighted_average():
     q = fbar.Prior(theta=stats.beta(1.5, 1))
     draws = drawn(RAMP, HALF, q, 2000, 3)
@@ -202,10 +218,15 @@ def test_draws_beyond_the_prior_count_as_draws_and_have_no_weight():
     )
     for estimator in (fbar.DoublyRobust(), fbar.KernelRegression(0.05)):
         method = fbar.Importance(q, estimator=estimator)
-        estimate = fbar.infer(problem, fbar.mean("theta"), method=method, budget=4000, seed=2)["mean:theta"]
-        assert abs(estimate.value - 2 / 3) < 5 * estimate.standard_error
-        assert estimate.standard_error < 0.02
-        assert estimate.trusted
+        targets = [fbar.mean("theta"), fbar.probability("theta > 0.95")]
+        result = fbar.infer(problem, targets, method=method, budget=4000, seed=2)
+        for target, truth in zip(targets, (2 / 3, 1 - 0.95**2), strict=True):
+            estimate = result[target.name]
+            assert abs(estimate.value - truth) < 5 * estimate.standard_error
+            assert estimate.standard_error < 0.02
+            assert estimate.trusted
+        draws = result.run.draws()
+        assert np.array_equal(np.isneginf(draws.log_w), (draws.points["theta"] < 0) | (draws.points["theta"] > 1))
 
 
 def test_a_run_extended_to_a_smaller_tolerance_keeps_its_rejected_draws():
