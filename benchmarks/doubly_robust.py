@@ -34,6 +34,7 @@ CASES = {
     "two-sided-exponential/max-ess": (two_sided_exponential, "max-ess", MEAN, 0.0),
     "filippi/targeted": (lambda: filippi(4.0), "targeted", FIRST, 4.0),
     "gaussian-mixture/targeted": (lambda: load("gaussian-mixture"), "targeted", FIRST, 2.0),
+    "gaussian-mixture/prior": (lambda: load("gaussian-mixture"), "prior", FIRST, 2.0),
 }
 BUDGET = 1000
 ESTIMATORS = {
