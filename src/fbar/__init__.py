@@ -13,7 +13,7 @@ from fbar.distances import PNorm, Scaled
 from fbar.engine import Dask, Futures, InProcess, Workers, simulate
 from fbar.errors import EngineFailed, FbarError, InputError, MissingExtra, NoPosterior, SimulatorFailed
 from fbar.estimate import Estimate, Estimates
-from fbar.estimators import KernelRegression, WeightedAverage
+from fbar.estimators import DoublyRobust, KernelRegression, WeightedAverage
 from fbar.inference import drive, extend, infer, load
 from fbar.methods import (
     AdaptiveAllocation,
@@ -81,6 +81,7 @@ __all__ = [
     "Dask",
     "Density",
     "Distribution",
+    "DoublyRobust",
     "EngineFailed",
     "Estimate",
     "Estimates",

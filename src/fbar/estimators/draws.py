@@ -6,6 +6,7 @@ variance of that sum follows from how the θ were drawn; see `fbar.designs.schem
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from fbar.estimate import ErrorBars
 from fbar.outcomes import Seen
 from fbar.points import Points
 from fbar.posterior import Posterior
+from fbar.priors import Distribution
 from fbar.problem import Problem
 
 FEW_ACCEPTED = 10
@@ -29,7 +31,9 @@ class Draws:
 
     ``weight`` is a, the acceptance weight; ``log_w`` log p/q with the strata's factors in it. ``cluster`` and
     ``stratum`` are numbered over all rounds, ``stratum_sizes`` are the c_s with the rejected draws counted, and
-    ``scheme`` names how the draws were placed. ``row`` numbers them among the simulations that the run keeps.
+    ``scheme`` names how the draws were placed. ``row`` numbers them among the simulations that the run keeps. Where one
+    q made all draws, it is ``design``, and ``log_ratio`` is log p/q at any points; a draw that the prior cannot make has
+    the weight zero and log_w = −∞.
     """
 
     problem: Problem
@@ -43,6 +47,8 @@ class Draws:
     cluster: IntArray | None
     seen: Seen
     row: IntArray | None = None
+    design: Distribution | None = None
+    log_ratio: Callable[[Points], FloatArray] | None = None
 
     def accepted(self) -> Draws:
         """Without the draws of weight zero."""

@@ -69,6 +69,14 @@ def gauss_legendre(edges: tuple[float, ...], order: int) -> tuple[FloatArray, Fl
     return ((low + high) / 2 + half * x[:, None]).T.ravel(), (half * w[:, None]).T.ravel()
 
 
+def require_continuous(problem: Problem, who: str) -> None:
+    """Refuse parameters that cannot be smoothed over."""
+    prior = problem.prior
+    discrete = isinstance(prior, Prior) and any(getattr(m, "discrete", False) for m in prior.marginals.values())
+    if discrete or not isinstance(prior, Prior | UnitTransform):
+        raise InputError(f"{who} smooths over continuous parameters; {prior!r} has others, use WeightedAverage()")
+
+
 @dataclass(frozen=True)
 class KernelRegression:
     """Integrate a kernel regression of the acceptance probability; for up to about four dimensions.
@@ -112,12 +120,7 @@ class KernelRegression:
 
     def check(self, problem: Problem) -> None:
         """Refuse parameters that cannot be smoothed over."""
-        prior = problem.prior
-        discrete = isinstance(prior, Prior) and any(getattr(m, "discrete", False) for m in prior.marginals.values())
-        if discrete or not isinstance(prior, Prior | UnitTransform):
-            raise InputError(
-                f"kernel regression smooths over continuous parameters; {prior!r} has others, use WeightedAverage()"
-            )
+        require_continuous(problem, "kernel regression")
 
     def __call__(self, draws: Draws) -> Posterior:
         draws.require_acceptances()
@@ -129,7 +132,8 @@ class KernelPosterior(Posterior):
 
     def __init__(self, settings: KernelRegression, draws: Draws) -> None:
         self._settings, self._problem = settings, draws.problem
-        self._unit, self._a = draws.problem.prior.to_unit(draws.points), draws.weight
+        inside = np.isfinite(draws.log_w)  # a draw that the prior cannot make says nothing of acceptance
+        self._unit, self._a = draws.problem.prior.to_unit(draws.points)[inside], draws.weight[inside]
         self._h = self._bandwidth()
         self.errors = None
         self.simulations, self.accepted = draws.simulations, float(draws.weight.sum())
@@ -201,7 +205,7 @@ class KernelPosterior(Posterior):
         """Where an indicator changes, found on a grid and narrowed by bisection."""
         if target is None or not target.binary or not self._settings.split:
             return ()
-        return _find_jumps(target, self._problem)
+        return find_jumps(target, self._problem)
 
     def _fit(self, nodes: tuple[FloatArray, FloatArray], h: float) -> tuple[Points, FloatArray, FloatArray, FloatArray]:
         """Points and posterior weights at the nodes; p̂ and the normaliser of the regression there."""
@@ -285,7 +289,7 @@ def _quasi_random_nodes(dimension: int) -> tuple[FloatArray, FloatArray]:
 
 
 @lru_cache(maxsize=64)
-def _find_jumps(target: Target, problem: Problem) -> tuple[float, ...]:
+def find_jumps(target: Target, problem: Problem) -> tuple[float, ...]:
     """Unit coordinates at which an indicator of one parameter changes, to the last digit."""
 
     def indicator(u: FloatArray) -> FloatArray:

@@ -177,7 +177,7 @@ class DrawRun(Run):
         weight = np.concatenate([_weight(piece, acceptance) for piece in pieces])
         log_w = log_weights(self.problem.prior, self.design, points)
         outside = np.isneginf(log_w)  # where the prior has no mass: a rejected draw
-        weight, log_w = np.where(outside, 0.0, weight), np.where(outside, 0.0, log_w)
+        weight = np.where(outside, 0.0, weight)
         if any(piece.factor is not None for piece in pieces):
             log_w = log_w + np.concatenate(
                 [np.zeros(p.weight.size) if p.factor is None else np.log(p.factor) for p in pieces]
@@ -196,6 +196,8 @@ class DrawRun(Run):
             None if pieces[0].cluster is None else np.concatenate([p.cluster for p in pieces if p.cluster is not None]),
             self.seen,
             np.arange(points.rows),
+            self.design,
+            lambda at: log_weights(self.problem.prior, self.design, at),
         )
 
     def posterior(self) -> Posterior:
@@ -227,7 +229,7 @@ class DrawRun(Run):
     def _extend(self, tolerance: float | None) -> None:
         if tolerance is not None:
             self.acceptance = self._at(tolerance)
-            self._pieces = [_within(piece, self.acceptance) for piece in self._pieces]
+            self._pieces = [_within(piece, self.acceptance, self._keep_all) for piece in self._pieces]
         self._check_targets()
         if self.budget is not None:
             more = self.budget - self._leg_spent
@@ -244,9 +246,11 @@ def _weight(piece: _Piece, acceptance: Acceptance | None) -> FloatArray:
     return accepted(acceptance, piece.distance)
 
 
-def _within(piece: _Piece, acceptance: Acceptance) -> _Piece:
+def _within(piece: _Piece, acceptance: Acceptance, keep_all: bool) -> _Piece:
     """What is left of a piece at a smaller tolerance."""
     weight = _weight(piece, acceptance)
+    if keep_all:
+        return replace(piece, weight=weight)
     rows = np.flatnonzero(weight)
     assert piece.distance is not None
 

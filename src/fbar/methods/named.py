@@ -10,6 +10,7 @@ from fbar.checks import choice
 from fbar.designs.schemes import Independent, Sobol, Stratified
 from fbar.distances import Scaled
 from fbar.errors import InputError
+from fbar.estimators.doubly_robust import DoublyRobust
 from fbar.estimators.draws import WeightedAverage
 from fbar.estimators.kernel_regression import KernelRegression
 from fbar.methods.adaptive import AdaptiveAllocation, AdaptivePosterior
@@ -52,6 +53,7 @@ PARTS: dict[str, Callable[..., Any]] = {
         Stratified,
         WeightedAverage,
         KernelRegression,
+        DoublyRobust,
     )
 }
 """What a method may be made of, by the name of its type."""

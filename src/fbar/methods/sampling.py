@@ -15,6 +15,7 @@ from fbar.designs.optimal import NAMED, lost_mass, named
 from fbar.designs.schemes import SCHEMES, Independent, Scheme
 from fbar.errors import InputError
 from fbar.estimators.cells import ActualCounts, Cells, ExpectedCounts
+from fbar.estimators.doubly_robust import DoublyRobust
 from fbar.estimators.draws import WeightedAverage
 from fbar.estimators.kernel_regression import KernelRegression
 from fbar.methods.allocation import oracle_shares
@@ -44,7 +45,7 @@ class Importance(Method):
         ``"independent"``, ``"stratified"`` or ``"sobol"`` draws, or a `Scheme` such as ``Stratified(2)``; stratified
         and Sobol draws gain where acceptance is likely, see the README. For spaces that are not finite.
     estimator
-        ``WeightedAverage()`` or a `KernelRegression`; for spaces that are not finite.
+        ``WeightedAverage()``, a `KernelRegression` or `DoublyRobust()`; for spaces that are not finite.
     weighting
         On a finite space: ``"expected"`` weighs by the expected number of draws, N q_i, as importance sampling
         does; ``"actual"`` by the number n_i that θ_i really got, which has lower variance (section S5.1).
@@ -59,7 +60,7 @@ class Importance(Method):
 
     q: str | Sequence[float] | npt.NDArray[np.float64] | Distribution = "prior"
     scheme: str | Scheme = "independent"
-    estimator: WeightedAverage | KernelRegression = field(default_factory=WeightedAverage)
+    estimator: WeightedAverage | KernelRegression | DoublyRobust = field(default_factory=WeightedAverage)
     weighting: str = "expected"
     pseudo_count: float = 0.0
     rounds: int | None = None
@@ -116,8 +117,12 @@ class Importance(Method):
                 raise InputError(
                     f"scheme must be one of {', '.join(SCHEMES)}, or such as Stratified(2); got {scheme!r}"
                 )
-            if not isinstance(self.estimator, WeightedAverage | KernelRegression):
-                raise InputError(f"estimator must be WeightedAverage() or KernelRegression(); got {self.estimator!r}")
+            if not isinstance(self.estimator, WeightedAverage | KernelRegression | DoublyRobust):
+                raise InputError(
+                    f"estimator must be WeightedAverage(), KernelRegression() or DoublyRobust(); got {self.estimator!r}"
+                )
+            if isinstance(self.estimator, DoublyRobust):
+                self.estimator.check(problem, scheme.name, start.budget if start.limit is None else start.limit)
             rounds = self.rounds
             if rounds is None:
                 rounds = ROUNDS if isinstance(scheme, Independent) else 1
