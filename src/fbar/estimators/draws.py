@@ -31,9 +31,9 @@ class Draws:
 
     ``weight`` is a, the acceptance weight; ``log_w`` log p/q with the strata's factors in it. ``cluster`` and
     ``stratum`` are numbered over all rounds, ``stratum_sizes`` are the c_s with the rejected draws counted, and
-    ``scheme`` names how the draws were placed. ``row`` numbers them among the simulations that the run keeps. Where one
-    q made all draws, it is ``design``, and ``log_ratio`` is log p/q at any points; a draw that the prior cannot make has
-    the weight zero and log_w = −∞.
+    ``scheme`` names how the draws were placed. ``row`` numbers them among the simulations that the run keeps. Where
+    one q made all draws, it is ``design``, and ``log_ratio`` is log p/q at any points; a draw that the prior cannot
+    make has the weight zero and log_w = −∞.
     """
 
     problem: Problem
