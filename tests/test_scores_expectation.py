@@ -103,7 +103,7 @@ def test_posterior_deviations_from_whatever_is_known():
     # (α − 1(θ ≤ Q))/π(Q) at the median √½ of the density 2θ
     assert posterior_deviation(fbar.quantile("theta", 0.5), ramp) == pytest.approx(0.25 / math.sqrt(0.5))
     with pytest.raises(InputError, match="not known"):
-        posterior_deviation(fbar.mean("theta1"), Scene(problems.load("nested-models"), ()))
+        posterior_deviation(fbar.variance("theta1"), Scene(problems.load("nested-models"), ()))
     two = problems.load("two-hypotheses")
     p = two.reference.weights[0]
     assert posterior_deviation(fbar.probability("theta == 1"), Scene(two, ())) == pytest.approx(math.sqrt(p * (1 - p)))

@@ -132,3 +132,19 @@ def test_other_data_of_any_problem():
     assert not other.truth()
     with pytest.raises(InputError, match="there are no other data"):
         problems.load("ramp").with_observed(1.0)
+
+
+def test_the_nested_models_truths_by_importance_sampling():
+    """400,000 draws of the prior, weighted by the known acceptance; values within 5 errors, spreads within 5%."""
+    problem = problems.load("nested-models")
+    points = problem.prior.sample(400_000, rng=np.random.default_rng(5))
+    w = problem.acceptance_probability(points)
+    w = w / w.sum()
+    for item in problem.truth().values():
+        target = fbar.targets.parse(item.name)
+        psi = target.influence(points, w)[:, 0]
+        error = np.sqrt(((w * psi) ** 2).sum())
+        assert abs(target.value(points, w)[0] - item.value) < 5 * error
+        assert np.sqrt((w * psi**2).sum()) == pytest.approx(item.deviation, rel=0.05)
+    names = [name for name in problem.prior.names if name != "model"]
+    assert all(f"{kind}:{name}" in problem.truth() for name in names for kind in ("mean", "second_moment"))

@@ -91,7 +91,7 @@ def nested_models() -> Problem:
     """Figure 5: two models, equally likely; θ1, θ2 ~ U(−10, 15), model 1 without θ2.
 
     p(x*|θ) = exp(−θ1²/2) and exp(−(θ1²+θ2²)/2), so P(M = 1|x*) = 1/(1 + c) with c = ∫ exp(−t²/2) dt/25 over
-    the prior's range.
+    the prior's range, and every parameter that a model has is N(0, 1) in it.
     """
     width = Uniform(-10, 15)
     c = math.sqrt(2 * math.pi) * (_phi(15.0) - _phi(-10.0)) / 25
@@ -100,12 +100,24 @@ def nested_models() -> Problem:
         Separable(theta1=_bell, theta2=_bell),
         truth=Listed(
             [
-                Known(f"model-probability:{model}", value, 0.0, math.sqrt(c) / (1 + c))
-                for model, value in ((1, 1 / (1 + c)), (2, c / (1 + c)))
+                *(
+                    Known(f"model-probability:{model}", value, 0.0, math.sqrt(c) / (1 + c))
+                    for model, value in ((1, 1 / (1 + c)), (2, c / (1 + c)))
+                ),
+                *_standard_normal("theta1", 1.0),  # in both models; the prior's edges cut off 10⁻²³
+                *_standard_normal("theta2", c / (1 + c)),
             ],
             "closed form",
         ),
     )
+
+
+def _standard_normal(name: str, share: float) -> list[Known]:
+    """Mean and second moment of N(0, 1), given a model of this probability: ψ = 1_m (f − f̄_m)/P_m, so Var_m/P_m."""
+    return [
+        Known(f"mean:{name}", 0.0, 0.0, 1 / math.sqrt(share)),
+        Known(f"second_moment:{name}", 1.0, 0.0, math.sqrt(2 / share)),
+    ]
 
 
 def _bell(t: FloatArray) -> FloatArray:

@@ -108,7 +108,7 @@ def draw_ranking(picture: RankingPicture) -> Figure:
         if all(s.mean > 0 for s in here):
             ax.set_xscale("log")
             _decimal_ticks(ax.xaxis)
-        ax.set_title(f"{problem}, {budget:,} simulations", loc="left")
+        ax.set_title(f"{problem}, N = {budget:,}", loc="left")
         ax.grid(axis="x", alpha=0.25)
     figure.supxlabel(picture.ranking.score, fontsize=9)
     return figure
