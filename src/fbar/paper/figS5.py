@@ -230,8 +230,6 @@ def _claims(record: Record) -> None:
 
 # ---------------------------------------------------------------- the picture
 
-STYLES = {"last": {"ls": "-"}, "ess": {"ls": "--"}}
-
 
 def draw(record: Record) -> Figure:
     from fbar.paper.style import COLOURS, LABELS, MARKERS, letter, panels
