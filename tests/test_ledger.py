@@ -230,8 +230,8 @@ def do(case, run=None, **changes):
 
 
 def told(result):
-    """Everything a result says but for notes on its files, to the last bit."""
-    found = {key: value for key, value in result.as_dict().items() if key != "warnings"}
+    """Everything a result says but for notes on its files and measured times, to the last bit."""
+    found = {key: value for key, value in result.as_dict().items() if key not in ("warnings", "cost")}
     points, seen = result.posterior.points, result.run.seen
     columns = {
         name: [zlib.crc32(points[name].astype("U" if points[name].dtype == "O" else points[name].dtype).tobytes())]
