@@ -80,7 +80,7 @@ class each:
         """A row's output each, and its time; a `RowFailed` for one that failed."""
         columns = {name: theta[name] for name in (*theta, *theta.derived)}
         rows: list[Any] = []
-        seconds = np.full(theta.rows, np.nan)
+        seconds: list[float] = []
         for i in range(theta.rows):
             begun = clock()
             try:
@@ -89,9 +89,9 @@ class each:
                 raise
             except FAILED as error:
                 output = RowFailed.of(error)
-            seconds[i] = max(clock() - begun, LEAST_SECONDS)
+            seconds.append(clock() - begun)
             rows.append(RowFailed("it returned None") if output is None else _kept(output))
-        return Rows(rows, seconds)
+        return Rows(rows, np.maximum(seconds, LEAST_SECONDS))
 
 
 def _kept(output: Any) -> Any:
