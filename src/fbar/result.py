@@ -93,7 +93,9 @@ class Result:
     def __str__(self) -> str:
         accepted = np.sum(self.accepted)
         lines = [str(self.estimates), *(f"warning: {text}" for text in self.warnings)]
-        lines.append(f"{np.sum(self.simulations):,} simulations, {accepted:,.6g} accepted; {self.stopped_by}")
+        cost = cost_in_words(self.run.spent_cost, self.run.problem.measures_cost)
+        told = f"{np.sum(self.simulations):,} simulations, {accepted:,.6g} accepted; {self.stopped_by}"
+        lines.append(f"{told}; {cost}" if cost else told)
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -122,6 +124,7 @@ class Result:
             "estimates": estimates,
             "simulations": plain(self.simulations),
             "accepted": plain(self.accepted),
+            **spent(self.run),
             "failures": {kind.name.lower(): count for kind, count in self.run.seen.counts.items()},
             "warnings": list(self.warnings),
             "stopped_by": self.stopped_by,
@@ -156,6 +159,19 @@ class Result:
         stats = {"weight": self.posterior.weights[None]}
         made: arviz.InferenceData = arviz.from_dict(posterior=columns, sample_stats=stats, observed_data=data)
         return made
+
+
+def spent(run: Run) -> dict[str, Any]:
+    """What a run's simulations cost, for its description as JSON; None where it is not known."""
+    return {"cost": run.spent_cost, "cost_unit": "s" if run.problem.measures_cost else None}
+
+
+def cost_in_words(cost: float | None, seconds: bool) -> str:
+    """What simulations cost together; nothing if it is not known."""
+    if cost is None:
+        return ""
+    number = f"{cost:,.3g}" if cost < 1000 else f"{cost:,.0f}"
+    return f"{number} s of simulator time" if seconds else f"cost {number}"
 
 
 def _finite(value: float) -> float | None:

@@ -95,6 +95,33 @@ class Budget(StoppingRule):
 
 
 @dataclass(frozen=True)
+class Spent(StoppingRule):
+    """Stop when the simulations have cost so much together.
+
+    In the unit of the costs: seconds of simulator time, over all workers, where they are measured (see `Problem`). It
+    is read at the end of each round, so that the last one goes beyond. A rule on measured time ends elsewhere on
+    another machine; a recorded run keeps its costs and ends where it did.
+    """
+
+    cost: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cost", positive_number(self.cost, "cost"))
+
+    def check(self, run: Run) -> None:
+        run.problem.require_costs()
+
+    def holds(self, run: Run) -> bool:
+        spent = run.spent_cost
+        if spent is None:
+            raise InputError(
+                "a rule on what simulations cost was given, and some came without their cost; tell outcomes made by "
+                "fbar.simulate, or by problem.outcomes with an output 'cost'"
+            )
+        return spent >= self.cost
+
+
+@dataclass(frozen=True)
 class Acceptances(StoppingRule):
     """Stop when so many simulations were accepted."""
 
@@ -201,7 +228,7 @@ def require_rule(rule: object) -> StoppingRule:
     return rule
 
 
-_KNOWN: tuple[type[StoppingRule], ...] = (Either, Both, Budget, Acceptances, StandardError, RelativeError)
+_KNOWN: tuple[type[StoppingRule], ...] = (Either, Both, Budget, Spent, Acceptances, StandardError, RelativeError)
 
 
 def restored(described: Mapping[str, Any]) -> StoppingRule:

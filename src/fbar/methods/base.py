@@ -68,6 +68,7 @@ class Run(OtherTolerances):
         self._absorbed = 0
         self._told: dict[int, tuple[Batch, Outcomes]] = {}
         self._outstanding: set[tuple[int, int]] = set()
+        self._spent_cost: float | None = 0.0
 
     # ------------------------------------------------------------ what a method fills in
 
@@ -109,6 +110,14 @@ class Run(OtherTolerances):
     @abstractmethod
     def _end_round(self) -> None:
         """Learn from a complete round, and plan the next one unless the run is finished."""
+
+    @property
+    def spent_cost(self) -> float | None:
+        """What the simulations told so far, in blocks without a gap, have cost together; None if it is not known.
+
+        In seconds of simulator time where it is measured. Failed simulations count where their cost is known.
+        """
+        return self._spent_cost
 
     @property
     def settles(self) -> bool:
@@ -222,7 +231,9 @@ class Run(OtherTolerances):
                 self._told[batch.block] = (batch, outcomes)
         over = False
         while not over and self._absorbed in self._told:
-            self._absorb(*self._told.pop(self._absorbed))
+            batch, outcomes = self._told.pop(self._absorbed)
+            self._absorb(batch, outcomes)
+            self._spend(batch, outcomes)
             self._absorbed += 1
             over = self._round_over()
         if over:
@@ -230,6 +241,10 @@ class Run(OtherTolerances):
             self._asked = self._absorbed = 0
             self._told.clear()
             self._end_round()
+
+    def _spend(self, batch: Batch, outcomes: Outcomes) -> None:
+        more = self.problem.cost_of_block(batch, outcomes) if self._spent_cost is not None else None
+        self._spent_cost = None if more is None or self._spent_cost is None else self._spent_cost + more
 
 
 class Method(ABC):
