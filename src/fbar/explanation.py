@@ -39,7 +39,7 @@ from fbar.points import Points
 from fbar.posterior import Posterior
 from fbar.targets import Target, whole_name
 
-PLACES = 20_000
+PLACES = 5000
 """θ that stand for where the simulations went, and for the prior, at most."""
 
 PARTS = 5
@@ -318,7 +318,7 @@ def _rejection(
     if not top.sum() > 0:
         return ()
     number = float(draws.stratum_sizes.sum()) if independent else float(draws.simulations)
-    variance = number / float(posterior.simulations) * top.sum() / bottom.sum() ** 2
+    variance = float(number / posterior.simulations * top.sum() / bottom.sum() ** 2)
     own = float(np.sum(posterior.expect(target).variance))
     # The relative errors of A/B² and of the ratio to Σz², as sums over independent draws.
     part = top / top.sum() - (2 * bottom / bottom.sum() if square is None else square / square.sum())
@@ -456,7 +456,7 @@ def _other_allocations(
     own = float(np.sum(posterior.expect(target).variance))
     ways: list[tuple[str, FloatArray]] = []
     with np.errstate(divide="ignore", invalid="ignore"):
-        if not (isinstance(estimator, ExpectedCounts) and np.array_equal(estimator.q, prior)):
+        if not (isinstance(estimator, ExpectedCounts) and np.allclose(estimator.q, prior)):
             ways.append(("rejection (draws from the prior)", alpha / single / prior))
         ways.append(("simulations in the posterior's proportions", alpha / posterior.weights))
         root = np.sqrt(alpha)

@@ -176,7 +176,7 @@ class SamplingRun(CellRun):
     def __init__(self, q: FloatArray, *arguments: Any, **options: Any) -> None:
         self.q = q
         super().__init__(*arguments, **options)
-        if np.array_equal(q, self.prior):
+        if np.allclose(q, self.prior):
             self.words = "draws from the prior"
 
     def _round_counts(self, size: int) -> IntArray:
