@@ -60,7 +60,7 @@ def test_rejection_on_a_coin_needs_what_the_binomial_distribution_says():
 
 
 def test_the_larger_run_has_the_halved_error():
-    """40 pairs of SMC runs: one forecasts what halving takes, another runs that many. V̂ falls to a quarter on average.
+    """24 pairs of SMC runs: one forecasts what halving takes, another runs that many. V̂ falls to a quarter on average.
 
     The first has done one round at the last tolerance. Most of its simulations were on the way there, from a prior that
     is 300 times as wide as the posterior, and those to come are worth more: "three times as many more", as V̂ ∝ 1/N has
@@ -68,7 +68,7 @@ def test_the_larger_run_has_the_halved_error():
     """
     wide = fbar.Problem(fbar.Prior(theta=stats.uniform(-300, 600)), NOISY.simulate, observed=1.0)
     method, ratio, cost = fbar.SMC([50, 10, 2, 0.5], accepted=100), [], []
-    for seed in range(40):
+    for seed in range(24):
         run = method.start(wide, fbar.mean("theta"), seed=seed, limit=10**6)
         while not run.settled:
             run.tell(*((batch, fbar.simulate(wide, batch)) for batch in run.ask()))
@@ -78,8 +78,8 @@ def test_the_larger_run_has_the_halved_error():
         whole = ended(wide, method, run.simulations + found.more, seed=seed + 500)
         ratio.append(math.log(whole.posterior().expect(fbar.mean("theta")).variance / wanted**2))
         cost.append(found.more / (3 * run.simulations))
-    error = np.std(ratio) / math.sqrt(40)
-    assert error < 0.05
+    error = np.std(ratio) / math.sqrt(24)
+    assert error < 0.08
     assert abs(np.mean(ratio)) < 4.5 * error
     assert np.mean(cost) < 0.5
 
