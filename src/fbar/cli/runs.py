@@ -1,4 +1,4 @@
-"""Inference from the command line: init, infer, show, resume, extend, export."""
+"""Inference from the command line: init, infer, show, explain, resume, extend, export."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from fbar.errors import FbarError, InputError, MissingExtra
 from fbar.estimate import shorthand
 from fbar.inference import continue_task, extend_run, load, make_task, run_task
 from fbar.ledger import Ledger
+from fbar.methods.forecasts import Forecast
 from fbar.result import Result, cost_in_words
 
 Targets = Annotated[list[str] | None, Parameter(name=["--target", "-t"], consume_multiple=True)]
@@ -156,6 +157,25 @@ def show(run: Path, /, *, json_: JsonFlag = False) -> None:
             print(f"    {line}")
     if legs[-1]["result"] is None:
         print(f"not finished; go on with: fbar resume {run}")
+
+
+def explain(run: Path, target: str | None = None, /, *, json_: JsonFlag = False) -> None:
+    """Explain an estimate of a recorded run: where its simulations went and why, and what halving its error costs.
+
+    It reads only. Example: "fbar explain my-run mean:rate".
+
+    Parameters
+    ----------
+    run
+        The run's directory.
+    target
+        The target's name, or what follows its kind where that is clear: rate for mean:rate. The only one by default.
+    json_
+        Print one JSON object, and nothing else, to standard output.
+    """
+    with _own_output(json_):
+        explanation = load(run).explain(target)
+    print(json.dumps(explanation.as_dict()) if json_ else explanation)
 
 
 def resume(
@@ -340,6 +360,8 @@ def _print_stored(result: Mapping[str, Any]) -> None:
     cost = cost_in_words(result.get("cost"), result.get("cost_unit") == "s")
     told = f"{result['simulations']:,} simulations, {result['accepted']:,.6g} accepted; {result['stopped_by']}"
     print(f"{told}; {cost}" if cost else told)
+    for name, found in result.get("missing", {}).items():
+        print(f"{name} would need {Forecast(**found, at=0)}")
 
 
 def _simulations(ledger: Ledger) -> Any:

@@ -345,5 +345,10 @@ def _finish(
     posterior = run.posterior()
     dependence = watch.dependence()
     return Result(
-        run, posterior, posterior.expect(list(task.targets)), ended, (*notes, dependence) if dependence else notes
+        run,
+        posterior,
+        posterior.expect(list(task.targets)),
+        ended,
+        (*notes, dependence) if dependence else notes,
+        {} if task.stop is None else task.stop.missing(run),
     )

@@ -14,12 +14,15 @@ from fbar.acceptance import Acceptance
 from fbar.checks import FloatArray, IntArray, choice
 from fbar.designs.allocation import largest_remainder, top_up
 from fbar.errors import InputError
-from fbar.estimators.cells import ActualCounts
+from fbar.estimators.cells import ActualCounts, CellErrors
 from fbar.methods.allocation import importance
 from fbar.methods.base import ROUNDS, Method, Start
 from fbar.methods.cells import CellRun
+from fbar.methods.forecasts import Ahead
 from fbar.outcomes import Batch, Outcomes
+from fbar.posterior import Posterior
 from fbar.seeds import Purpose
+from fbar.targets import Target
 
 BETA_A, BETA_B = 0.5, 2.0
 """The prior on an acceptance probability: Beta(½, 2), which leans to rare acceptance."""
@@ -103,11 +106,29 @@ COST_COUNT = 1.0
 
 
 class AdaptiveRun(CellRun):
+    words = "value by value: by the prior first, then where the error falls most"
+
     def __init__(self, *arguments: Any, learns_costs: bool = False, **options: Any) -> None:
         self.learns_costs = learns_costs
         self._cost_sums: FloatArray | None = None
         self._cost_counts: FloatArray | None = None
         super().__init__(*arguments, **options)
+
+    def ahead(self, posterior: Posterior, target: Target) -> Ahead:
+        """Σ α_i/n_i with the n_i of the present plan: cells are filled up to their shares."""
+        errors, counts = posterior.errors, self.counts
+        if not isinstance(errors, CellErrors) or counts.ndim > 1:
+            return super().ahead(posterior, target)
+        part = errors.parts(target.influence(posterior.points, posterior.weights))[0]
+        variance, total = np.atleast_1d(posterior.expect(target).variance), part.sum(axis=0)
+        shares = self._shares()
+
+        def ahead(more: int) -> FloatArray:
+            after = counts + (top_up(counts, shares, more) if more else 0)
+            left = (part * ((counts + 1) / (after + 1))[:, None]).sum(axis=0)
+            return np.asarray(variance * np.where(total > 0, left / np.where(total > 0, total, 1.0), 1.0))
+
+        return ahead
 
     def _shares(self) -> FloatArray:
         raise NotImplementedError
@@ -194,6 +215,8 @@ class BetaRun(AdaptiveRun):
 
 class AdaptivePosteriorRun(CellRun):
     """Multinomial draws from the floored estimate of the posterior."""
+
+    words = "draws from the posterior as estimated so far"
 
     def _round_counts(self, size: int) -> IntArray:
         p = (self.hits + PSEUDO_COUNT) / (self.counts + 2 * PSEUDO_COUNT)
