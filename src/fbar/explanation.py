@@ -285,6 +285,8 @@ def _of_draws(
         # The weighted average's ψ says what its variance would be elsewhere.
         influence = target.influence(draws.points, weights)
         return None, (), None, _rejection(posterior, target, draws, influence, None, run, unknown)
+    if draws.cluster is not None:
+        unknown.append("the parts of single draws in an error that is one of evenly spread sets: shares are of Σz²")
     square = (z**2).sum(axis=1)
     parameter, regions = _regions(run, draws, weights, target, square, simulated)
     carriers = _carriers("accepted simulations", square, draws.points.only(run.problem.prior.names))
@@ -317,7 +319,8 @@ def _rejection(
     top, bottom = w * a**2 * (influence**2).sum(axis=1), w * a
     if not top.sum() > 0:
         return ()
-    number = float(draws.stratum_sizes.sum()) if independent else float(draws.simulations)
+    # Draws outside the support are in the sizes of strata; of clusters these are the numbers.
+    number = float(draws.simulations if draws.cluster is not None else draws.stratum_sizes.sum())
     variance = float(number / posterior.simulations * top.sum() / bottom.sum() ** 2)
     own = float(np.sum(posterior.expect(target).variance))
     # The relative errors of A/B² and of the ratio to Σz², as sums over independent draws.
