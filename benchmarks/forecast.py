@@ -16,6 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import argparse
 import csv
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -91,7 +92,7 @@ def main() -> None:
             all_needed.append(needed)
             found += [(at / needed, whole / needed, low <= needed <= high) for at, whole, low, high in made]
         table = np.array(found, dtype=float)
-        for low, high in zip(DONE, DONE[1:], strict=False):
+        for low, high in pairwise(DONE):
             mine = table[(table[:, 0] >= low) & (table[:, 0] < high)]
             if len(mine) == 0:
                 continue

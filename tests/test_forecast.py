@@ -106,6 +106,21 @@ def test_adaptive_allocation_forecasts_what_its_plan_gives():
     assert np.mean(costs) < 0.25
 
 
+def test_what_is_a_guess_may_turn_out_to_be_nothing():
+    """A value that never matched has a careful part in the error bar; the lower end is what the rest alone takes."""
+    problem = fbar.Problem.tabulated(fbar.Finite(theta=[0, 1, 20]), [0.3, 0.3, 0.0])
+    run = ended(problem, fbar.Rejection(), 1000)
+    posterior = run.posterior()
+    estimate = posterior.expect(fbar.mean("theta"))
+    square = (posterior.weights * (posterior.points["theta"] - estimate.value) ** 2).sum()
+    plain = square / posterior.accepted * 1000 / 999  # P(1 − P)/accepted
+    assert plain < 0.5 * estimate.variance
+    found, wanted = run.forecast(fbar.mean("theta"), 0.005), 0.005**2
+    assert found.more == pytest.approx(1000 * (estimate.variance / wanted - 1), rel=2e-4)
+    at_best = plain * estimate.df / stats.chi2.ppf(0.9, estimate.df)
+    assert found.low == pytest.approx(1000 * (at_best / wanted - 1), rel=2e-4)
+
+
 def test_rules_joined():
     run = ended(COIN, fbar.Rejection(), 1000)
     variance = run.posterior().expect(fbar.mean("theta")).variance

@@ -14,6 +14,7 @@ from fbar.engine import Dask, Futures, InProcess, Workers, simulate
 from fbar.errors import EngineFailed, FbarError, InputError, MissingExtra, NoPosterior, SimulatorFailed
 from fbar.estimate import Estimate, Estimates
 from fbar.estimators import DoublyRobust, KernelRegression, WeightedAverage
+from fbar.explanation import Explanation
 from fbar.inference import drive, extend, infer, load
 from fbar.methods import (
     AdaptiveAllocation,
@@ -25,6 +26,7 @@ from fbar.methods import (
     Rejection,
     Run,
 )
+from fbar.methods.forecasts import Forecast
 from fbar.methods.schedules import AcceptanceRateSchedule, QuantileSchedule
 from fbar.methods.smc import SMC
 from fbar.points import Points
@@ -85,8 +87,10 @@ __all__ = [
     "EngineFailed",
     "Estimate",
     "Estimates",
+    "Explanation",
     "FbarError",
     "Finite",
+    "Forecast",
     "Futures",
     "Importance",
     "InProcess",

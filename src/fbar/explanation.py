@@ -162,7 +162,9 @@ class Explanation:
             if stage is None:
                 lines.append(f"  … {len(self.stages) - MOST_STAGES + 1} stages between …")
                 continue
-            rate = "" if stage.accepted is None else f": {stage.accepted / max(stage.simulations, 1):.3g} accepted"
+            rate = (
+                "" if stage.accepted is None else f": {100 * stage.accepted / max(stage.simulations, 1):.3g}% accepted"
+            )
             within = "" if stage.tolerance in (None, 0) else f" at tolerance {stage.tolerance:.4g}"
             lines.append(f"  {stage.simulations:,} {stage.words}{rate}{within}")
         if self.ranges:
@@ -285,9 +287,11 @@ def _of_draws(
         # The weighted average's ψ says what its variance would be elsewhere.
         influence = target.influence(draws.points, weights)
         return None, (), None, _rejection(posterior, target, draws, influence, None, run, unknown)
+    if draws.cluster is not None:
+        unknown.append("the parts of single draws in an error that is one of evenly spread sets: shares are of Σz²")
     square = (z**2).sum(axis=1)
     parameter, regions = _regions(run, draws, weights, target, square, simulated)
-    carriers = _carriers("accepted simulations", square, draws.points.only(run.problem.prior.names))
+    carriers = _carriers("accepted simulations", square, draws.points, run.problem.prior.names)
     influence = z / weights[:, None]
     return (
         parameter,
@@ -317,7 +321,8 @@ def _rejection(
     top, bottom = w * a**2 * (influence**2).sum(axis=1), w * a
     if not top.sum() > 0:
         return ()
-    number = float(draws.stratum_sizes.sum()) if independent else float(draws.simulations)
+    # Draws outside the support are in the sizes of strata; of clusters these are the numbers.
+    number = float(draws.simulations if draws.cluster is not None else draws.stratum_sizes.sum())
     variance = float(number / posterior.simulations * top.sum() / bottom.sum() ** 2)
     own = float(np.sum(posterior.expect(target).variance))
     # The relative errors of A/B² and of the ratio to Σz², as sums over independent draws.
@@ -333,81 +338,84 @@ def _alternative(words: str, variance: float, own: float, relative: float) -> Al
 def _regions(
     run: Run, draws: Draws, weights: FloatArray, target: Target, square: FloatArray, simulated: Points | None
 ) -> tuple[str | None, tuple[Region, ...]]:
-    """Regions of the parameter that explains most of ψ: of the variance between their means of ψ."""
+    """Regions of the parameter that explains most of ψ: of the variance between their means of ψ.
+
+    A parameter that some models lack has a region for these, and counts only where ψ is nothing there.
+    """
     points = draws.points
     influence = target.influence(points, weights)
+    matters = (influence != 0).any(axis=1)
     best, parameter, chosen = -1.0, None, None
     for name in dict.fromkeys((*run.problem.prior.names, *run.problem.derived)):
-        if not points.present(name).all():
-            continue
-        binning = _binning(points[name], weights)
+        has = points.present(name)
+        binning = None if (matters & ~has).any() else _binning(name, points[name][has], weights[has])
         if binning is None:
             continue
-        where, size = binning.of(points[name]), len(binning.words)
+        where, size = binning.of(points), len(binning.words)
         mass = np.bincount(where, weights, size)
         sums = np.stack([np.bincount(where, weights * column, size) for column in influence.T])
         between = float((sums**2 / np.where(mass > 0, mass, 1.0)).sum())
         if between > best * (1 + 1e-9):
             best, parameter, chosen = between, name, binning
-    if chosen is None or parameter is None or not square.sum() > 0:
+    if chosen is None or not square.sum() > 0:
         return None, ()
-    where, size = chosen.of(points[parameter]), len(chosen.words)
-    spent = None
-    if simulated is not None:
-        spent = np.bincount(chosen.of(simulated[parameter]), minlength=size) / simulated.rows
+    where, size = chosen.of(points), len(chosen.words)
+    spent = None if simulated is None else np.bincount(chosen.of(simulated), minlength=size) / simulated.rows
     shares = [np.bincount(where, part, size) / part.sum() for part in (weights, draws.weight, square)]
-    return parameter, tuple(
-        Region(
-            words,
-            float(shares[0][i]),
-            None if spent is None else float(spent[i]),
-            float(shares[1][i]),
-            float(shares[2][i]),
-        )
-        for i, words in enumerate(chosen.words)
-    )
+    found = []
+    for i, words in enumerate(chosen.words):
+        probability, accepted, variance = (float(part[i]) for part in shares)
+        share = None if spent is None else float(spent[i])
+        if probability or accepted or variance or share:
+            found.append(Region(words, probability, share, accepted, variance))
+    return parameter, tuple(found)
 
 
 @dataclass(frozen=True, eq=False)
 class _Binning:
-    """Intervals between ``edges``, or the ``values`` and one bin for all others."""
+    """Intervals between ``edges``, or the ``values`` and a bin for all others; the last bin lacks the parameter."""
 
+    name: str
     words: tuple[str, ...]
     edges: FloatArray | None = None
     values: tuple[Any, ...] = ()
 
-    def of(self, column: npt.NDArray[Any]) -> IntArray:
+    def of(self, points: Points) -> IntArray:
+        column, has = points[self.name], points.present(self.name)
+        found = np.full(points.rows, len(self.words) - 1, dtype=np.int64)
         if self.edges is not None:
-            return np.searchsorted(self.edges, column.astype(np.float64), side="right").astype(np.int64)
-        found = np.full(column.size, len(self.values), dtype=np.int64)
+            found[has] = np.searchsorted(self.edges, column[has].astype(np.float64), side="right")
+            return found
+        found[has] = len(self.values)
         for number, value in enumerate(self.values):
-            found[column == value] = number
+            found[has & (column == value)] = number
         return found
 
 
-def _binning(column: npt.NDArray[Any], weights: FloatArray) -> _Binning | None:
+def _binning(name: str, column: npt.NDArray[Any], weights: FloatArray) -> _Binning | None:
     """Intervals of equal mass, or the likeliest values where there are few; None for a parameter that is the same."""
     values = np.unique(column)
     if values.size < 2:
         return None
-    if column.dtype.kind not in "iuf" or values.size <= PARTS:
+    without = f"without {name}"
+    if column.dtype.kind not in "iuf" or (column.dtype.kind != "f" and values.size <= PARTS):
         mass = np.array([weights[column == value].sum() for value in values])
         kept = values[np.sort(np.argsort(-mass, kind="stable")[:PARTS])]
-        return _Binning((*(str(value) for value in kept), "others"), values=tuple(kept.tolist()))
+        return _Binning(name, (*(str(value) for value in kept), "others", without), values=tuple(kept.tolist()))
     edges = np.unique(_quantiles(column, weights, np.arange(1, PARTS) / PARTS))
-    words = [_short(edge) for edge in edges]
+    words = [_short(edge) for edge in edges.tolist()]
     between = [f"{low} to {high}" for low, high in pairwise(words)]
-    return _Binning((f"below {words[0]}", *between, f"from {words[-1]} on"), edges)
+    return _Binning(name, (f"below {words[0]}", *between, f"from {words[-1]} on", without), edges)
 
 
-def _carriers(what: str, square: FloatArray, points: Points) -> Carriers | None:
+def _carriers(what: str, square: FloatArray, points: Points, names: Sequence[str]) -> Carriers | None:
     total = square.sum()
     if not total > 0:
         return None
     falling = np.sort(square)[::-1]
     half = int(np.searchsorted(np.cumsum(falling), total / 2)) + 1
     row = int(np.argmax(square))
-    theta = {name: points[name][row].item() for name in points if points.present(name)[row]}
+    theta = {name: points[name][row].item() for name in names if points.present(name)[row]}
     return Carriers(what, square.size, half, float(square[row] / total), theta)
 
 
@@ -431,7 +439,7 @@ def _of_cells(
     if rest.size:
         rows.append((f"{rest.size} other values", [float(column[rest].sum()) for column in columns]))
     regions = tuple(Region(words, *shares) for words, shares in rows)
-    carriers = _carriers("values of θ", square, cells.points)
+    carriers = _carriers("values of θ", square, cells.points, run.problem.prior.names)
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = np.where(square > 0, (spreads * parts**2).sum(axis=-1) / square**2, 0.0)
     return regions, carriers, _other_allocations(posterior, cells, square, spread, target, run)

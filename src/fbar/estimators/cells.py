@@ -122,6 +122,12 @@ class CellErrors:
             spread = np.where(replaced, self.careful_spread[..., None], spread)
         return part, spread, replaced
 
+    def known_share(self, influence: FloatArray) -> FloatArray:
+        """The share of V̂ that is not a careful guess about cells with few acceptances, shape (..., m)."""
+        part, _, _ = self.parts(influence)
+        total, plain = part.sum(axis=-2), (self.plain[..., None] * influence**2).sum(axis=-2)
+        return np.asarray(np.where(total > 0, plain / np.where(total > 0, total, 1.0), 1.0))
+
     def error_bars(self, influence: FloatArray) -> ErrorBars:
         part, spread, replaced = self.parts(influence)
         root = np.sqrt(part) * np.sign(influence)

@@ -186,7 +186,9 @@ class Run(OtherTolerances):
         if np.ndim(posterior.simulations):
             return None  # trials, each with a number of its own
         estimate = posterior.expect(target)
-        return forecast(self.ahead(posterior, target), wanted, estimate.df, self.simulations)
+        known = getattr(posterior.errors, "known_share", None)
+        share = 1.0 if known is None else known(target.influence(posterior.points, posterior.weights))
+        return forecast(self.ahead(posterior, target), wanted, estimate.df, self.simulations, share)
 
     def _default_block(self, size: int) -> int:
         """A block's size unless the user has said one: no clock decides it, the kind of simulator does."""

@@ -97,15 +97,20 @@ def draws_ahead(posterior: Posterior, target: Target, ratio: FloatArray, draws: 
     return ahead
 
 
-def forecast(ahead: Ahead, wanted: Any, df: Any, at: int) -> Forecast | None:
-    """When every variance is at most that of its ``wanted`` standard error; None where that cannot be said."""
+def forecast(ahead: Ahead, wanted: Any, df: Any, at: int, known: Any = 1.0) -> Forecast | None:
+    """When every variance is at most that of its ``wanted`` standard error; None where that cannot be said.
+
+    ``known`` is the share of the variance that is no careful guess: the rest may turn out to be nothing, which lowers
+    the lower end.
+    """
     from scipy.special import chdtri
 
     df, bound = np.atleast_1d(df), np.square(np.atleast_1d(wanted))
     if not (np.isfinite(ahead(0)).all() and (bound > 0).all()):
         return None
     tail = (1 - SURE) / 2
-    found = [_first(ahead, bound * factor) for factor in (1.0, chdtri(df, tail) / df, chdtri(df, 1 - tail) / df)]
+    factors = 1.0, chdtri(df, tail) / df / np.maximum(known, 1e-12), chdtri(df, 1 - tail) / df
+    found = [_first(ahead, bound * factor) for factor in factors]
     if any(n is None for n in found):
         return None
     more, low, high = (int(n) for n in found if n is not None)
