@@ -132,7 +132,7 @@ class TargetedRun(Run):
         self._reached: list[float] = []  # the tolerance of every round's proposals
         self._close = max(CLOSE, 20 * self.space.dimension)
         if self._most < math.inf:
-            self._close = int(min(max(self._close, self._most // 200), max(8, self._most // 16)))
+            self._close = int(min(self._close, max(8, self._most // 16)))
         prior: list[Proposal] = [FromPrior(self.space)] * method.groups
         self._open(prior, 2 * self._close, math.inf)
 
@@ -255,7 +255,8 @@ class TargetedRun(Run):
             self._at_wanted = self._at_wanted or all(t <= self.wanted.tolerance for t in closer)
         if not self._at_wanted:
             proposals = [self._lesson(a, Acceptance(closer[a]), None).proposal for a in groups]
-            self._open(proposals, 2 * self._close, max(closer))
+            # Rounds grow, so that they are few where even the best proposal comes close rarely.
+            self._open(proposals, max(2 * self._close, self.simulations // 2), max(closer))
             return
         weight = accepted(self.wanted, self.store.distance)
         there = int((weight > 0).sum())

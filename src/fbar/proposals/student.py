@@ -108,7 +108,8 @@ def fit(
 
     The number of components follows the effective sample size, at most one for five points a parameter; each
     covariance is shrunk to that of all points, and the latter to the prior's where there are too few points to tell.
-    ``inflation`` multiplies the covariances in the end.
+    An ``inflation`` c > 1 takes every component to p^(1−1/c) t^(1/c), as if both were normal: a narrow one becomes c
+    times as wide, and none wider than the prior.
     """
     w = weights / weights.sum()
     d = x.shape[1]
@@ -152,13 +153,23 @@ def fit(
         if now - before < 1e-3 and alive.all():
             break
         before = now
-    return StudentMixture(mixture.weights, mixture.means, mixture.factors * math.sqrt(inflation))
+    return mixture if inflation == 1 else _widened(mixture, inflation)
 
 
 def _made(weights: FloatArray, means: FloatArray, covariances: FloatArray) -> StudentMixture:
     d = means.shape[1]
     jitter = 1e-12 * np.trace(covariances, axis1=1, axis2=2) / d + 1e-300
     return StudentMixture(weights, means, np.linalg.cholesky(covariances + jitter[:, None, None] * np.eye(d)))
+
+
+def _widened(mixture: StudentMixture, c: float) -> StudentMixture:
+    """Precisions (Λ + (c−1) I)/c, with Λ the inverse of a component's covariance, and means to match."""
+    d = mixture.dimension
+    covariances = mixture.factors @ mixture.factors.transpose(0, 2, 1) * DF / (DF - 2)
+    precisions = np.linalg.inv(covariances)
+    total = np.linalg.inv(precisions + (c - 1) * np.eye(d))
+    means = np.einsum("mij,mjk,mk->mi", total, precisions, mixture.means)
+    return _made(mixture.weights, means, c * total * (DF - 2) / DF)
 
 
 def _spread(x: FloatArray, w: FloatArray, scale: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
