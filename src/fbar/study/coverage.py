@@ -66,7 +66,7 @@ class Covered:
     @property
     def flagged(self) -> float:
         """The share of runs that warn."""
-        return 1 - self.unflagged / self.runs if self.runs else math.nan
+        return (self.runs - self.unflagged) / self.runs if self.runs else math.nan
 
     def as_row(self) -> dict[str, Any]:
         shares = {
