@@ -6,7 +6,8 @@ For problems without a formula for it. Nothing of the methods that are scored ag
 2. *Aimed*: in z = Φ⁻¹(u), u the prior's unit coordinates, where the prior is N(0, I), draws come from
    q = δ N(0, I) + (1 − δ) k, with k a kernel density of the plain stage's first accepted draws, wider than they are.
    An accepted draw weighs p/q = 1 / (δ + (1 − δ) k/φ) ≤ 1/δ: however badly k fits, the weights are bounded and the
-   average Σ w f / Σ w with its error √(Σ w² (f − f̄)²) / Σ w holds (a defensive mixture, Hesterberg 1995).
+   average Σ w f / Σ w with its error √(Σ w² (f − f̄)²) / Σ w holds (a defensive mixture, Hesterberg 1995), once enough
+   draws have large weights: an error that fewer than 200 draws carry, (Σ v)²/Σ v² with v = w² (f − f̄)², is refused.
 
 The two must agree, moment by moment, and are then put together by their inverse variances: given its kernels the aimed
 average is centred on the truth whatever the plain draws were, so that their errors are uncorrelated.
@@ -31,6 +32,8 @@ DEFENSIVE = 0.2
 CENTRES = 1000
 """Accepted draws that carry the kernel density."""
 AT_ONCE = 50_000
+CARRIED = 200
+"""Draws that must carry an error at least: it is then known to about 7%."""
 MOST_Z = 4.5
 """The aimed value may differ from the plain one by so many standard errors: by chance in 7 of a million moments."""
 
@@ -45,18 +48,18 @@ class Effort:
 
 EFFORTS = {
     "slcp": Effort(50_000_000, (0, 0)),
-    "slcp-distractors": Effort(15_000_000, (0, 0)),
+    "slcp-distractors": Effort(12_000_000, (0, 0)),
     "bernoulli-glm": Effort(5_000_000, (2_000_000, 4_000_000)),
     "bernoulli-glm-raw": Effort(5_000_000, (2_000_000, 4_000_000)),
     "sir": Effort(1_000_000, (1_000_000, 3_000_000)),
-    "lotka-volterra": Effort(600_000, (1_000_000, 3_000_000)),
-    "g-and-k": Effort(8_000_000, (1_000_000, 8_000_000)),
-    "ma2": Effort(10_000_000, (2_000_000, 10_000_000)),
-    "mg1": Effort(10_000_000, (2_000_000, 10_000_000)),
+    "lotka-volterra": Effort(400_000, (600_000, 1_500_000)),
+    "g-and-k": Effort(12_000_000, (0, 0)),
+    "ma2": Effort(15_000_000, (0, 0)),
+    "mg1": Effort(30_000_000, (0, 0)),
 }
 """Some hundred times the simulations of a run that is compared with the truth, so that the truth's error is a tenth of
-the run's. Kernels gain nothing where four modes or a hundred noisy numbers spread what is accepted: there the prior
-does it alone."""
+the run's. Kernels gain little, at most a factor of two, where noise decides what is accepted or four modes spread it:
+there the prior does it alone."""
 
 
 class Kernels:
@@ -110,6 +113,15 @@ class Accepted:
                 found.append(Known(f"{kind}:{name}", value, float(error), spread))
         return found
 
+    def carriers(self) -> float:
+        """How many draws carry the error of the moment that the fewest carry."""
+        least = math.inf
+        for column in self.columns.values():
+            for f in (column, column**2):
+                v = self.weights**2 * (f - self.weights @ f / self.weights.sum()) ** 2
+                least = min(least, float(v.sum() ** 2 / (v @ v)))
+        return least
+
 
 def simulated(
     problem: Problem, tolerance: float, size: int, seed: Sequence[int], kernels: Kernels | None = None
@@ -157,6 +169,8 @@ def truths_at(
         if aimed:
             second = simulated(problem, tolerance, aimed, [seed, 2 + index], Kernels(first.z[:CENTRES]))
             other = second.moments()
+            if second.carriers() < CARRIED:
+                raise InputError(f"{second.carriers():.0f} draws carry the error at tolerance {tolerance:g}; too few")
             scores = [
                 (a.value - b.value) / math.hypot(a.standard_error, b.standard_error)
                 for a, b in zip(other, known, strict=True)
@@ -167,7 +181,10 @@ def truths_at(
                 raise InputError(f"plain and aimed simulations differ by {worst:.1f} standard errors in {name}")
             known = [pooled(a, b) for a, b in zip(known, other, strict=True)]
             how += f" and {second.weights.size:,} of {aimed:,} from a defensive mixture about accepted draws"
-            tell(f"  largest |z| between the two stages: {worst:.2f} of {len(known)}")
+            tell(
+                f"  largest |z| between the stages: {worst:.2f} of {len(known)}; "
+                f"an error is carried by {second.carriers():.0f} draws at least"
+            )
         tell(f"  tolerance {tolerance:g}: errors at most {_rough(known):.4f} deviations; {how}")
         found[tolerance] = Truth(known, how)
     return found

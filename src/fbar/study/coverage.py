@@ -145,7 +145,7 @@ def covered(
 
     ``errors`` are estimates less the truth, ``claimed`` their standard errors, NaN where there is none.
     """
-    sure = np.asarray(trusted, dtype=bool) & np.isfinite(claimed)
+    sure = np.asarray(trusted, dtype=bool) & np.isfinite(claimed) & ~np.isnan(df)
     with np.errstate(invalid="ignore"):
         half = stdtrit(df, 0.5 + level / 2) * claimed
         holds = np.abs(errors) <= np.hypot(half, float(ndtri(0.5 + level / 2)) * truth_error)
