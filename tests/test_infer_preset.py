@@ -100,9 +100,9 @@ def test_pooled_values_weigh_by_their_inverse_variances():
 
 
 def test_stages_that_disagree_are_refused(monkeypatch):
-    """As they would with weights of the wrong sign of the logarithm."""
-    wrong = Kernels.log_ratio
-    monkeypatch.setattr(brute_force.Kernels, "log_ratio", lambda self, z: -wrong(self, z))
+    """As they would with weights that fall with the first parameter."""
+    right = Kernels.log_ratio
+    monkeypatch.setattr(brute_force.Kernels, "log_ratio", lambda self, z: right(self, z) + z[:, 0])
     with pytest.raises(InputError, match="differ by"):
         truths_at(problems.load("two-moons"), [0.2], Effort(50_000, (50_000,)), seed=1)
 
