@@ -19,20 +19,13 @@ from fbar.problems import brute_force, stored
 from fbar.problems.brute_force import EFFORTS, Accepted, Effort, Kernels, pooled, simulated, truths_at
 from fbar.stopping import StandardError
 from fbar.study import Study, StudyResult
-from fbar.study.contenders import CONTENDERS, Contender
+from fbar.study.contenders import Contender
 from fbar.study.coverage import Covered, clopper_pearson, coverage_cells, covered
 from fbar.study.presets import infer, preset
 from fbar.study.trials import Cell, Record
 from fbar.truth import Known
 
 MOST_Z = 4.5
-
-
-@pytest.fixture(autouse=True)
-def _targeted(monkeypatch):
-    """Claims, files and cells are the same whatever the method does."""
-    if "targeted" not in CONTENDERS:
-        monkeypatch.setitem(CONTENDERS, "targeted", Contender("targeted", Rejection(rounds=8)))
 
 
 # ---------------------------------------------------------------- truths by brute force
@@ -313,6 +306,25 @@ def test_runs_that_stop_at_a_precision():
     assert stopping.described() != short.described()
     claims = infer._stopped(result)
     assert [claim.holds for claim in claims] == [True, False]
+
+
+def test_forecasts_are_told_once():
+    """The first one after 4,000 simulations stays, though the run goes on and would forecast better."""
+    seen = []
+
+    def watch(run, rule, told):
+        infer.forecast_once(run, rule, told)
+        seen.append(told.get("forecast"))
+
+    watched = Contender("w", Rejection(), precision={"mean:theta": 0.002}, watch=watch)
+    result = Study("ramp", watched, 100_000, 1, ["mse"], targets="mean:theta").run(workers=1, progress=False)
+    [(_, record)] = result.records("ramp", "w", 100_000)
+    assert 4000 < record.told["forecast_low"] < record.told["forecast"] < record.told["forecast_high"]
+    assert record.told["forecast"] == pytest.approx(record.simulations, rel=0.5)
+    assert {item for item in seen if item is not None} == {record.told["forecast"]}
+    assert seen.count(None) < len(seen) - 1
+    [claim] = infer._stopped(result)
+    assert "times the forecast after 4,000" in claim.found
 
 
 def test_the_studies_ask_what_they_should():

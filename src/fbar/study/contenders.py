@@ -19,6 +19,7 @@ from fbar.methods.inverse_binomial import InverseBinomial, InverseBinomialRun
 from fbar.methods.named import at_tolerance
 from fbar.methods.sampling import Importance, Rejection
 from fbar.methods.smc import SMC, SMCRun
+from fbar.methods.targeted import Targeted
 from fbar.scores import Approximation, as_approximation
 from fbar.seeds import Purpose, Seeds
 from fbar.settings import describe
@@ -121,6 +122,7 @@ def _smc(weights: str) -> MethodFor:
 CONTENDERS: dict[str, Contender] = {
     item.name: item
     for item in (
+        Contender("targeted", Targeted(), title="draws where they lower the targets' error, learnt as it goes"),
         Contender("rejection", Rejection(), title="draws from the prior, the accepted ones kept"),
         Contender("smc", method_for=_smc("mixture"), title="ABC-SMC, the particles of all rounds, mixture weights"),
         Contender("smc-last", method_for=_smc("last"), title="ABC-SMC, the last round alone, as is usual"),

@@ -19,11 +19,13 @@ from typing import Any
 import numpy as np
 
 from fbar.errors import FbarError
+from fbar.methods import Run
 from fbar.methods.smc import SMC
 from fbar.problem import Problem
 from fbar.problems import Benchmark, load
 from fbar.problems.catalogue import RECIPES
 from fbar.scores import Scene
+from fbar.stopping import StoppingRule
 from fbar.study.contenders import Contender, as_contender
 from fbar.study.coverage import Covered, clopper_pearson, coverage_cells
 from fbar.study.paired import Comparison, compare, holm, two_sided
@@ -55,6 +57,7 @@ PRECISIONS = {
     "filippi": ("mean:theta2", 0.034),
 }
 """Standard errors that the oracle's design reaches with 8,000 simulations."""
+FORECAST_AT = 4000
 ASKED = {
     "slcp": ("theta1", "theta3"),
     "slcp-distractors": ("theta1", "theta3"),
@@ -127,9 +130,22 @@ def _large(trials: int, seed: int) -> Study:
 def _stopping(trials: int, seed: int) -> Study:
     """Runs that end when the error bar is small enough; far over twice what they need at the latest."""
     wanted = dict(PRECISIONS.values())
-    methods = [replace(as_contender(METHOD), precision=wanted)]
+    methods = [replace(as_contender(METHOD), precision=wanted, watch=forecast_once)]
     targets = {name: target for name, (target, _) in PRECISIONS.items()}
     return Study(loaded(PRECISIONS), methods, 100_000, trials, SCORES, seed, targets=targets, truth="tolerance")
+
+
+def forecast_once(run: Run, rule: StoppingRule, told: dict[str, float]) -> None:
+    """The first forecast after half of what the oracle needs: of all simulations, with its 80% interval."""
+    if "forecast" in told or run.simulations < FORECAST_AT:
+        return
+    found = rule.forecast(run)
+    if found is not None:
+        told |= {
+            "forecast": float(found.at + found.more),
+            "forecast_low": float(found.at + found.low),
+            "forecast_high": float(found.at + found.high),
+        }
 
 
 # ---------------------------------------------------------------- claims on the error
@@ -307,10 +323,14 @@ def _stopped(result: StudyResult) -> list[Claim]:
         spent = np.array([r.simulations for r in stopped]) if stopped else np.array([math.nan])
         low, middle, high = np.quantile(spent, [0.05, 0.5, 0.95])
         found = f"{len(stopped)} of {len(records)} after {middle:,.0f} simulations (mostly {low:,.0f} to {high:,.0f})"
-        forecast = np.array([r.simulations / r.told["forecast"] for r in stopped if r.told.get("forecast", 0.0) > 0])
-        if forecast.size:
-            ends = np.quantile(forecast, [0.05, 0.5, 0.95])
-            found += f"; {ends[1]:.2f} ({ends[0]:.2f} to {ends[2]:.2f}) times the forecast"
+        forecast = [r for r in stopped if "forecast" in r.told]
+        if forecast:
+            ends = np.quantile([r.simulations / r.told["forecast"] for r in forecast], [0.05, 0.5, 0.95])
+            inside = sum(r.told["forecast_low"] <= r.simulations <= r.told["forecast_high"] for r in forecast)
+            found += (
+                f"; {ends[1]:.2f} ({ends[0]:.2f} to {ends[2]:.2f}) times the forecast after {FORECAST_AT:,}, inside "
+                f"its 80% interval in {inside} of {len(forecast)}"
+            )
         text = "stopping: a run towards a precision ends before its limit, nearly always"
         claims.append(Claim(text, cell.problem, found, bool(records) and len(stopped) >= 0.95 * len(records)))
     return claims
