@@ -187,10 +187,7 @@ class CrossfittedErrors(DrawErrors):
         doubts = (
             *bars.doubts,
             (apart, "the groups of simulations disagree by more than the error bar explains; raise the budget"),
-            (
-                heavy,
-                "a few accepted simulations have weights far above the others, so the error may be larger than it says",
-            ),
+            (heavy, "a few accepted simulations have weights far above the others, so the error may be larger than it says"),
         )
         return ErrorBars(bars.covariance, bars.df, doubts)
 

@@ -242,9 +242,7 @@ class TargetedRun(Run):
     def _go_on(self) -> None:
         """The rest of the budget with the proposals that are there; without one, rounds that grow."""
         assert self._kept is not None
-        size: float = (
-            self._most - self.simulations if self.budget is not None else max(LEAST_ROUND, self.simulations // 4)
-        )
+        size: float = self._most - self.simulations if self.budget is not None else max(LEAST_ROUND, self.simulations // 4)
         size = min(size, self._most - self.simulations)
         if not self._worth:
             self._open(self._kept, size)
