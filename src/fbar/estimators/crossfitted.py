@@ -11,8 +11,13 @@ order the error of f̂ = Σ w a f / Σ w a is the sum of z = w a ψ / Σ w a, in
 
     V̂ = Σ_{a,r} n/(n−1) [Σ z² − (Σ z)²/n],    n = n_ar, the rejected counted.
 
+To that the largest single z² is added once more. Where draws of rare acceptance and large weight make up the variance,
+V̂ is right on average and too small most of the time, since the next one is larger than those that were seen: a draw
+beyond the largest of n is expected with probability 1/(n+1). In cells of a study where V̂ alone had intervals of 89 to
+93%, this gave 94 to 96%; where no draw stands out it changes nothing.
+
 What the groups still share shows in the jackknife over them, V_JK = (K−1)/K Σ_a (f̂_−a − mean)²: it is far above V̂ when
-proposals miss a part of the posterior, and then a reason for doubt, as are weights without a variance, see `tail_index`.
+proposals miss a part of the posterior, and then a reason for doubt.
 """
 
 from __future__ import annotations
@@ -36,8 +41,9 @@ from fbar.posterior import Posterior
 from fbar.problem import Problem
 from fbar.proposals import Particles, Proposal, Space
 
-HEAVY = 0.7
-"""A tail index of the terms z above which an error bar is not to be trusted (Vehtari et al. 2024)."""
+APART = 6.0
+"""How many times the jackknife's variance over four groups may be the error bar's: chance alone gives more once in
+2,500 estimates (F with 3 and many degrees of freedom)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +72,7 @@ class Crossfitted:
 
     def add(self, piece: Piece) -> None:
         self.pieces.append(piece)
-        for name in ("particles", "distance", "group", "round"):
+        for name in ("particles", "distance", "group", "round", "cost"):
             self.__dict__.pop(name, None)
 
     @property
@@ -81,6 +87,12 @@ class Crossfitted:
     def distance(self) -> FloatArray:
         """NaN where a simulation failed."""
         return np.concatenate([piece.distance for piece in self.pieces])
+
+    @cached_property
+    def cost(self) -> FloatArray | None:
+        """What each simulation cost, NaN where it is not known; None if that does not matter."""
+        parts = [piece.cost for piece in self.pieces if piece.cost is not None]
+        return np.concatenate(parts) if len(parts) == len(self.pieces) else None
 
     @cached_property
     def group(self) -> IntArray:
@@ -172,24 +184,23 @@ class Crossfitted:
 
 @dataclass(frozen=True, eq=False)
 class CrossfittedErrors(DrawErrors):
-    """Error bars with a look at the groups and at the tail of the weights."""
+    """Error bars with a look at the groups, and with room for a simulation that was not seen yet."""
 
     group: IntArray
     groups: int
+    one_carries = 0.5
 
     def error_bars(self, influence: FloatArray) -> ErrorBars:
         bars = super().error_bars(influence)
-        z = self.weights[:, None] * influence
-        variance = np.diagonal(bars.covariance)
-        jackknife = self._jackknife(influence)
-        apart = jackknife > F_LIMIT * variance
-        heavy = np.array([tail_index(np.abs(column)) > HEAVY for column in z.T])
-        doubts = (
-            *bars.doubts,
-            (apart, "the groups of simulations disagree by more than the error bar explains; raise the budget"),
-            (heavy, "a few accepted simulations have weights far above the others, so the error may be larger than it says"),
-        )
-        return ErrorBars(bars.covariance, bars.df, doubts)
+        apart = self._jackknife(influence) > APART * np.diagonal(bars.covariance)
+        text = "the groups of simulations disagree by more than the error bar explains; raise the budget"
+        return ErrorBars(bars.covariance, bars.df, (*bars.doubts, (apart, text)))
+
+    def _unseen(self, z: FloatArray) -> FloatArray:
+        """The largest z² among single draws, once more."""
+        cluster = self.draws.cluster
+        single = z if cluster is None else z[cluster < self.draws.simulations]
+        return np.asarray((single**2).max(axis=0, initial=0.0))
 
     def _jackknife(self, influence: FloatArray) -> FloatArray:
         """(K−1)/K Σ_a (f̂_−a − mean)², to first order in ψ."""
@@ -198,35 +209,3 @@ class CrossfittedErrors(DrawErrors):
         share = np.bincount(self.group, weights=self.weights, minlength=self.groups)
         without = (top.sum(axis=0) - top) / np.maximum(1 - share, 1e-300)[:, None]
         return np.asarray((self.groups - 1) / self.groups * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
-
-
-F_LIMIT = 6.0
-
-
-def tail_index(values: FloatArray) -> float:
-    """The shape k of a generalised Pareto distribution fitted to the largest of positive values; −∞ for too few.
-
-    A sum of terms whose tail has k > ½ has no variance. The fit is that of Zhang & Stephens (2009) to the largest
-    min(n/5, 3√n), with a weak prior of ten observations at ½ (Vehtari, Simpson, Gelman, Yao & Gabry 2024).
-    """
-    values = values[values > 0]
-    n = values.size
-    size = int(min(n / 5, 3 * math.sqrt(n)))
-    if size < 5:
-        return -math.inf
-    tail = np.sort(values)[-size - 1 :]
-    x = tail[1:] - tail[0]
-    if not x[-1] > 0:
-        return -math.inf
-    quarter = x[int(size / 4 + 0.5) - 1]
-    if not quarter > 0:
-        return -math.inf
-    grid = 30 + int(math.sqrt(size))
-    b = 1 / x[-1] + (1 - np.sqrt(grid / (np.arange(1, grid + 1) - 0.5))) / (3 * quarter)
-    k = np.log1p(-b[:, None] * x).mean(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        profile = size * (np.log(-b / k) - k - 1)
-    weight = np.exp(profile - profile.max())
-    best = float((b * weight).sum() / weight.sum())
-    shape = float(np.log1p(-best * x).mean())
-    return (size * shape + 10 * 0.5) / (size + 10)

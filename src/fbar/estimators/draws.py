@@ -80,6 +80,7 @@ class Draws:
 class DrawErrors:
     draws: Draws
     weights: FloatArray
+    one_carries = ONE_CARRIES
 
     @property
     def ess(self) -> float:
@@ -107,12 +108,23 @@ class DrawErrors:
         np.add.at(sums, where, zeta)
         f = factor[used]
         covariance = (f[where, None] * zeta).T @ zeta - (sums * (f / size[used])[:, None]).T @ sums
-        diagonal = np.maximum(np.diagonal(covariance), 0.0)
+        unseen = self._unseen(z)
+        diagonal = np.maximum(np.diagonal(covariance), 0.0) + unseen
         np.fill_diagonal(covariance, diagonal)
-        return ErrorBars(covariance, self._df(zeta, sums, where, used, diagonal), self._doubts(z, diagonal))
+        return ErrorBars(covariance, self._df(zeta, sums, where, used, diagonal, unseen), self._doubts(z, diagonal))
+
+    def _unseen(self, z: FloatArray) -> FloatArray:
+        """What is added to the variances for simulations that were not seen yet; nothing by default."""
+        return np.zeros(z.shape[1])
 
     def _df(
-        self, zeta: FloatArray, sums: FloatArray, where: IntArray, used: IntArray, variance: FloatArray
+        self,
+        zeta: FloatArray,
+        sums: FloatArray,
+        where: IntArray,
+        used: IntArray,
+        variance: FloatArray,
+        unseen: FloatArray,
     ) -> FloatArray:
         """Satterthwaite's degrees of freedom: 2V̂² over the variance of V̂, a sum of independent parts."""
         draws = self.draws
@@ -120,7 +132,7 @@ class DrawErrors:
         if draws.scheme == "sobol":
             return np.full(variance.shape, float((draws.stratum_sizes - 1).sum()))
         if draws.scheme == "independent":
-            part = (zeta**4).sum(axis=0)
+            part = (zeta**4).sum(axis=0) + unseen**2
         else:
             size = draws.stratum_sizes[used].astype(np.float64)
             square = np.zeros(sums.shape)
@@ -138,7 +150,7 @@ class DrawErrors:
             one = square.max(axis=0) / square.sum(axis=0)
         return (
             (few, f"fewer than {FEW_ACCEPTED} simulations were accepted"),
-            (one > ONE_CARRIES, f"one accepted simulation carries over {ONE_CARRIES:.0%} of the variance"),
+            (one > self.one_carries, f"one accepted simulation carries over {self.one_carries:.0%} of the variance"),
             (
                 ~(variance > 0),
                 "the accepted simulations do not differ in this target, so nothing is known of its error",

@@ -36,8 +36,9 @@ FLOOR = 0.3
 NEIGHBOURS_UPTO = 2
 """Dimensions up to which nearest neighbours tell the acceptance probability."""
 
-INFLATION, WIDER = 2.0, 2.5
-"""What covariances are multiplied by, with neighbours and without."""
+INFLATION, INFLATION_IN_ONE = 2.5, 4.0
+"""What covariances are multiplied by, in one dimension and in more: twice what is best for the variance itself, where
+the best is flat, so that the tails of z are lighter and the estimate of the variance is steadier."""
 
 PROBED = 300
 """Draws of a model that tell its acceptance probability where neighbours are not used for the fit."""
@@ -99,9 +100,11 @@ def learn(
     aim: Aim | None,
     defence: float,
     rng: np.random.Generator,
-    per: str = "simulation",
 ) -> Lesson:
-    """Fit a proposal to some of the simulations: for the aim, or without one to ABC's posterior."""
+    """Fit a proposal to some of the simulations: for the aim, or without one to ABC's posterior.
+
+    Where the store has costs, the proposal is the best one for what simulations cost, not for their number.
+    """
     space = store.space
     a = accepted(acceptance, store.distance[rows])
     hit = np.flatnonzero(a)
@@ -114,7 +117,7 @@ def learn(
     removable = 0.0
     if aim is not None:
         m2 = _second_moments(store, rows, a, hit, weights, rng)
-        base = w * a[hit] ** 2 / np.sqrt(m2)
+        base = w * a[hit] ** 2 / np.sqrt(m2 * _costs(store, rows, hit))
         points = space.points(particles).with_derived(store.problem.derived).with_columns(store.recorded(rows[hit]))
         g = aim.g(points, weights, base)
         omega = base * g
@@ -137,7 +140,7 @@ def learn(
         if own.size < 2:
             continue
         x, weight = _resampled(x, weight, rng)
-        inflation = 1.0 if aim is None else INFLATION if d <= NEIGHBOURS_UPTO else WIDER
+        inflation = 1.0 if aim is None else INFLATION_IN_ONE if d == 1 else INFLATION
         parts[m] = fit(x, weight, rng, inflation=inflation)
     return Lesson(Learnt(space, shares / shares.sum(), tuple(parts), defence), removable)
 
@@ -148,6 +151,37 @@ def _resampled(x: FloatArray, weight: FloatArray, rng: np.random.Generator) -> t
     cumulative = np.cumsum(weight)
     at = (rng.random() + np.arange(FITTED)) / FITTED * cumulative[-1]
     return x[np.minimum(np.searchsorted(cumulative, at, side="right"), len(x) - 1)], np.ones(FITTED)
+
+
+def _costs(store: Crossfitted, rows: IntArray, hit: IntArray) -> FloatArray:
+    """c(θ) at the accepted simulations, by a regression of log cost on coordinates and their squares in each model.
+
+    The mean of log cost is not that of cost; they differ by a factor that is the same for all if the scatter is.
+    """
+    result, cost = np.ones(hit.size), store.cost
+    if cost is None:
+        return result
+    known = np.flatnonzero(np.isfinite(cost[rows]) & (cost[rows] > 0))
+    everything = store.particles.take(rows)
+    for m, _ in store.space.split(everything):
+        mine, own = np.flatnonzero(everything.model[hit] == m), known[everything.model[known] == m]
+        d = store.space.dimensions[m]
+        if not mine.size or own.size == 0:
+            continue
+        log_cost = np.log(cost[rows[own]])
+        if own.size <= 4 * (2 * d + 1) or d == 0:
+            result[mine] = np.exp(log_cost.mean())
+            continue
+
+        def features(of: IntArray, d: int = d) -> FloatArray:
+            x = everything.x[of, :d]
+            return np.concatenate([np.ones((len(of), 1)), x, x**2], axis=1)
+
+        a = features(own)
+        beta = np.linalg.solve(a.T @ a + 1e-3 * np.eye(a.shape[1]), a.T @ log_cost)
+        found = features(hit[mine]) @ beta
+        result[mine] = np.exp(np.clip(found, log_cost.min(), log_cost.max()))
+    return result
 
 
 def _second_moments(

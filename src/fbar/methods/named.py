@@ -20,9 +20,11 @@ from fbar.methods.inverse_binomial import InverseBinomial
 from fbar.methods.sampling import Importance, Rejection
 from fbar.methods.schedules import AcceptanceRateSchedule, QuantileSchedule, Tolerances
 from fbar.methods.smc import SMC
+from fbar.methods.targeted import Targeted
 from fbar.proposals import LocalNormalKernel, NormalKernel, OptimalLocalKernel, UniformKernel
 
 METHODS: dict[str, Callable[[], Method]] = {
+    "targeted": Targeted,
     "rejection": Rejection,
     "importance": Importance,
     "smc": SMC,
@@ -40,6 +42,7 @@ PARTS: dict[str, Callable[..., Any]] = {
         InverseBinomial,
         Rejection,
         SMC,
+        Targeted,
         AcceptanceRateSchedule,
         QuantileSchedule,
         Tolerances,
@@ -84,6 +87,8 @@ def at_tolerance(method: Method, tolerance: float) -> Method:
 def restored(described: Any) -> Any:
     """A method, or a part of one, from its description as JSON."""
     if isinstance(described, Mapping):
+        if "type" not in described:
+            return {key: restored(value) for key, value in described.items()}
         if described.get("type") not in PARTS:
             raise InputError(
                 f"the run's method has a part of your own ({described.get('type')}); give infer its own command again"

@@ -2,15 +2,17 @@
 
 Two phases. While the tolerance is above the wanted one, proposals follow ABC's posterior at falling tolerances: to
 target f there would leave too few draws near the data to descend. At the wanted tolerance they follow the design of
-least error, q ∝ p √E[a²|θ] g, g² = Σ_j c_j ψ_j² (e:optimal_independent_q of the paper for one target), which is
-learnt in rounds that double what was accepted, and then kept. See `fbar.methods.learning` for the fit, and
-`fbar.estimators.crossfitted` for the groups that keep proposals from weighing their own draws.
+least error, q ∝ p √E[a²|θ] g, g² = Σ_j c_j ψ_j² (the optimum for independent draws of section S5.1, for several
+targets), which is learnt in rounds that double what was accepted, and then kept. See `fbar.methods.learning` for the
+fit, and `fbar.estimators.crossfitted` for the groups that keep proposals from weighing their own draws.
+
+The size of every round is planned before it begins: no acceptance ends one, so draws are independent given the past.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,23 +24,30 @@ from fbar.checks import FloatArray, IntArray, choice, non_negative_number, posit
 from fbar.errors import InputError, NoPosterior
 from fbar.estimators.crossfitted import Crossfitted, Piece
 from fbar.methods.adaptive import AdaptiveAllocation
-from fbar.methods.base import Method, Run, Start
+from fbar.methods.base import Method, Run, Stage, Start
+from fbar.methods.forecasts import Ahead, draws_ahead
 from fbar.methods.learning import Aim, Lesson, learn
 from fbar.methods.other_tolerances import few_numbers
 from fbar.outcomes import Batch, Outcomes, Simulated, Tally
+from fbar.points import Points
 from fbar.posterior import Posterior
 from fbar.priors import Finite
-from fbar.proposals import FromPrior, Learnt, Proposal, Space
+from fbar.proposals import FromPrior, Learnt, Particles, Proposal, Space
 from fbar.seeds import Purpose
-from fbar.simulators import Bernoulli, Tabulated
+from fbar.targets import Target
 
 BLOCK_SIZE = 4096
+CLOSE = 200
+"""How many simulations within it a falling tolerance leaves, at least, and 20 for each dimension."""
+
 ENOUGH = 1000
 """Acceptances at the wanted tolerance after which proposals are kept."""
 
 LEAST_ROUND = 256
 SCRAMBLES = 32
 MOST_NUMBERS = 20_000_000
+"""Numbers in the summaries that a run keeps for regression adjustment, 160 MB."""
+
 GAIN = 0.2
 """The least share of the variance that evenly spread points could remove for which they are used."""
 
@@ -52,21 +61,22 @@ class Targeted(Method):
     Parameters
     ----------
     tolerance
-        How close simulations must come to the data.
+        How close simulations must come to the data. None: chosen from the budget, so that the bias it leaves is about
+        as large as the error bar; without a budget exact matching.
     kernel
         The acceptance kernel, see `Acceptance`.
     goal
         With several targets: ``"weighted"`` reduces the sum of their squared errors, each relative to its posterior
-        standard deviation or by ``importance``; ``"worst"`` the largest of them.
+        variance and times its ``importance``; ``"worst"`` the largest of them.
     importance
-        Weights of the targets' squared relative errors, by name; 1 for those left out.
+        Weights of the targets' relative squared errors, by name; 1 for those left out.
     per
         What is scarce: ``"simulation"``, or ``"second"`` of simulator time, where the costs of single simulations are
-        known.
+        known (see ``cost`` of `Problem`).
     groups
-        Cross-fitting groups.
+        Cross-fitting groups: proposals of one learn from the others.
     defence
-        The share of simulations that come from the prior, in case the proposals have missed something.
+        The share of simulations that go on coming from the prior, in case the proposals have missed something.
     """
 
     tolerance: float | None = None
@@ -78,8 +88,7 @@ class Targeted(Method):
     defence: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.tolerance is not None:
-            Acceptance(self.tolerance, self.kernel)
+        Acceptance(1.0 if self.tolerance is None else self.tolerance, self.kernel)
         choice(self.goal, ("weighted", "worst"), "goal")
         choice(self.per, ("simulation", "second"), "per")
         if positive_integer(self.groups, "groups") < 2:
@@ -89,22 +98,25 @@ class Targeted(Method):
 
     def _begin(self, start: Start) -> Run:
         if isinstance(start.problem.prior, Finite):
-            return AdaptiveAllocation(tolerance=self.tolerance or 0.0, kernel=self.kernel)._begin(start)
+            finite = AdaptiveAllocation(tolerance=self.tolerance or 0.0, kernel=self.kernel, per=self.per)
+            return finite._begin(start)
+        if start.trials is not None:
+            raise InputError("trials= needs a finite parameter space; run the trials one by one")
+        if self.per == "second":
+            start.problem.require_costs()
         return TargetedRun(self, start)
 
 
 class TargetedRun(Run):
-    """A targeted run at work."""
+    """A targeted run at work. ``store`` keeps every simulation, so its posterior takes any tolerance."""
 
     def __init__(self, method: Targeted, start: Start) -> None:
         super().__init__(start)
-        if start.trials is not None:
-            raise InputError("trials= needs a finite parameter space; run the trials one by one")
         self.method = method
-        event = isinstance(self.problem.simulate, Tabulated | Bernoulli) or not self.problem.has_summaries
-        tolerance = 0.0 if method.tolerance is None and event else method.tolerance
-        assert tolerance is not None
-        self.wanted = Acceptance(tolerance, method.kernel)
+        self._event = not self.problem.has_summaries
+        self._chooses = method.tolerance is None and not self._event and self.budget is not None
+        tolerance = 0.0 if method.tolerance is None else method.tolerance
+        self.wanted = Acceptance(tolerance, method.kernel if tolerance > 0 else "uniform")
         self.problem.check_acceptance(self.wanted)
         if not self.problem.records:
             self.problem.check_targets(self.targets)
@@ -112,18 +124,17 @@ class TargetedRun(Run):
         self.store = Crossfitted(self.problem, self.space, method.groups)
         self.aim = Aim.of(self.targets, method.goal, method.importance)
         self.block_size = start.block_size or self._default_block(BLOCK_SIZE)
-        self._event = event
         self._ended = ""
-        self._settled = event
-        self._kept: list[Proposal] | None = None  # the proposals that are learnt no more
-        self._even = False
+        self._at_wanted = self._event
+        self._kept: Sequence[Proposal] | None = None  # proposals that learn no more
+        self._evenly = self._even = False
         self._numbers = 0
-        d = self.space.dimension
-        self._close = max(200, 20 * d)
+        self._reached: list[float] = []  # the tolerance of every round's proposals
+        self._close = max(CLOSE, 20 * self.space.dimension)
         if self._most < math.inf:
-            self._close = int(min(max(self._close, self._most // 200), max(8, self._most // 8)))
+            self._close = int(min(max(self._close, self._most // 200), max(8, self._most // 16)))
         prior: list[Proposal] = [FromPrior(self.space)] * method.groups
-        self._open(prior, max(LEAST_ROUND, 2 * self._close))
+        self._open(prior, 2 * self._close, math.inf)
 
     # ------------------------------------------------------------ state
 
@@ -146,31 +157,35 @@ class TargetedRun(Run):
 
     @property
     def settled(self) -> bool:
-        return self._settled
+        return self._at_wanted
 
     @property
     def tolerance(self) -> float:
-        return self.wanted.tolerance
+        """The wanted one, or while the run descends that of its proposals."""
+        return self.wanted.tolerance if self._at_wanted else self._reached[-1]
 
     # ------------------------------------------------------------ rounds and blocks
 
-    def _open(self, proposals: list[Proposal], size: float, *, even: bool = False) -> None:
+    def _open(self, proposals: Sequence[Proposal], size: float, tolerance: float, *, even: bool = False) -> None:
         """Plan a round of about so many simulations, in equal parts for the groups."""
         left = self._most - self.simulations
-        size = int(min(size, left))
-        if left - size < LEAST_ROUND and left < math.inf:
-            size = int(left)
-        groups = self.method.groups
+        size = min(size, left)
+        if not even and left - size < LEAST_ROUND:
+            size = left
         self._even = even
-        self._sizes: list[int] = []
-        mine = [size // groups + (a < size % groups) for a in range(groups)]
-        blocks = max(1, math.ceil(max(mine) / self.block_size))
-        if even:
-            blocks = max(blocks, SCRAMBLES // groups)
-        for b in range(blocks):
-            self._sizes += [n // blocks + (b < n % blocks) for n in mine]
-        self._drawn: dict[int, Any] = {}
+        self._sizes = self._shared_out(int(size))
+        self._drawn: dict[int, Particles] = {}
+        self._reached.append(tolerance)
         self.store.proposals.append(proposals)
+
+    def _shared_out(self, size: int) -> list[int]:
+        """The sizes of blocks; block b is of group b modulo their number."""
+        groups = self.method.groups
+        mine = [size // groups + (a < size % groups) for a in range(groups)]
+        blocks = max(1, math.ceil(mine[0] / self.block_size))
+        if self._even:
+            blocks = max(blocks, SCRAMBLES // groups)
+        return [n // blocks + (b < n % blocks) for b in range(blocks) for n in mine]
 
     def _blocks(self) -> int:
         return len(self._sizes)
@@ -178,25 +193,23 @@ class TargetedRun(Run):
     def _block(self, block: int) -> Batch:
         rng = self.seeds.generator(Purpose.DESIGN, self.round, block)
         proposal = self.store.proposals[self.round][block % self.method.groups]
-        size = self._sizes[block]
         if self._even:
             assert isinstance(proposal, Learnt)
-            particles = proposal.from_unit(_evenly(size, proposal.unit_dimension, rng))
+            particles = proposal.from_unit(_evenly(self._sizes[block], proposal.unit_dimension, rng))
         else:
-            particles = proposal.draw(rng, size)
+            particles = proposal.draw(rng, self._sizes[block])
         self._drawn[block] = particles
         points = self.space.points(particles).with_derived(self.problem.derived)
         return Batch(self.round, block, points, None, self.seeds)
 
     def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
-        particles = self._drawn.pop(batch.block)
         recorded: Mapping[str, npt.NDArray[Any]] = {}
-        summaries = cost = None
+        summaries = None
         if isinstance(outcomes, Tally):
             distance, seen = np.where(outcomes.weight > 0, 0.0, np.inf), outcomes.seen
         elif isinstance(outcomes, Simulated):
             distance, seen = self.problem.distances(outcomes, self.wanted.tolerance)
-            recorded, cost = outcomes.recorded, getattr(outcomes, "cost", None)
+            recorded = outcomes.recorded
             self._numbers += outcomes.summaries.size
             summaries = few_numbers(outcomes.summaries) if self._numbers <= MOST_NUMBERS else None
         else:
@@ -204,8 +217,13 @@ class TargetedRun(Run):
                 "tell takes pairs (batch, outcomes) with outcomes made by problem.outcomes(x, batch.simulations) "
                 f"or fbar.simulate; got {type(outcomes).__name__}"
             )
+        cost = None
+        if self.method.per == "second":
+            cost = self.problem.costs(batch, outcomes)
+            if cost is None:
+                raise InputError("a run per second was told a block without costs; make outcomes by fbar.simulate")
         self.seen = self.seen + seen
-        group = batch.block % self.method.groups
+        particles, group = self._drawn.pop(batch.block), batch.block % self.method.groups
         self.store.add(Piece(self.round, group, particles, distance, recorded, summaries, cost, self._even))
 
     # ------------------------------------------------------------ learning
@@ -213,62 +231,157 @@ class TargetedRun(Run):
     def _end_round(self) -> None:
         if self.simulations >= self._most:
             self._ended = "budget spent"
+            if self._chooses and not self._at_wanted:
+                self._choose(self._closest())
+            if not self._at_wanted:
+                self.warnings.append(
+                    f"the budget ended while simulations were still coming closer to the data: proposals had reached "
+                    f"the tolerance {self._reached[-1]:.4g}, not the wanted {self.wanted.tolerance:g}; extend the run, "
+                    "or look at a larger tolerance"
+                )
             return
+        self._advance()
+
+    def _advance(self) -> None:
+        """Plan the next round."""
+        groups = range(self.method.groups)
         if self._kept is not None:
             self._go_on()
             return
-        acceptances = [self.wanted] * self.method.groups
-        if not self._settled:
-            acceptances = [self._closer(a) for a in range(self.method.groups)]
-            self._settled = all(acceptance == self.wanted for acceptance in acceptances)
+        if not self._at_wanted:
+            closer = [self._closer(a) for a in groups]
+            if self._chooses and self.round > 1 and self._fine_enough(max(closer)):
+                self._choose(max(closer))
+            self._at_wanted = self._at_wanted or all(t <= self.wanted.tolerance for t in closer)
+        if not self._at_wanted:
+            proposals = [self._lesson(a, Acceptance(closer[a]), None).proposal for a in groups]
+            self._open(proposals, 2 * self._close, max(closer))
+            return
         weight = accepted(self.wanted, self.store.distance)
         there = int((weight > 0).sum())
-        if self._settled and there < 2 * self.method.groups:  # nothing to learn from yet
-            self._open(list(self.store.proposals[-1]), self.simulations)
+        if there < 2 * self.method.groups:  # nothing to learn from yet
+            self._open(list(self.store.proposals[-1]), self.simulations, self._reached[-1])
             return
-        lessons = [self._lesson(a, acceptance) for a, acceptance in enumerate(acceptances)]
-        proposals: list[Proposal] = [lesson.proposal for lesson in lessons]
-        if not self._settled:
-            self._open(proposals, 2 * self._close)
-            return
+        lessons = [self._lesson(a, self.wanted, self.aim) for a in groups]
         if there >= ENOUGH:
-            self._kept = proposals
-            self._worth = float(np.mean([lesson.removable for lesson in lessons])) > GAIN
+            self._kept = [lesson.proposal for lesson in lessons]
+            self._evenly = float(np.mean([lesson.removable for lesson in lessons])) > GAIN
             self._go_on()
             return
-        rate = max(weight[self.store.round == self.round - 1].mean(), there / self.simulations)
-        self._open(proposals, min(max(LEAST_ROUND, there / rate), self.simulations))
+        rate = max((weight[self.store.round == self.round - 1] > 0).mean(), there / self.simulations)
+        size = min(max(LEAST_ROUND, there / rate), self.simulations)
+        self._open([lesson.proposal for lesson in lessons], size, self.wanted.tolerance)
 
     def _go_on(self) -> None:
         """The rest of the budget with the proposals that are there; without one, rounds that grow."""
         assert self._kept is not None
-        size: float = self._most - self.simulations if self.budget is not None else max(LEAST_ROUND, self.simulations // 4)
-        size = min(size, self._most - self.simulations)
-        if not self._worth:
-            self._open(self._kept, size)
-            return
-        # A power of two for every scramble; what is left over is spent in the rounds after.
+        left, at = self._most - self.simulations, self.wanted.tolerance
+        size = left if self.budget is not None else min(left, max(LEAST_ROUND, self.simulations // 4))
+        # Points are best spread evenly in powers of two, one for each scramble; the rest is left for later rounds.
         each = 2 ** int(math.log2(max(size / SCRAMBLES, 1)))
-        even = each >= 16
-        self._open(self._kept, each * SCRAMBLES if even else size, even=even)
+        even = self._evenly and each >= 16
+        self._open(self._kept, each * SCRAMBLES if even else size, at, even=even)
 
     def _others(self, group: int) -> IntArray:
         return np.flatnonzero(self.store.group != group)
 
-    def _closer(self, group: int) -> Acceptance:
+    def _closer(self, group: int) -> float:
         """The tolerance that enough of the other groups' simulations are within, not below the wanted one."""
         distance = self.store.distance[self._others(group)]
-        finite = distance[np.isfinite(distance)]
-        k = min(self._close, max(1, distance.size // 4))
-        if finite.size <= k:
-            return Acceptance(float(finite.max()), "uniform") if finite.size else self.wanted
-        near = float(np.partition(finite, k - 1)[k - 1])
-        return self.wanted if near <= self.wanted.tolerance else Acceptance(near, "uniform")
+        return max(self.wanted.tolerance, _nearest(distance, min(self._close, distance.size // 4)))
 
-    def _lesson(self, group: int, acceptance: Acceptance) -> Lesson:
+    def _closest(self) -> float:
+        return _nearest(self.store.distance, min(self._close, self.simulations // 4))
+
+    def _lesson(self, group: int, acceptance: Acceptance, aim: Aim | None) -> Lesson:
         rng = self.seeds.generator(Purpose.DESIGN, self.round, 2**32 - 1 - group)
-        aim = self.aim if acceptance == self.wanted else None
-        return learn(self.store, self._others(group), acceptance, aim, self.method.defence, rng, self.method.per)
+        return learn(self.store, self._others(group), acceptance, aim, self.method.defence, rng)
+
+    # ------------------------------------------------------------ a tolerance from the budget
+
+    def _choose(self, tolerance: float) -> None:
+        self.wanted = Acceptance(tolerance, self.method.kernel if tolerance > 0 else "uniform")
+        self._at_wanted = True
+
+    def _fine_enough(self, tolerance: float) -> bool:
+        """Whether the tolerance is low enough for the budget: bias² ≤ (d/4) variance.
+
+        With bias bε² and variance v/(N ε^d) the sum of bias² and variance is least where bias²/variance = d/4 (d the
+        exponent with which acceptance falls). The bias is estimated by (f̂_2ε − f̂_ε)/3, less what chance adds to its
+        square; d from the acceptance at both; the variance by what the rest of the budget will make of it.
+        """
+        if tolerance == 0:
+            return True
+        try:
+            near, far = self.posterior_at(tolerance), self.posterior_at(2 * tolerance)
+        except NoPosterior:
+            return False
+        in_round = self.store.distance[self.store.round == self.round - 1] <= tolerance
+        rest = (self._most - self.simulations) * in_round.mean()
+        if near.accepted + rest < 2 * ENOUGH:
+            return True
+        mass = [np.exp(p.errors.draws.log_w).sum() for p in (near, far)]  # type: ignore[union-attr]
+        d = max(math.log2(mass[1] / mass[0]), 0.5)
+        bias = variance = 0.0
+        for target in self.targets:
+            at, wide = near.expect(target), far.expect(target)
+            unit = (near.weights[:, None] * target.influence(near.points, near.weights) ** 2).sum(axis=0)
+            known = unit > 0
+            difference = (np.atleast_1d(wide.value) - np.atleast_1d(at.value))[known] / 3
+            # Simulations within ε are among those within 2ε: var(f̂_2ε − f̂_ε) ≈ V_ε − V_2ε.
+            chance = np.abs(np.atleast_1d(at.variance) - np.atleast_1d(wide.variance))[known] / 9
+            bias += float(((difference**2 - chance) / unit[known]).sum())
+            variance += float((np.atleast_1d(at.variance)[known] / unit[known]).sum())
+        return bool(bias <= d / 4 * variance * near.accepted / (near.accepted + rest))
+
+    # ------------------------------------------------------------ records and extensions
+
+    def round_state(self) -> dict[str, npt.NDArray[Any]] | None:
+        if self._ended or not all(isinstance(q, Learnt) for q in self.store.proposals[-1]):
+            return None
+        plan = [len(self._sizes), sum(self._sizes), self._even, self._evenly, self._kept is not None, self._at_wanted]
+        found = {"plan": np.array(plan, dtype=np.float64)}
+        found["tolerances"] = np.array([self.wanted.tolerance, self._reached[-1]])
+        for a, proposal in enumerate(self.store.proposals[-1]):
+            assert isinstance(proposal, Learnt)
+            found |= {f"{a}/{name}": array for name, array in proposal.arrays().items()}
+        return found
+
+    def restore_round(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        _, size, even, evenly, kept, at_wanted = state["plan"]
+        wanted, self._reached[-1] = (float(t) for t in state["tolerances"])
+        self.wanted = Acceptance(wanted, self.method.kernel if wanted > 0 else "uniform")
+        self._even, self._evenly, self._at_wanted = bool(even), bool(evenly), bool(at_wanted)
+        self._sizes = self._shared_out(int(size))
+        own = self.round_state()
+        if own is None or not all(np.array_equal(own[name], array) for name, array in state.items()):
+            proposals: list[Proposal] = []
+            for a in range(self.method.groups):
+                mine = {n.partition("/")[2]: array for n, array in state.items() if n.startswith(f"{a}/")}
+                proposals.append(Learnt.of(mine, self.space, self.method.defence))
+            self.store.proposals[-1] = proposals
+        self._kept = list(self.store.proposals[-1]) if kept else None
+
+    def _extend(self, tolerance: float | None) -> None:
+        if not self.problem.records:
+            self.problem.check_targets(self.targets)
+        aim = Aim.of(self.targets, self.method.goal, self.method.importance)
+        if tolerance is not None and tolerance != self.wanted.tolerance:
+            if self._at_wanted and tolerance > self.wanted.tolerance:
+                raise InputError(
+                    f"the run is at the tolerance {self.wanted.tolerance:g} already; a larger one needs no simulation: "
+                    f"result.at({tolerance:g})"
+                )
+            self.wanted = Acceptance(tolerance, self.method.kernel if tolerance > 0 else "uniform")
+            self.problem.check_acceptance(self.wanted)
+            self._at_wanted, self._kept = self._event, None
+        if [t.name for t in aim.targets] != [t.name for t in self.aim.targets]:
+            self._kept = None
+        self.aim, self._ended = aim, ""
+        if len(self.store.proposals) > self.round:  # planned, and not asked for
+            self.store.proposals.pop()
+            self._reached.pop()
+        self._advance()
 
     # ------------------------------------------------------------ what comes out
 
@@ -278,8 +391,8 @@ class TargetedRun(Run):
     def posterior_at(self, tolerance: float) -> Posterior:
         if not self.store.pieces:
             raise NoPosterior("no simulations were told yet; ask the run for batches and tell it their outcomes")
-        at = Acceptance(non_negative_number(tolerance, "tolerance"), self.method.kernel)
-        return self.store.posterior(at, self.seen)
+        at = non_negative_number(tolerance, "tolerance")
+        return self.store.posterior(Acceptance(at, self.method.kernel if 0 < at < math.inf else "uniform"), self.seen)
 
     def _own_tolerance(self) -> float:
         return self.wanted.tolerance
@@ -287,8 +400,54 @@ class TargetedRun(Run):
     def _kept_summaries(self) -> list[npt.NDArray[Any] | None]:
         return [piece.summaries for piece in self.store.pieces]
 
+    def stages(self) -> list[Stage]:
+        found: list[Stage] = []
+        weight = accepted(self.wanted, self.store.distance) > 0
+        for r in range(int(self.store.round[-1]) + 1 if self.store.pieces else 0):
+            proposals, mine = self.store.proposals[r], self.store.round == r
+            if isinstance(proposals[0], FromPrior):
+                words = "from the prior"
+            elif self._reached[r] > self.wanted.tolerance:
+                words = "towards the data"
+            else:
+                words = "where the error of the targets falls most"
+            n, hits = int(mine.sum()), int(weight[mine].sum())
+            last = found[-1] if found else None
+            if last is not None and last.words == words and words != "towards the data":
+                found[-1] = Stage(words, last.simulations + n, (last.accepted or 0) + hits, self.wanted.tolerance)
+            else:
+                at = None if self._event else self._reached[r] if words == "towards the data" else self.wanted.tolerance
+                found.append(Stage(words, n, hits, at))
+        return found
+
+    def places(self, most: int) -> Points | None:
+        rows = np.linspace(0, self.simulations - 1, min(most, self.simulations)).astype(np.int64)
+        return self.space.points(self.store.particles.take(rows)).with_derived(self.problem.derived)
+
+    def ahead(self, posterior: Posterior, target: Target) -> Ahead:
+        """Draws to come are from the proposals that are kept, or the last ones."""
+        draws = posterior.errors.draws if posterior.errors is not None else None  # type: ignore[attr-defined]
+        if draws is None or not isinstance(self.store.proposals[-1][0], Learnt):
+            return super().ahead(posterior, target)
+        particles, group = self.store.particles.take(draws.row), self.store.group[draws.row]
+        log_q = np.empty(len(particles))
+        for a, proposal in enumerate(self.store.proposals[-1]):
+            mine = np.flatnonzero(group == a)
+            log_q[mine] = proposal.log_density(particles.take(mine))
+        log_mixture = self.space.log_prior(particles) - draws.log_w
+        return draws_ahead(posterior, target, np.exp(log_q - log_mixture), posterior.simulations, 1.0)
+
+
+def _nearest(distance: FloatArray, k: int) -> float:
+    """The k-th smallest distance, or the largest finite one if there are fewer."""
+    finite = distance[np.isfinite(distance)]
+    if not finite.size:
+        return math.inf
+    return float(np.partition(finite, min(k, finite.size) - 1)[min(max(k, 1), finite.size) - 1])
+
 
 def _evenly(size: int, dimension: int, rng: np.random.Generator) -> FloatArray:
+    """One scrambled Sobol set."""
     from scipy.stats import qmc
 
     power = max(0, (size - 1).bit_length())

@@ -90,7 +90,10 @@ class Learnt:
     @property
     def unit_dimension(self) -> int:
         """One coordinate chooses between prior and models, the others are those of the widest part."""
-        widths = [d if part is None else max(d, part.unit_dimension) for d, part in zip(self.space.dimensions, self.parts, strict=True)]
+        widths = [
+            d if part is None else max(d, part.unit_dimension)
+            for d, part in zip(self.space.dimensions, self.parts, strict=True)
+        ]
         return 1 + max(1, *widths)
 
     def from_unit(self, unit: FloatArray) -> Particles:
@@ -128,5 +131,7 @@ class Learnt:
         parts: list[Part] = []
         for m in range(len(space.parts)):
             own = {name.partition(":")[2]: array for name, array in arrays.items() if name.startswith(f"{m}:")}
-            parts.append(Table(own["probabilities"]) if "probabilities" in own else StudentMixture.of(own) if own else None)
+            parts.append(
+                Table(own["probabilities"]) if "probabilities" in own else StudentMixture.of(own) if own else None
+            )
         return Learnt(space, arrays["shares"], tuple(parts), defence)

@@ -33,11 +33,11 @@ class StudentMixture:
 
     @property
     def dimension(self) -> int:
-        return self.means.shape[1]
+        return int(self.means.shape[1])
 
     @cached_property
     def _inverse(self) -> FloatArray:
-        return np.linalg.inv(self.factors)
+        return np.asarray(np.linalg.inv(self.factors), dtype=np.float64)
 
     @cached_property
     def _log_constants(self) -> FloatArray:
@@ -106,9 +106,9 @@ def fit(
 ) -> StudentMixture:
     """Fit a mixture to weighted points in a space where the prior is standard normal.
 
-    The number of components follows the effective sample size, at most one for five points a parameter; each covariance is
-    shrunk to that of all points, and the latter to the prior's where there are too few points to tell. ``inflation``
-    multiplies the covariances in the end.
+    The number of components follows the effective sample size, at most one for five points a parameter; each
+    covariance is shrunk to that of all points, and the latter to the prior's where there are too few points to tell.
+    ``inflation`` multiplies the covariances in the end.
     """
     w = weights / weights.sum()
     d = x.shape[1]
