@@ -107,8 +107,8 @@ FRESH = {"sir": 60_000, "lotka-volterra": 25_000, "slcp-distractors": 100_000}
 def test_stored_truths_at_a_tolerance_against_fresh_simulations_from_the_prior(name):
     """Of 200,000 (fewer, where they are slow), at the larger tolerance: 10 moments at most, |z| < 4.5 each.
 
-    A truth of another tolerance is found out: the smaller one's differs from it by more, in some moment, for the
-    problems whose data tell (asserted for g-and-k).
+    A truth of another tolerance is found out: the smaller one's differs from it by more, in some moment, where the data
+    tell much (asserted for bernoulli-glm).
     """
     problem = problems.load(name)
     tolerance, smaller = problem.tolerances[1e-2], problem.tolerances[1e-3]
@@ -124,7 +124,7 @@ def test_stored_truths_at_a_tolerance_against_fresh_simulations_from_the_prior(n
         assert set(truth) == set(problem.truth())
         assert max(item.standard_error / item.deviation for item in truth.values()) < rough
         assert truth.how.startswith("brute force")
-    if name == "g-and-k":
+    if name == "bernoulli-glm":
         assert max(abs(i.value - other[i.name].value) / i.standard_error for i in fresh.moments()) > MOST_Z
 
 
