@@ -48,6 +48,7 @@ bench-peers: $(PEERS)/.installed  ## beside other packages, in an environment of
 
 truths: setup  ## compute the catalogue's observations, truths and tolerances anew; about an hour
 	$(BIN)/python -m fbar.problems.store
+	$(BIN)/python -m fbar.problems.store --at-tolerance
 	$(BIN)/python -m fbar.problems docs/problems.md
 
 constraints:  ## pin the versions that are installed now

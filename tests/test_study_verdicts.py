@@ -11,9 +11,10 @@ import pytest
 import fbar
 from fbar import problems
 from fbar.errors import InputError
-from fbar.study import Study, StudyResult, presets
+from fbar.study import Study, StudyResult
 from fbar.study.curves import Curve, _line, relative
 from fbar.study.paired import compare, holm
+from fbar.study.presets import paper_claims as presets
 from fbar.study.trials import Cell, Record
 from study_algorithms import all_of_it, half_of_it, own_problem, run
 

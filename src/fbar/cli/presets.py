@@ -23,11 +23,13 @@ def run_preset(
     out: Path | None,
     quick: bool,
     json_: bool,
+    studies: list[str] | None = None,
+    problems: list[str] | None = None,
 ) -> None:
-    """Run a preset's studies and print its claims; ``--out`` keeps the trials, tables and figures of each study."""
+    """Run a preset's studies, or some, and print its claims; ``--out`` keeps the trials, tables and figures of each."""
     chosen = preset(name)
     results: dict[str, StudyResult] = {}
-    for part, study in chosen.make(trials, seed, quick=quick).items():
+    for part, study in chosen.make(trials, seed, quick=quick, studies=studies, problems=problems).items():
         directory = None if out is None else out / part
         result = study.run(directory, workers=workers, progress=not json_)
         results[part] = result
@@ -41,6 +43,8 @@ def run_preset(
     claims = chosen.claims(results)
     if out is not None:
         _write(claims, out / "claims.csv")
+        if chosen.write is not None:
+            chosen.write(results, out)
     if json_:
         print(json.dumps({"preset": name, "claims": [asdict(claim) for claim in claims]}))
         return
@@ -52,10 +56,7 @@ def run_preset(
         shown.add_row(text, claim.problem, claim.found, "yes" if claim.holds else "[bold red]no[/bold red]")
     open_console().print(shown)
     held = sum(claim.holds for claim in claims)
-    open_console().print(
-        f"{held} of {len(claims)} hold beyond doubt; within each study the chance of any wrong verdict is at most 10%: "
-        "5% for the error, 2.5% for each of the two scores beside it"
-    )
+    open_console().print(f"{held} of {len(claims)} hold; {chosen.note}")
 
 
 def _write(claims: list[Claim], path: Path) -> None:

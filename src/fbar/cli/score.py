@@ -35,6 +35,7 @@ def score(
     truth: str = "posterior",
     reference: str | None = None,
     preset: str | None = None,
+    study: Several = None,
     seed: Whole = 1,
     workers: MaybeWhole = None,
     dask: str | None = None,
@@ -71,7 +72,9 @@ def score(
     reference
         The method that costs are relative to; the first one by default.
     preset
-        A study that is ready: paper-claims.
+        Studies that are ready: paper-claims, infer. With --problem on some of their problems alone.
+    study
+        With a preset: some of its studies.
     seed
         The same seed gives the same numbers.
     workers
@@ -88,17 +91,29 @@ def score(
     if preset is not None:
         from fbar.cli.presets import run_preset
 
-        if problem or method or budget:
-            raise InputError("a preset has problems, methods and budgets of its own; leave them out")
-        run_preset(preset, trials=trials, seed=seed, workers=workers, out=out, quick=quick, json_=json_)
+        if method or budget:
+            raise InputError("a preset has methods and budgets of its own; leave them out")
+        run_preset(
+            preset,
+            trials=trials,
+            seed=seed,
+            workers=workers,
+            out=out,
+            quick=quick,
+            json_=json_,
+            studies=study,
+            problems=problem,
+        )
         return
+    if study:
+        raise InputError("--study names some studies of a preset; give --preset too")
     if not problem:
         raise InputError("name at least one problem, as in: --problem two-moons; `fbar problems` lists them")
     if not method:
         raise InputError("name at least one method, as in: --method rejection smc; `fbar methods` lists them")
     if not budget:
         raise InputError("give the number of simulations, as in: --budget 1000 10000")
-    study = Study(
+    made = Study(
         problem,
         contenders(method),
         [_whole(text) for text in budget],
@@ -109,9 +124,9 @@ def score(
         tolerance=tolerance,
         truth=truth,
     )
-    known = [contender.name for contender in study.contenders]
+    known = [contender.name for contender in made.contenders]
     first = known[0] if reference is None else choice(reference, known, "reference method of this study")
-    result = _run(study, workers, dask, out, json_)
+    result = _run(made, workers, dask, out, json_)
     if json_:
         print(json.dumps(as_tree(result, first)))
     else:

@@ -102,7 +102,7 @@ def markdown() -> str:
         if isinstance(problem, Benchmark):
             known = all(problem.truth_at(tolerance) is not None for tolerance in problem.tolerances.values())
             seed, source = str(problem.recipe.seed), problem.recipe.source
-            at = "known" if known else "not known"
+            at = ("known" if problem.recipe.truth_at is not None else "brute force") if known else "not known"
         data = "an event" if entry.data is None else str(entry.data)
         names = ", ".join(problem.prior.names) if len(problem.prior.names) < 6 else f"theta1 … theta{entry.parameters}"
         cells = (f"`{entry.name}`", entry.title, names, data, seed, problem.truth().how, at, source)

@@ -1,15 +1,21 @@
-"""Compute what ``data/`` keeps of the catalogue: ``python -m fbar.problems.store [NAMES]``."""
+"""Compute what ``data/`` keeps of the catalogue: ``python -m fbar.problems.store [NAMES]``.
+
+With ``--at-tolerance`` only the truths of ABC at the stored tolerances that take brute force, of the first observation.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fbar.problems import brute_force, stored
 from fbar.problems.benchmark import OBSERVATIONS, Benchmark
 from fbar.problems.catalogue import RECIPES, recipe
 from fbar.problems.stored import Stored
@@ -32,8 +38,28 @@ def store(name: str) -> None:
         known = {tolerance: truth for tolerance, truth in truths.items() if truth is not None}
         found[observation] = Stored(parameters, data.tolist(), problem.reference.truth(), tolerances, known).as_dict()
         print(f"{name} {observation}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
+    _write(name, {"problem": name, "observations": _rounded(found)})
+
+
+def store_at_tolerance(name: str, observations: Sequence[int] = (1,)) -> None:
+    """Add what brute force finds at the stored tolerances of a problem's observations; all else stays as it is."""
+    tree = json.loads((DATA / f"{name}.json").read_text())
+    for observation in observations:
+        start = time.perf_counter()
+        kept = stored.read(name)[observation]
+        tolerances = [tolerance for tolerance in kept.tolerances.values() if tolerance > 0]
+        problem, effort = Benchmark.of(recipe(name), observation), brute_force.EFFORTS[name]
+        seed = 1000 * problem.recipe.seed + observation
+        truths = brute_force.truths_at(problem, tolerances, effort, seed, lambda line: print(line, file=sys.stderr))
+        added = replace(kept, truths_at=truths).as_dict()["truths_at"]
+        tree["observations"][str(observation)]["truths_at"] = _rounded(added)
+        print(f"{name} {observation}: {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
+    _write(name, tree)
+
+
+def _write(name: str, tree: Mapping[str, Any]) -> None:
     DATA.mkdir(exist_ok=True)
-    (DATA / f"{name}.json").write_text(_written({"problem": name, "observations": found}) + "\n")
+    (DATA / f"{name}.json").write_text(_written(tree) + "\n")
 
 
 def _rounded(value: Any) -> Any:
@@ -51,12 +77,17 @@ def _rounded(value: Any) -> Any:
 def _written(tree: Any, indent: str = "") -> str:
     """JSON with a line for each entry of a mapping, and lists on one line."""
     if not isinstance(tree, dict) or not tree:
-        return json.dumps(_rounded(tree))
+        return json.dumps(tree)
     inner = indent + " "
     lines = [f"{inner}{json.dumps(str(key))}: {_written(item, inner)}" for key, item in tree.items()]
     return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
 
 
 if __name__ == "__main__":
-    for chosen in sys.argv[1:] or RECIPES:
-        store(chosen)
+    names = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
+    if "--at-tolerance" in sys.argv:
+        for chosen in names or brute_force.EFFORTS:
+            store_at_tolerance(chosen)
+    else:
+        for chosen in names or RECIPES:
+            store(chosen)

@@ -58,6 +58,8 @@ class Approximation:
         How many simulations were run and accepted (None where acceptance means nothing).
     is_prior
         Nothing was accepted, and the prior stands in for the posterior.
+    told
+        Numbers that the run told on its way, by name, such as what it forecast.
     """
 
     points: Points | None
@@ -69,6 +71,7 @@ class Approximation:
     density: Callable[[Points], FloatArray] | None = None
     likelihood: FloatArray | None = None
     is_prior: bool = False
+    told: Mapping[str, float] = field(default_factory=dict)
 
     def estimate(self, target: Target) -> Given:
         """The estimate of a scalar target: the algorithm's own if it gave one, else that of its points."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,16 +12,18 @@ import numpy as np
 from fbar.checks import choice
 from fbar.errors import InputError
 from fbar.inference import drive
-from fbar.methods import Method
+from fbar.methods import Method, Run
 from fbar.methods.adaptive import AdaptiveAllocation, AdaptivePosterior
 from fbar.methods.allocation import Allocation
 from fbar.methods.inverse_binomial import InverseBinomial, InverseBinomialRun
 from fbar.methods.named import at_tolerance
 from fbar.methods.sampling import Importance, Rejection
 from fbar.methods.smc import SMC, SMCRun
+from fbar.methods.targeted import Targeted
 from fbar.scores import Approximation, as_approximation
 from fbar.seeds import Purpose, Seeds
 from fbar.settings import describe
+from fbar.stopping import StandardError, StoppingRule
 from fbar.study.posed import Posed
 from fbar.targets import Target
 
@@ -29,15 +32,25 @@ MethodFor = Callable[[int], Method]
 """A method's settings for a budget."""
 
 
+Watch = Callable[[Run, StoppingRule, dict[str, float]], None]
+
+
 @dataclass(frozen=True)
 class Contender:
-    """One algorithm of a study, with the name it has in tables."""
+    """One algorithm of a study, with the name it has in tables.
+
+    With ``precision``, standard errors by target, a method's runs end when those among the study's targets are reached,
+    and at the budget at the latest; a trial then tells ``stopped``, 1 or 0. ``watch(run, rule, told)`` is called after
+    every block of such a run and may put numbers into ``told``, such as a forecast: they are kept with the trial.
+    """
 
     name: str
     method: Method | None = None
     method_for: MethodFor | None = None
     algorithm: Algorithm | None = None
     title: str = ""
+    precision: Mapping[str, float] | None = None
+    watch: Watch | None = None
 
     def run(self, posed: Posed, targets: Sequence[Target], seeds: Seeds) -> Approximation:
         """One trial; may raise anything."""
@@ -46,10 +59,14 @@ class Contender:
             return as_approximation(self.algorithm(posed, posed.budget, rng), posed, posed.spent)
         method = self.method if self.method_for is None else self.method_for(posed.budget)
         assert method is not None
-        return _run_method(method, posed, targets, seeds)
+        if self.precision is None:
+            return _run_method(method, posed, targets, seeds)
+        return _run_to_precision(method, posed, targets, seeds, self.precision, self.watch)
 
     def described(self) -> Any:
         """What tells this contender from another of the same name."""
+        if self.precision is not None:
+            return {"method": replace(self, precision=None).described(), "precision": dict(self.precision)}
         if self.method is not None:
             return describe(self.method)
         if self.method_for is not None:
@@ -58,10 +75,36 @@ class Contender:
 
 
 def _run_method(method: Method, posed: Posed, targets: Sequence[Target], seeds: Seeds) -> Approximation:
-    if posed.tolerance > 0 and posed.has_summaries:
-        method = at_tolerance(method, posed.tolerance)
-    run = method.start(posed, list(targets), seeds, posed.budget)
+    run = _at_the_tolerance(method, posed).start(posed, list(targets), seeds, posed.budget)
     drive(run)
+    return _found(run, posed)
+
+
+def _run_to_precision(
+    method: Method,
+    posed: Posed,
+    targets: Sequence[Target],
+    seeds: Seeds,
+    precision: Mapping[str, float],
+    watch: Watch | None,
+) -> Approximation:
+    rules: list[StoppingRule] = [StandardError(t.name, precision[t.name]) for t in targets if t.name in precision]
+    if not rules:
+        raise InputError(f"precision names none of this study's targets; it names {', '.join(precision)}")
+    rule = functools.reduce(lambda a, b: a & b, rules)
+    told: dict[str, float] = {}
+    run = _at_the_tolerance(method, posed).start(posed, list(targets), seeds, limit=posed.budget)
+    drive(run, rule, progress=None if watch is None else lambda run: watch(run, rule, told))
+    told["stopped"] = float(rule.holds(run))
+    return replace(_found(run, posed), told=told)
+
+
+def _at_the_tolerance(method: Method, posed: Posed) -> Method:
+    is_open = posed.tolerance > 0 or getattr(method, "tolerance", 0.0) is None
+    return at_tolerance(method, posed.tolerance) if is_open and posed.has_summaries else method
+
+
+def _found(run: Run, posed: Posed) -> Approximation:
     # At the study's tolerance, also where the rounds did not come down to it.
     at_tolerance_of_study = isinstance(run, SMCRun) and posed.has_summaries
     posterior = run.posterior_at(posed.tolerance) if at_tolerance_of_study else run.posterior()
@@ -79,6 +122,7 @@ def _smc(weights: str) -> MethodFor:
 CONTENDERS: dict[str, Contender] = {
     item.name: item
     for item in (
+        Contender("targeted", Targeted(), title="draws where they lower the targets' error, learnt as it goes"),
         Contender("rejection", Rejection(), title="draws from the prior, the accepted ones kept"),
         Contender("smc", method_for=_smc("mixture"), title="ABC-SMC, the particles of all rounds, mixture weights"),
         Contender("smc-last", method_for=_smc("last"), title="ABC-SMC, the last round alone, as is usual"),

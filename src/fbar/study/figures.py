@@ -104,7 +104,7 @@ def draw_ranking(picture: RankingPicture) -> Figure:
             look = picture.look.of(s.method)
             ax.errorbar(s.mean, row, xerr=s.error, ecolor=look["color"], **look, linestyle="none", capsize=2)
         ax.set_yticks(range(len(here)), [f"{s.method}  ({s.place})" for s in here])
-        ax.set_ylim(len(here) - 0.5, -0.5)
+        ax.set_ylim(max(1, len(here)) - 0.5, -0.5)
         if all(s.mean > 0 for s in here):
             ax.set_xscale("log")
             _decimal_ticks(ax.xaxis)

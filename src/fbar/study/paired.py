@@ -58,11 +58,14 @@ def compare(a: FloatArray, b: FloatArray) -> Comparison:
     ratio = mean_a / mean_b
     if abs(ratio - 1) < ROUNDING:  # the same numbers, added up in another order
         return Comparison(ratio, error, 1.0, size)
-    p = max(_p(math.log(ratio), error, size), _p(mean_a - mean_b, float((a - b).std(ddof=1)) / math.sqrt(size), size))
+    p = max(
+        two_sided(math.log(ratio), error, size),
+        two_sided(mean_a - mean_b, float((a - b).std(ddof=1)) / math.sqrt(size), size),
+    )
     return Comparison(ratio, error, p, size)
 
 
-def _p(difference: float, error: float, size: int) -> float:
+def two_sided(difference: float, error: float, size: int) -> float:
     """Two-sided, by Student's t."""
     if error == 0:
         return 1.0 if difference == 0 else 0.0

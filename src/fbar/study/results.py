@@ -76,7 +76,7 @@ class StudyResult:
 
     def _variance_known(self, problem: str, target: str | None) -> bool:
         asked = [item for item in self.arenas[problem].targets if target in (None, item.name)]
-        return all(math.isfinite(self._deviation(problem, item.name)) for item in asked)
+        return all(math.isfinite(self.deviation(problem, item.name)) for item in asked)
 
     def contenders(self) -> list[str]:
         """The names of the methods."""
@@ -123,7 +123,7 @@ class StudyResult:
     def _scale(self, score: str, problem: str, name: str, components: int) -> float:
         if score != ERROR:
             return 1.0
-        deviation = self._deviation(problem, name)
+        deviation = self.deviation(problem, name)
         if math.isfinite(deviation):
             return deviation**2
         if components == 1:  # nothing to be put together with
@@ -133,7 +133,7 @@ class StudyResult:
             "put together without; name one target"
         )
 
-    def _deviation(self, problem: str, name: str) -> float:
+    def deviation(self, problem: str, name: str) -> float:
         """The standard deviation of f under the true posterior; NaN where it is not known."""
         target = next(target for target in self.arenas[problem].targets if target.name == name)
         try:
@@ -202,7 +202,7 @@ class StudyResult:
         records = [record for _, record in self.records(*cell.key) if target in record.estimates]
         errors = [record.estimates[target][0] - truth for record in records]
         try:
-            found = summarise(errors, own, self._deviation(cell.problem, target))
+            found = summarise(errors, own, self.deviation(cell.problem, target))
         except InputError as error:  # too few trials, or a truth that is not good enough
             return {"note": str(error)}
         keys = ("bias", "bias_error", "bias2", "variance", "b2", "b2_error", "draws", "draws_error")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -157,6 +158,15 @@ class Study:
                 f"from problems to tolerances; got {self.tolerance!r}"
             )
         return known[float(self.tolerance)]
+
+    def only(self, problems: Iterable[str]) -> Study:
+        """The same study of some of its problems: its trials are those of the whole."""
+        chosen = set(problems) & set(self.arenas)
+        if not chosen:
+            raise InputError(f"none of these is a problem of this study; it has {', '.join(self.arenas)}")
+        other = copy.copy(self)
+        other.arenas = {name: arena for name, arena in self.arenas.items() if name in chosen}
+        return other
 
     @property
     def cells(self) -> list[Cell]:

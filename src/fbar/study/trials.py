@@ -47,7 +47,7 @@ class Record:
 
     ``status`` is "ok", "prior" (nothing was accepted, the prior's expectation was scored), or "failed" with a
     ``message``. ``estimates`` are (value, standard error, degrees of freedom, trusted) by target, ``scores`` numbers by
-    score and component, ``undefined`` the reasons why a score has none.
+    score and component, ``undefined`` the reasons why a score has none, ``told`` what the run told on its way.
     """
 
     status: str
@@ -58,6 +58,7 @@ class Record:
     estimates: Mapping[str, tuple[float, float, float, bool]] = field(default_factory=dict)
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     undefined: Mapping[str, str] = field(default_factory=dict)
+    told: Mapping[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -169,7 +170,8 @@ def run_trial(
         except InputError as error:
             undefined[score.name] = _line(error)
     accepted = None if found.accepted is None else float(found.accepted)
-    return Record(status, found.simulations, accepted, seconds, message, estimates, values, undefined)
+    told = {name: float(value) for name, value in found.told.items()}
+    return Record(status, found.simulations, accepted, seconds, message, estimates, values, undefined, told)
 
 
 def _line(error: BaseException, *, named: bool = False) -> str:

@@ -1,0 +1,14 @@
+"""Studies that are ready to run, with the claims that they test."""
+
+from fbar.checks import choice
+from fbar.study.presets.base import Claim, Preset
+from fbar.study.presets.infer import INFER
+from fbar.study.presets.paper_claims import PAPER_CLAIMS
+
+__all__ = ["PRESETS", "Claim", "Preset", "preset"]
+
+PRESETS: dict[str, Preset] = {item.name: item for item in (PAPER_CLAIMS, INFER)}
+
+
+def preset(name: str) -> Preset:
+    return PRESETS[choice(name, PRESETS, "preset")]
