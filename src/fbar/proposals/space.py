@@ -22,6 +22,7 @@ from fbar.priors import Categorical, Distribution, Finite, ModelChoice, Prior
 
 COORDINATES = ("theta", "normal")
 PROBED = 64
+SMALLEST = 2.0**-60
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +175,8 @@ class _Normal:
         self.discrete = np.zeros(prior.dimension, dtype=bool)
 
     def points(self, x: FloatArray) -> Points:
-        return self.prior.from_unit(ndtr(x))
+        # Beyond eight standard deviations Φ(z) rounds to 1, and θ would be infinite.
+        return self.prior.from_unit(np.clip(ndtr(x), SMALLEST, 1 - 2.0**-53))
 
     def log_prior(self, x: FloatArray, points: Points | None = None) -> FloatArray:
         return np.asarray(-0.5 * (x**2).sum(axis=1) - x.shape[1] / 2 * math.log(2 * math.pi))
@@ -183,7 +185,7 @@ class _Normal:
         return self.from_unit(rng.random((size, self.prior.dimension)))
 
     def from_unit(self, unit: FloatArray) -> FloatArray:
-        return np.asarray(ndtri(np.maximum(unit, 2.0**-60)))
+        return np.asarray(ndtri(np.maximum(unit, SMALLEST)))
 
     def redraw(self, column: int, rng: np.random.Generator, size: int) -> FloatArray:
         raise NotImplementedError
