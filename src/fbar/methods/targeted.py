@@ -43,6 +43,7 @@ CLOSE = 200
 ENOUGH = 1000
 """Acceptances at the wanted tolerance after which proposals are kept."""
 
+DEFENCE = 0.1, 0.2
 LEAST_ROUND = 256
 SCRAMBLES = 32
 MOST_NUMBERS = 20_000_000
@@ -76,7 +77,8 @@ class Targeted(Method):
     groups
         Cross-fitting groups: proposals of one learn from the others.
     defence
-        The share of simulations that go on coming from the prior, in case the proposals have missed something.
+        The share of simulations that go on coming from the prior, in case the proposals have missed something: 0.1 in
+        one and two dimensions and 0.2 above by default.
     """
 
     tolerance: float | None = None
@@ -85,7 +87,7 @@ class Targeted(Method):
     importance: Mapping[str, float] | None = None
     per: str = "simulation"
     groups: int = 4
-    defence: float = 0.1
+    defence: float | None = None
 
     def __post_init__(self) -> None:
         Acceptance(1.0 if self.tolerance is None else self.tolerance, self.kernel)
@@ -93,7 +95,7 @@ class Targeted(Method):
         choice(self.per, ("simulation", "second"), "per")
         if positive_integer(self.groups, "groups") < 2:
             raise InputError("proposals learn from other groups, so there must be at least 2; got groups=1")
-        if not 0 < non_negative_number(self.defence, "defence") < 1:
+        if self.defence is not None and not 0 < non_negative_number(self.defence, "defence") < 1:
             raise InputError(f"defence must lie between 0 and 1; got {self.defence!r}")
 
     def _begin(self, start: Start) -> Run:
@@ -123,6 +125,7 @@ class TargetedRun(Run):
         self.space = Space(self.problem.prior, "normal")
         self.store = Crossfitted(self.problem, self.space, method.groups)
         self.aim = Aim.of(self.targets, method.goal, method.importance)
+        self.defence = method.defence or (DEFENCE[0] if self.space.dimension <= 2 else DEFENCE[1])
         self.block_size = start.block_size or self._default_block(BLOCK_SIZE)
         self._ended = ""
         self._at_wanted = self._event
@@ -296,7 +299,7 @@ class TargetedRun(Run):
 
     def _lesson(self, group: int, acceptance: Acceptance, aim: Aim | None) -> Lesson:
         rng = self.seeds.generator(Purpose.DESIGN, self.round, 2**32 - 1 - group)
-        return learn(self.store, self._others(group), acceptance, aim, self.method.defence, rng)
+        return learn(self.store, self._others(group), acceptance, aim, self.defence, rng)
 
     # ------------------------------------------------------------ a tolerance from the budget
 
@@ -359,7 +362,7 @@ class TargetedRun(Run):
             proposals: list[Proposal] = []
             for a in range(self.method.groups):
                 mine = {n.partition("/")[2]: array for n, array in state.items() if n.startswith(f"{a}/")}
-                proposals.append(Learnt.of(mine, self.space, self.method.defence))
+                proposals.append(Learnt.of(mine, self.space, self.defence))
             self.store.proposals[-1] = proposals
         self._kept = list(self.store.proposals[-1]) if kept else None
 

@@ -106,7 +106,7 @@ def fit(
 ) -> StudentMixture:
     """Fit a mixture to weighted points in a space where the prior is standard normal.
 
-    The number of components follows the effective sample size, at most one for five points a parameter; each
+    The number of components follows the effective sample size, at most one for three points a parameter; each
     covariance is shrunk to that of all points, and the latter to the prior's where there are too few points to tell.
     An ``inflation`` c > 1 takes every component to p^(1−1/c) t^(1/c), as if both were normal: a narrow one becomes c
     times as wide, and none wider than the prior.
@@ -120,7 +120,7 @@ def fit(
     unknown = max(0.0, 1 - ess / (3 * (d + 1)))
     everything = (1 - unknown) * everything + unknown * np.eye(d)
     everything += np.eye(d) * max(1e-12, 1e-9 * float(np.trace(everything)) / d)
-    number = int(min(most, max(1.0, ess / (5 * (d + 1) * (d + 2) / 2))))
+    number = int(min(most, max(1.0, ess / (3 * (d + 1) * (d + 2) / 2))))
     # A t5 distribution of scale S has covariance 5/3 S.
     scale = everything * (DF - 2) / DF
     mixture = _made(np.full(number, 1 / number), _spread(x, w, scale, number, rng), scale[None].repeat(number, axis=0))
