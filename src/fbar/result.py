@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +29,7 @@ class Result:
     estimates: Estimates
     stopped_by: str
     notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def simulations(self) -> Any:
@@ -78,7 +79,7 @@ class Result:
         return self._of(self.run.adjusted(tolerance))
 
     def _of(self, posterior: Posterior) -> Result:
-        return Result(self.run, posterior, posterior.expect(list(self.run.targets)), self.stopped_by, self.notes)
+        return replace(self, posterior=posterior, estimates=posterior.expect(list(self.run.targets)))
 
     def __getitem__(self, name: str) -> Any:
         return self.estimates[name]
@@ -94,7 +95,7 @@ class Result:
         accepted = np.sum(self.accepted)
         lines = [str(self.estimates), *(f"warning: {text}" for text in self.warnings)]
         lines.append(f"{np.sum(self.simulations):,} simulations, {accepted:,.6g} accepted; {self.stopped_by}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.remarks])
 
     __repr__ = __str__
 
@@ -124,6 +125,7 @@ class Result:
             "accepted": plain(self.accepted),
             "failures": {kind.name.lower(): count for kind, count in self.run.seen.counts.items()},
             "warnings": list(self.warnings),
+            **({"remarks": list(self.remarks)} if self.remarks else {}),
             "stopped_by": self.stopped_by,
             "rounds": self.run.round,
             "seed": str(self.seed),

@@ -56,6 +56,7 @@ def infer(
     timeout: float | None = None,
     seed: MaybeWhole = None,
     block_size: MaybeWhole = None,
+    summaries: str | None = None,
     json_: JsonFlag = False,
 ) -> None:
     """Estimate posterior expectations with error bars.
@@ -94,6 +95,9 @@ def infer(
         The same seed gives the same result, on any number of workers.
     block_size
         Simulations in a block, the unit of work: small for slow simulators.
+    summaries
+        Learn what simulations are compared by, for these targets: linear, boosting, network or auto. The tolerance is
+        then in units of about a posterior standard deviation.
     json_
         Print one JSON object, and nothing else, to standard output.
     """
@@ -107,6 +111,7 @@ def infer(
         tolerance=tolerance,
         precision=_precisions(precision),
         block_size=block_size,
+        summaries=summaries,
     )
     engine = as_engine(dask, workers, timeout)
     machine = {"workers": workers, "timeout": timeout}
@@ -337,6 +342,8 @@ def _print_stored(result: Mapping[str, Any]) -> None:
     for text in dict.fromkeys([t for e in estimates.values() for t in e["warnings"]] + result["warnings"]):
         print(f"warning: {text}")
     print(f"{result['simulations']:,} simulations, {result['accepted']:,.6g} accepted; {result['stopped_by']}")
+    for text in result.get("remarks", ()):
+        print(text)
 
 
 def _simulations(ledger: Ledger) -> Any:

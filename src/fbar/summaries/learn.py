@@ -26,7 +26,7 @@ from fbar.checks import FloatArray, choice, positive_integer
 from fbar.engine import Engine, InProcess
 from fbar.errors import InputError
 from fbar.methods.base import Run, Start
-from fbar.outcomes import Batch, Failure, Outcomes, Simulated
+from fbar.outcomes import Batch, Failure, Outcomes, Seen, Simulated
 from fbar.points import Points
 from fbar.posterior import Posterior
 from fbar.problem import Problem
@@ -41,9 +41,10 @@ LEAST = 50
 """Simulations of the pilot that must succeed."""
 
 PILOT, EACH = 1000, 20
-"""The pilot by default: this many simulations or as many for each number of the data, and at most a part of the budget."""
+"""The pilot by default: this many simulations, or so many for each number of the data if that is more."""
 
 PART = 5
+"""At most this part of the budget."""
 
 POOR = 0.02
 """An R² below this is told as a warning."""
@@ -125,7 +126,8 @@ class LearnedSummaries:
                     f"the pilot's {self.simulations} simulations leave nothing of the budget {budget}; raise the budget"
                 )
             return self.simulations
-        wanted = max(PILOT, EACH * int(np.size(problem.observed)))
+        assert problem.observed is not None
+        wanted = max(PILOT, EACH * int(problem.observed.size))
         if budget is None:
             return wanted
         if budget // PART < LEAST:
@@ -211,12 +213,11 @@ class Pilot(Run):
     def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
         assert isinstance(outcomes, Simulated)
         points = batch.points.with_columns(outcomes.recorded) if outcomes.recorded else batch.points
-        _, seen = self.problem.distances(outcomes)
         failure = np.zeros(outcomes.simulations) if outcomes.failure is None else outcomes.failure
         rows = np.flatnonzero(failure == Failure.NONE)
         self._pieces.append((points.take(rows), np.asarray(outcomes.summaries)[rows]))
         self._simulations += outcomes.simulations
-        self.seen = self.seen + seen
+        self.seen = self.seen + Seen.of(np.zeros(0), outcomes.failure, outcomes)
 
     def _end_round(self) -> None:
         return
@@ -310,7 +311,7 @@ class LearntSummary:
 
 @dataclass(frozen=True, eq=False)
 class Learning:
-    """What the pilot told: the regression, R² out of fold, simulations, out-of-fold summaries of those that succeeded."""
+    """What the pilot told: the regression, R² and summaries (of what succeeded) out of fold, all its simulations."""
 
     regression: str
     r_squared: Mapping[str, float]
@@ -390,8 +391,8 @@ class LearntProblem(Problem):
         shown = ", ".join(f"{name} {value:.2f}" for name, value in list(self.r_squared.items())[:6])
         more = ", …" if len(self.r_squared) > 6 else ""
         return (
-            f"{self.pilot_simulations:,} more simulations taught the summaries ({self.regression} regression, R² out of "
-            f"fold: {shown}{more}); 1% of the prior's simulations come within {self.tolerance_for(0.01):.3g}"
+            f"{self.pilot_simulations:,} more simulations taught the summaries ({self.regression} regression, "
+            f"R² out of fold: {shown}{more}); 1% of them came within {np.quantile(self.pilot_distances, 0.01):.3g}"
         )
 
     @property
@@ -401,8 +402,8 @@ class LearntProblem(Problem):
         if not poor:
             return ""
         return (
-            f"the summaries explain nothing of {', '.join(poor)} (R² out of fold below {POOR:g}): another regression or a "
-            "larger pilot may; if not, the estimate is the prior's"
+            f"the summaries explain nothing of {', '.join(poor)} (R² out of fold below {POOR:g}): another regression "
+            "or a larger pilot may; if not, the estimate is the prior's"
         )
 
     def with_observed(self, observed: Any) -> LearntProblem:

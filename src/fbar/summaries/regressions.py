@@ -26,7 +26,7 @@ PENALTIES = 10.0 ** np.arange(-8.0, 1.5, 0.5)
 HIDDEN, DECAY, PASSES = (64, 64), 3.0, 200
 """The network: its hidden layers, the weight decay and the most passes over the data."""
 
-TREES, RATE, LEAVES = 150, 0.07, 15
+TREES, RATE, LEAVES, BINS = 100, 0.1, 15, 64
 
 
 class Fit(ABC):
@@ -195,7 +195,12 @@ def fit_boosting(x: FloatArray, y: FloatArray, seed: int) -> Boosting:
     models = []
     for column in y.T:
         model = HistGradientBoostingRegressor(
-            max_iter=TREES, learning_rate=RATE, max_leaf_nodes=LEAVES, early_stopping=False, random_state=seed
+            max_iter=TREES,
+            learning_rate=RATE,
+            max_leaf_nodes=LEAVES,
+            max_bins=BINS,
+            early_stopping=False,
+            random_state=seed,
         )
         models.append(model.fit(x, column))
     return Boosting(tuple(models))
