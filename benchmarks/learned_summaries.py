@@ -5,8 +5,8 @@ the prior's simulations, by the pilot's distances out of fold (for the plain dis
 ``adjusted`` is its local linear regression adjustment on the learnt summaries. ABC-SMC halves its tolerance with 200
 accepted a round until its simulations are spent; with the plain distance and the linear regression alone. Two errors,
 each the mean over targets and trials, with its standard error: ``b2``, (f̂ − truth)²/posterior variance at the first
-observation, where 1 is an error of one posterior standard deviation; and ``of_prior``, (f̂ − truth)²/prior variance in as
-many trials over all ten observations, some of which have posteriors so narrow that 1% of the prior is far from them.
+observation, where 1 is an error of one posterior standard deviation; and ``of_prior``, (f̂ − truth)²/prior variance in
+as many trials over all ten observations, some of which have posteriors so narrow that 1% of the prior is far from them.
 ``prior`` is the error of the prior's own means.
 
     python benchmarks/learned_summaries.py              # 20 + 20 trials of each, about 20 minutes of one core
@@ -62,7 +62,7 @@ def error(values: list[float], name: str, observation: int, *, of_prior: bool) -
 
 
 def one(task: tuple[str, str, int, int]) -> list[tuple[str, float, float, float, float]]:
-    """For each method: its name, its error, R², accepted simulations and seconds; ``observation`` 0 is any of the ten."""
+    """For each method: its name, error, R², accepted simulations and seconds; ``observation`` 0 is any of the ten."""
     name, summaries, trial, observation = task
     of_prior = observation == 0
     observation = observation or 1 + trial % OBSERVATIONS

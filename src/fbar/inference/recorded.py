@@ -229,12 +229,11 @@ def _taught(
     if task.lesson is None or task.learnt is not None:
         return task
     pilot = task.lesson.summaries.pilot(task.problem, task.lesson.targets, seeds, block_size=task.block_size)
-    shown = progress if callable(progress) else None
     if ledger is None:
-        drive(pilot, engine=engine, progress=shown)
+        _driven(pilot, progress, None, engine)
         return replace(task, learnt=task.lesson.summaries.fit(pilot))
     with Ledger(ledger.directory / PILOT, create=True) as kept:
-        if drive(pilot, engine=engine, progress=shown, ledger=kept, replay_only=replay_only) == NOT_FINISHED:
+        if _driven(pilot, progress, kept, engine, replay=replay_only) == NOT_FINISHED:
             raise NoPosterior(f"the simulations that teach the summaries of {ledger.directory} are not all there yet")
         kept.flush()
         learnt = task.lesson.summaries.fit(pilot)
@@ -354,6 +353,46 @@ def _go_on(run: Run, before: Leg, task: Task) -> None:
     )
 
 
+def _driven(
+    run: Run,
+    progress: Progress | bool | None,
+    ledger: Ledger | None,
+    engine: Engine,
+    *,
+    stop: StoppingRule | None = None,
+    watch: FailureWatch | None = None,
+    until: int | None = None,
+    replay: bool = False,
+) -> str:
+    """Drive a run with its progress shown; who stops it is told what is recorded. Returns why it ended."""
+    if progress not in (None, True, False):
+        check_function(progress, "progress")
+    line = ProgressLine() if progress in (None, True) and ProgressLine.wanted() else None
+    shown: Progress | None = progress if callable(progress) else line
+    try:
+        return drive(
+            run,
+            stop,
+            engine=engine,
+            progress=shown,
+            ledger=ledger,
+            watch=watch,
+            until_round=until,
+            replay_only=replay,
+        )
+    except KeyboardInterrupt:
+        if ledger is None:
+            raise
+        ledger.flush()
+        raise KeyboardInterrupt(
+            f"stopped after {run.simulations:,} simulations, all recorded in {ledger.directory}; "
+            "give the same command again to go on"
+        ) from None
+    finally:
+        if line is not None:
+            line.end()
+
+
 def _finish(
     task: Task,
     run: Run,
@@ -367,32 +406,7 @@ def _finish(
 ) -> Result:
     """Drive a run to its end and take its result."""
     watch = watch or FailureWatch()
-    if progress not in (None, True, False):
-        check_function(progress, "progress")
-    line = ProgressLine() if progress in (None, True) and ProgressLine.wanted() else None
-    shown: Progress | None = progress if callable(progress) else line
-    try:
-        ended = drive(
-            run,
-            task.stop,
-            engine=engine,
-            progress=shown,
-            ledger=ledger,
-            watch=watch,
-            until_round=until_round,
-            replay_only=replay_only,
-        )
-    except KeyboardInterrupt:
-        if ledger is None:
-            raise
-        ledger.flush()
-        raise KeyboardInterrupt(
-            f"stopped after {run.simulations:,} simulations, all recorded in {ledger.directory}; "
-            "give the same command again to go on"
-        ) from None
-    finally:
-        if line is not None:
-            line.end()
+    ended = _driven(run, progress, ledger, engine, stop=task.stop, watch=watch, until=until_round, replay=replay_only)
     if ledger is not None:
         ledger.flush()
         if until_round is not None and ended != NOT_FINISHED and ledger.legs[-1].result is not None:

@@ -156,7 +156,9 @@ class LearnedSummaries:
         # A prediction that is exact would make an infinite scale of a tolerance; nobody can tell such a small one.
         scale = np.sqrt(np.maximum(left[kind], 1e-12))
         summary = LearntSummary(pilot.problem.summary, REGRESSIONS[kind](x, y, seed), scale, x[:100])
-        learning = Learning(kind, dict(zip(names, 1 - left[kind], strict=True)), pilot.simulations, tried[kind] / scale)
+        learning = Learning(
+            kind, dict(zip(names, (1 - left[kind]).tolist(), strict=True)), pilot.simulations, tried[kind] / scale
+        )
         return LearntProblem(pilot.problem, summary, learning)
 
     def learn(
