@@ -1,8 +1,8 @@
 """Summary statistics that are learnt for the targets (semi-automatic ABC, Fearnhead & Prangle 2012).
 
-Simulations are compared with the data by few numbers, each as near as a regression gets to E[f(θ)|x] for a function f
-that the targets are made of. Among all summaries of so few numbers E[f(θ)|x] itself gives the posterior means with the
-smallest expected squared error as the tolerance goes to 0 (their theorem 3), and the fewer the numbers, the smaller the
+Simulations are compared with the data by few numbers, each as near as a regression gets to s(x) = E[f(θ)|x] for a
+function f that the targets are made of. With s itself nothing is lost for f: at tolerance 0 the estimate would be
+E[f|s(x*)] = E[E[f|x]|s(x*)] = s(x*), which is that given all the data; and the fewer the numbers, the smaller the
 tolerance that a budget can pay for. Here f are the functions of the user's targets, not the parameters.
 
 The regressions are fitted to a pilot of simulations from the prior. In K folds, each simulation of the pilot is
