@@ -46,7 +46,7 @@ from fbar.proposals import LocalNormalKernel, NormalKernel, OptimalLocalKernel, 
 from fbar.result import Result
 from fbar.seeds import Seeds
 from fbar.simulators import Model, Separable, each
-from fbar.stopping import Acceptances, Budget, RelativeError, StandardError, StoppingRule
+from fbar.stopping import Acceptances, Budget, RelativeError, Spent, StandardError, StoppingRule
 from fbar.summaries import LearnedSummaries
 from fbar.targets import (
     Target,
@@ -120,6 +120,7 @@ __all__ = [
     "Separable",
     "SimulatorFailed",
     "Sobol",
+    "Spent",
     "StandardError",
     "StoppingRule",
     "Stratified",

@@ -104,6 +104,8 @@ def encode(batch: Batch, outcomes: Outcomes) -> bytes:
     arrays |= {f"recorded:{name}": np.asarray(values) for name, values in outcomes.recorded.items()}
     if outcomes.failure is not None and outcomes.failure.any():
         arrays["failure"] = outcomes.failure
+    if outcomes.cost is not None:
+        arrays["cost"] = outcomes.cost
     return pack(
         arrays,
         kind="simulated",
@@ -153,7 +155,8 @@ def decode(payload: bytes, seconds: float = 0.0) -> Block:
     failure = arrays.get("failure", np.zeros(len(arrays["summaries"]), dtype=np.int8))
     examples = {Failure(int(kind)): text for kind, text in about["examples"].items()}
     details = {Failure(int(kind)): text for kind, text in about["details"].items()}
-    outcomes = Simulated(arrays["summaries"], under("recorded:"), failure, examples, details, seconds)
+    recorded, cost = under("recorded:"), arrays.get("cost")
+    outcomes = Simulated(arrays["summaries"], recorded, failure, examples, details, seconds, cost)
     return Block(seed, points, repeats, outcomes)
 
 

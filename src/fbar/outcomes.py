@@ -91,7 +91,9 @@ class Simulated:
     """What each simulation of a block gave, in the order of ``Batch.theta``.
 
     ``failure`` has a `Failure` for every simulation, ``examples`` a message for each kind that occurred, and
-    ``details`` its traceback or standard error.
+    ``details`` its traceback or standard error. ``cost`` is what every simulation cost, in seconds where it was
+    measured and in the simulator's own unit where it said so; NaN for a failed one of which it is not known, and None
+    if it is not known at all.
     """
 
     summaries: npt.NDArray[np.generic]
@@ -100,6 +102,7 @@ class Simulated:
     examples: Mapping[Failure, str] = field(default_factory=dict)
     details: Mapping[Failure, str] = field(default_factory=dict)
     seconds: float = 0.0
+    cost: FloatArray | None = None
 
     @property
     def simulations(self) -> int:

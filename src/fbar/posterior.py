@@ -96,6 +96,15 @@ class Posterior:
         doubts = tuple((mask[..., :size], text) for mask, text in bars.doubts)
         return ErrorBars(covariance, bars.df[..., :size], doubts)
 
+    def contributions(self, target: Target) -> FloatArray | None:
+        """z of every accepted simulation, shape (n, m): the target's error is Σz to first order, its variance Σz².
+
+        None where the error does not come about as a sum over single simulations.
+        """
+        of = getattr(self.errors, "contributions", None)
+        found: FloatArray | None = None if of is None else of(np.concatenate(self._influences((target,)), axis=-1))
+        return found
+
     def _influences(self, targets: tuple[Target, ...]) -> list[FloatArray]:
         """ψ of each target at the points."""
         return [target.influence(self.points, self.weights) for target in targets]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, overload
 
@@ -22,11 +23,26 @@ from fbar.errors import InputError
 from fbar.outcomes import SAMPLE, Batch, Failure, Outcomes, Seen, Simulated, Tally, tally
 from fbar.points import Points
 from fbar.priors import Distribution, Finite, ModelChoice
-from fbar.simulators import Bernoulli, Model, RowFailed, Simulator, Tabulated, choose, each
+from fbar.simulators import (
+    COST,
+    Bernoulli,
+    Costs,
+    Model,
+    RowFailed,
+    Simulator,
+    Tabulated,
+    choose,
+    each,
+    measured,
+    without_costs,
+)
 from fbar.targets import Target
 from fbar.truth import FiniteReference, Known, Listed, Reference, Truth
 
 Distance = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.ArrayLike]
+
+RETURNED = "returned"
+"""``cost=`` of a problem whose simulator returns what its simulations cost."""
 
 
 def _called(what: str, function: Callable[..., Any], *arguments: Any) -> npt.NDArray[Any]:
@@ -87,7 +103,8 @@ class Problem:
     simulate
         ``simulate(theta, rng)``: a batch in (``theta["name"]`` is an array of n values), a batch out
         (an array whose first axis has length n, or a mapping with that array under ``"x"`` and further
-        recorded outputs). Wrap a simulator of a single parameter set with `each`.
+        recorded outputs). Wrap a simulator of a single parameter set with `each`. An output called ``"cost"`` is what
+        each simulation cost, positive numbers in a unit of the simulator's own, and is not among the recorded outputs.
     observed
         The data x*, in the form of one row of the simulator's output.
     summary
@@ -100,9 +117,12 @@ class Problem:
     derived
         Further parameters as functions of the others, such as ``{"R0": lambda t: t["beta"] / t["gamma"]}``.
     cost
-        Cost of one simulation at each value of a finite prior, or a function of the batch; equal by default.
+        Cost of one simulation: a function of the batch, ``cost(theta)``, or numbers for the values of a finite prior;
+        or ``"returned"`` to say that the simulator returns costs under ``"cost"``. Without it the calls of a simulator
+        wrapped by `each` or `program` are timed, and the costs of others are not known and taken to be equal.
     records
-        Names of further outputs that the simulator gives, for targets that are functions of them.
+        Names of further outputs that the simulator gives, for targets that are functions of them. ``"cost"`` cannot be
+        one.
     p_star
         Where it is known: ``p_star(theta, tolerance)``, the probability that a simulation is accepted.
     truth
@@ -120,7 +140,7 @@ class Problem:
         distance: Distance | None = None,
         accept: Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.ArrayLike] | None = None,
         derived: Mapping[str, Callable[[Points], npt.ArrayLike]] | None = None,
-        cost: npt.ArrayLike | Callable[[Points], npt.ArrayLike] | None = None,
+        cost: npt.ArrayLike | Callable[[Points], npt.ArrayLike] | str | None = None,
         records: Sequence[str] = (),
         p_star: Callable[[Points, float], npt.ArrayLike] | None = None,
         truth: Mapping[str, float | tuple[float, float] | Known] | Reference | None = None,
@@ -152,6 +172,10 @@ class Problem:
         self._cost = cost
         if isinstance(records, str):
             raise InputError(f"records must be a list of names, such as [{records!r}]; got {records!r}")
+        if COST in records:
+            raise InputError(
+                f"the output {COST!r} is what a simulation cost and cannot be recorded; give yours another name"
+            )
         self.records = tuple(records)
         self._checked: list[Target] = []
         self._probed: set[float] = set()
@@ -167,8 +191,7 @@ class Problem:
         self.observed = None if self.raw is None else self._summarise(self.raw[None])[0]
         if self.observed is not None and self.observed.dtype.kind == "f" and not np.isfinite(self.observed).all():
             raise InputError("the observed data (or their summaries) are not finite; remove missing values first")
-        if isinstance(prior, Finite):
-            self.cost  # noqa: B018 - a wrong cost is refused here, not in the middle of a run
+        self._check_cost()
 
     @classmethod
     def tabulated(cls, prior: Finite, p_star: npt.ArrayLike, **options: Any) -> Problem:
@@ -253,18 +276,140 @@ class Problem:
                 target.check_space(self.probe)
                 self._checked.append(target)
 
-    @property
-    def cost(self) -> FloatArray:
-        """The cost of a simulation at each value of a finite prior."""
+    # ------------------------------------------------------------ what simulations cost
+
+    def _check_cost(self) -> None:
+        """Refuse a wrong cost here, not in the middle of a run."""
         given = self._cost
-        raw = 1.0 if given is None else given(self.points) if callable(given) else given
+        if isinstance(given, str):
+            if given != RETURNED:
+                raise InputError(f"cost must be numbers, a function of theta, or {RETURNED!r}; got {given!r}")
+            if isinstance(self.simulate, Tabulated | Bernoulli):
+                raise InputError("this problem's simulations return nothing; give cost= as numbers or a function")
+        elif isinstance(self.prior, Finite):
+            self.cost  # noqa: B018
+        elif given is not None:
+            if not callable(given) and np.ndim(given):
+                raise InputError(
+                    "cost must be a function of theta such as lambda t: t['n'], where the prior is not finite"
+                )
+            self.cost_of(self.probe)
+
+    @cached_property
+    def cost(self) -> FloatArray:
+        """The cost of a simulation at each value of a finite prior, as it was given; 1 if none was."""
+        if not self._cost_given:
+            return np.ones(self.finite.size)
+        if callable(self._cost):
+            return self._costs_at(self.points)
+        return self._positive(self._cost, self.finite.size, "values")
+
+    @property
+    def _cost_given(self) -> bool:
+        return self._cost is not None and not isinstance(self._cost, str)
+
+    @property
+    def measures_cost(self) -> bool:
+        """Whether the costs are seconds that are measured."""
+        return self._cost is None and measured(self.simulate)
+
+    @property
+    def knows_cost(self) -> bool:
+        """Whether the costs of single simulations will be known: given with the problem, returned or measured."""
+        return self._cost is not None or measured(self.simulate)
+
+    def require_costs(self) -> None:
+        """Refuse a problem whose simulations' costs are not known."""
+        if not self.knows_cost:
+            raise InputError(
+                "the costs of this problem's simulations are not known; wrap a simulator of one parameter set with "
+                f"fbar.each, which times its calls, or return {{'x': …, {COST!r}: …}} and say cost={RETURNED!r}, or "
+                "give Problem(cost=...) a function of theta"
+            )
+
+    def cost_of(self, points: Points) -> FloatArray | None:
+        """The cost of a simulation at each θ, where it was given with the problem; None otherwise."""
+        if not self._cost_given:
+            return None
+        if callable(self._cost):
+            return self._costs_at(points)
+        if np.ndim(self._cost) == 0:  # type: ignore[arg-type]
+            return self._positive(self._cost, points.rows, "rows")
+        cell = self.finite.index(points)
+        if (cell < 0).any():
+            raise InputError(f"{points.label(int(np.argmin(cell)))} is not a value of the parameter space")
+        return self.cost[cell]
+
+    def _costs_at(self, points: Points) -> FloatArray:
+        assert callable(self._cost)
+        points = points if points.derived else points.with_derived(self.derived)
+        return self._positive(_called("the cost", self._cost, points), points.rows, "rows")
+
+    @staticmethod
+    def _positive(given: Any, size: int, what: str) -> FloatArray:
+        cost = numeric_array(given, "cost")
         try:
-            cost = np.broadcast_to(np.asarray(raw, dtype=np.float64), (self.finite.size,))
+            cost = np.broadcast_to(cost, (size,))
         except ValueError:
-            raise InputError(f"cost must be one number for each of {self.finite.size} values; got {raw!r}") from None
+            raise InputError(f"cost must be one number for each of {size} {what}; got {given!r}") from None
         if not ((cost > 0) & np.isfinite(cost)).all():
             raise InputError(f"cost must be positive; got {cost[~((cost > 0) & np.isfinite(cost))][0]:g}")
         return cost
+
+    def costs(self, batch: Batch, outcomes: Outcomes) -> FloatArray | None:
+        """What each simulation of a block cost, a number for each row of ``batch.theta``.
+
+        As it was given with the problem; otherwise as it came with the outcomes, NaN for a failed simulation of which
+        it is not known; None if it is not known at all.
+        """
+        given = self._cost_by_row(batch)
+        if given is not None:
+            return given if batch.repeats is None else np.repeat(given, batch.repeats)
+        found = outcomes.cost if isinstance(outcomes, Simulated) else None
+        if found is None and isinstance(self._cost, str):
+            raise InputError(
+                f"the problem was said to return costs (cost={RETURNED!r}), and a simulation came without {COST!r}"
+            )
+        return found
+
+    def cost_of_block(self, batch: Batch, outcomes: Outcomes) -> float | None:
+        """The sum of what a block's simulations cost, those left out of which it is not known."""
+        if batch.repeats is not None and batch.repeats.ndim > 1:
+            return None
+        given = self._cost_by_row(batch)
+        if given is not None:  # repeats may be many
+            return float(given.sum() if batch.repeats is None else given @ batch.repeats)
+        found = self.costs(batch, outcomes)
+        return None if found is None else float(np.nansum(found))
+
+    def _cost_by_row(self, batch: Batch) -> FloatArray | None:
+        """The given cost of one simulation at each of a block's points."""
+        if not self._cost_given:
+            return None
+        return self.cost_of(batch.points) if batch.cells is None else self.cost[batch.cells]
+
+    def _known_costs(self, costs: Costs | None, failure: npt.NDArray[np.int8]) -> FloatArray | None:
+        """The costs of a block's simulations: the returned ones if there are any, else the measured ones.
+
+        Never some of these and some of those, whose units may differ.
+        """
+        nothing = np.full(failure.shape, np.nan)
+        if costs is None:
+            return nothing if self.knows_cost and failure.all() else None
+        values, succeeded = costs.values, failure == Failure.NONE
+        if values.shape != failure.shape:
+            raise InputError(
+                f"the simulator was asked for {failure.size} simulations and gave {COST!r} of shape {values.shape}"
+            )
+        bad = costs.returned & ~((values > 0) & np.isfinite(values)) & (succeeded | ~np.isnan(values))
+        if bad.any():
+            raise InputError(
+                f"the simulator's {COST!r} must be a positive number for every simulation; it gave {values[bad][0]:g}"
+            )
+        found = values if costs.returned.any() or isinstance(self._cost, str) else costs.seconds
+        if np.isnan(found[succeeded]).any():
+            return None
+        return np.array(found) if self.knows_cost or not np.isnan(found).all() else None
 
     # ------------------------------------------------------------ truth, where it is known
 
@@ -352,7 +497,7 @@ class Problem:
             output: Any = {name: _stack([row[name] for row in outputs], name) for name in outputs[0]}
         else:
             output = _stack(outputs, "x")
-        part = self.outcomes(output, len(good))
+        part = self._outcomes(output, len(good))
         if len(good) == len(rows):
             return part
 
@@ -403,6 +548,14 @@ class Problem:
 
     def outcomes(self, output: Any, simulations: int) -> Simulated:
         """A simulator's output as outcomes: summarised, and what is None or not a number marked as a failure."""
+        output, costs = without_costs(output)
+        found = self._outcomes(output, simulations)
+        assert found.failure is not None
+        cost = self._known_costs(costs, found.failure)
+        return found if cost is None else replace(found, cost=cost)
+
+    def _outcomes(self, output: Any, simulations: int) -> Simulated:
+        """The same of an output that says nothing of costs."""
         if isinstance(output, list) and (
             any(isinstance(row, RowFailed | Mapping) or row is None for row in output)
             or len(set(map(_shape, output))) > 1

@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Any
 
+from fbar.methods.forecasts import brief
+
 PATIENCE, PAUSE = 2.0, 0.2
 
 
@@ -28,7 +30,8 @@ class ProgressLine:
         most = run.budget or run.limit
         of = f" of {most:,}" if most else ""
         tolerance = f", tolerance {run.tolerance:.4g}" if hasattr(run, "tolerance") else ""
-        line = f"{run.simulations:,}{of} simulations, round {run.round + 1}{tolerance}, {now - self._start:.0f} s"
+        line = f"{run.simulations:,}{of} simulations, round {run.round + 1}{tolerance}{left(run)}"
+        line = f"{line}, {now - self._start:.0f} s"
         sys.stderr.write(f"\r\x1b[K{line}")
         sys.stderr.flush()
 
@@ -36,3 +39,10 @@ class ProgressLine:
         if self._shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+
+def left(run: Any) -> str:
+    """What is left to do, of the forecast that was made at the end of the last round."""
+    expected = getattr(run, "expected", None)
+    more = 0 if expected is None else expected.at + expected.more - run.simulations
+    return f", about {brief(more)} more" if more > 0 else ""

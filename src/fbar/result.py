@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fbar.errors import MissingExtra
 from fbar.estimate import Estimates
+from fbar.explanation import Explanation, explain
 from fbar.methods import Run
+from fbar.methods.forecasts import Forecast
 from fbar.posterior import Posterior
+from fbar.stopping import StoppingRule, as_rule
 from fbar.targets import Target
 
 if TYPE_CHECKING:
@@ -29,7 +32,10 @@ class Result:
     estimates: Estimates
     stopped_by: str
     notes: tuple[str, ...] = ()
+    missing: Mapping[str, Forecast] = field(default_factory=dict)
+    """For each target whose wanted precision was not reached: how many simulations more it would take."""
     remarks: tuple[str, ...] = ()
+    """What was done beforehand, such as learning summaries."""
 
     @property
     def simulations(self) -> Any:
@@ -78,8 +84,23 @@ class Result:
         """
         return self._of(self.run.adjusted(tolerance))
 
+    def forecast(self, precision: StoppingRule | Mapping[str, float | str]) -> Forecast | None:
+        """How many simulations more would give the wanted errors, as in ``precision=``; None where it is not known.
+
+        From the variance of the run's own estimates, at its own tolerance, see `fbar.methods.forecasts`.
+        """
+        return as_rule(precision, self.run.targets).forecast(self.run)
+
+    def explain(self, target: str | Target | None = None) -> Explanation:
+        """Where the simulations went and why, which of them carry the estimate, and what other ways would have given.
+
+        ``target`` is one of the run's by its name (R0 for mean:R0 where that is clear), the only one by default, or
+        any other. No simulation is run. Print what comes back; its numbers are in `Explanation.as_dict`.
+        """
+        return explain(self.run, self.posterior, target)
+
     def _of(self, posterior: Posterior) -> Result:
-        return replace(self, posterior=posterior, estimates=posterior.expect(list(self.run.targets)))
+        return replace(self, posterior=posterior, estimates=posterior.expect(list(self.run.targets)), missing={})
 
     def __getitem__(self, name: str) -> Any:
         return self.estimates[name]
@@ -94,8 +115,12 @@ class Result:
     def __str__(self) -> str:
         accepted = np.sum(self.accepted)
         lines = [str(self.estimates), *(f"warning: {text}" for text in self.warnings)]
-        lines.append(f"{np.sum(self.simulations):,} simulations, {accepted:,.6g} accepted; {self.stopped_by}")
-        return "\n".join([*lines, *self.remarks])
+        cost = cost_in_words(self.run.spent_cost, self.run.problem.measures_cost)
+        told = f"{np.sum(self.simulations):,} simulations, {accepted:,.6g} accepted; {self.stopped_by}"
+        lines.append(f"{told}; {cost}" if cost else told)
+        lines.extend(self.remarks)
+        lines.extend(f"{name} would need {forecast}" for name, forecast in self.missing.items())
+        return "\n".join(lines)
 
     __repr__ = __str__
 
@@ -123,10 +148,12 @@ class Result:
             "estimates": estimates,
             "simulations": plain(self.simulations),
             "accepted": plain(self.accepted),
+            **spent(self.run),
             "failures": {kind.name.lower(): count for kind, count in self.run.seen.counts.items()},
             "warnings": list(self.warnings),
             **({"remarks": list(self.remarks)} if self.remarks else {}),
             "stopped_by": self.stopped_by,
+            "missing": {name: forecast.as_dict() for name, forecast in self.missing.items()},
             "rounds": self.run.round,
             "seed": str(self.seed),
         }
@@ -158,6 +185,19 @@ class Result:
         stats = {"weight": self.posterior.weights[None]}
         made: arviz.InferenceData = arviz.from_dict(posterior=columns, sample_stats=stats, observed_data=data)
         return made
+
+
+def spent(run: Run) -> dict[str, Any]:
+    """What a run's simulations cost, for its description as JSON; None where it is not known."""
+    return {"cost": run.spent_cost, "cost_unit": "s" if run.problem.measures_cost else None}
+
+
+def cost_in_words(cost: float | None, seconds: bool) -> str:
+    """What simulations cost together; nothing if it is not known."""
+    if cost is None:
+        return ""
+    number = f"{cost:,.3g}" if cost < 1000 else f"{cost:,.0f}"
+    return f"{number} s of simulator time" if seconds else f"cost {number}"
 
 
 def _finite(value: float) -> float | None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray, probabilities
+from fbar.checks import BoolArray, FloatArray, IntArray, numeric_array, probabilities
 from fbar.checks import function as check_function
 from fbar.errors import FbarError, InputError
 from fbar.outcomes import Failure, Tally
@@ -26,11 +27,40 @@ MOST_DETAIL = 4000
 
 Simulator = Callable[[Points, np.random.Generator], Any]
 
+COST = "cost"
+"""The name under which a simulator may return what its simulations cost."""
+
+clock = time.perf_counter
+"""Measures what a simulation costs, in seconds."""
+
+LEAST_SECONDS = 1e-9
+"""A clock may stand still during a short simulation; a cost is positive all the same."""
+
+
+class Row(NamedTuple):
+    """The output of one simulation that ran by itself, and what it cost; NaN if that is not known."""
+
+    output: Any
+    cost: float = np.nan
+
+
+class Rows(list[Any]):
+    """Outputs of single simulations, with the seconds that each took; NaN where they are not known."""
+
+    def __init__(self, outputs: Sequence[Any], cost: npt.ArrayLike) -> None:
+        super().__init__(outputs)
+        self.cost: FloatArray = np.asarray(cost, dtype=np.float64)
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> Rows:
+        return cls([row.output for row in rows], [row.cost for row in rows])
+
 
 class each:
     """Turn a simulator of one parameter set into one of a batch: it is called once for every row.
 
-    A row that raises an exception, or gives None, is a failed simulation and does not disturb the others.
+    A row that raises an exception, or gives None, is a failed simulation and does not disturb the others. The time of
+    every call is measured: it is the simulation's cost unless the simulator returns one.
 
     >>> @each
     ... def simulate(theta, rng):
@@ -47,18 +77,21 @@ class each:
         self.__name__ = getattr(function, "__name__", "simulate")
 
     def __call__(self, theta: Points, rng: np.random.Generator) -> list[Any]:
-        """A row's output each; a `RowFailed` for one that failed."""
+        """A row's output each, and its time; a `RowFailed` for one that failed."""
         columns = {name: theta[name] for name in (*theta, *theta.derived)}
         rows: list[Any] = []
+        seconds: list[float] = []
         for i in range(theta.rows):
+            begun = clock()
             try:
                 output = self.function({name: c[i] for name, c in columns.items()}, rng)
             except FbarError:
                 raise
             except FAILED as error:
                 output = RowFailed.of(error)
+            seconds.append(clock() - begun)
             rows.append(RowFailed("it returned None") if output is None else _kept(output))
-        return rows
+        return Rows(rows, np.maximum(seconds, LEAST_SECONDS))
 
 
 def _kept(output: Any) -> Any:
@@ -92,6 +125,55 @@ class RowFailed:
 def one_by_one(simulator: Any) -> bool:
     """Whether a simulator runs one parameter set at a time, in Python or outside: slow beside a vectorised one."""
     return isinstance(simulator, each) or bool(getattr(simulator, "one_by_one", False))
+
+
+def measured(simulator: Any) -> bool:
+    """Whether the time of every single simulation is measured: of one wrapped by `each`, and of a choice of such."""
+    return isinstance(simulator, each) or bool(getattr(simulator, "measured", False))
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """What is known of the costs of a block's simulations: what was returned, for which rows, and what was measured."""
+
+    values: FloatArray
+    returned: BoolArray
+    seconds: FloatArray
+
+
+def without_costs(output: Any) -> tuple[Any, Costs | None]:
+    """A simulator's output without what it says of costs, and that; None if it says nothing."""
+    if isinstance(output, Mapping):
+        if COST not in output:
+            return output, None
+        values = numeric_array(output[COST], f"the simulator's {COST!r}")
+        rest = {name: value for name, value in output.items() if name != COST}
+        return rest, Costs(values, np.ones(values.shape, dtype=bool), np.full(values.shape, np.nan))
+    if isinstance(output, np.ndarray) and output.dtype == object and output.ndim == 1:
+        output = list(output)
+    if not isinstance(output, list):
+        return output, None
+    returned = np.array([isinstance(row, Mapping) and COST in row for row in output], dtype=bool)
+    seconds = output.cost if isinstance(output, Rows) else np.full(len(output), np.nan)
+    if not returned.any():
+        return output, Costs(np.full(len(output), np.nan), returned, seconds) if isinstance(output, Rows) else None
+    values = np.array([_cost(row[COST]) if said else np.nan for row, said in zip(output, returned, strict=True)])
+    return [_without_cost(row) for row in output], Costs(values, returned, seconds)
+
+
+def _cost(value: Any) -> float:
+    number = numeric_array(value, f"the simulator's {COST!r}")
+    if number.ndim:
+        raise InputError(f"the simulator's {COST!r} must be one number for each simulation; got shape {number.shape}")
+    return float(number)
+
+
+def _without_cost(row: Any) -> Any:
+    """A row's other outputs; its data alone if there are no others."""
+    if not isinstance(row, Mapping):
+        return row
+    rest = {name: value for name, value in row.items() if name != COST}
+    return rest["x"] if list(rest) == ["x"] else rest
 
 
 class Tabulated:
@@ -160,6 +242,7 @@ def choose(models: Mapping[Any, Model], name: str) -> Simulator:
     def simulate(theta: Points, rng: np.random.Generator) -> Any:
         result: npt.NDArray[Any] | None = None
         outputs: list[Any] = []
+        seconds: list[FloatArray] = []
         order: list[npt.NDArray[np.int64]] = []
         for label, (simulator, own) in models.items():
             rows = np.flatnonzero(theta[name] == label)
@@ -170,6 +253,7 @@ def choose(models: Mapping[Any, Model], name: str) -> Simulator:
             if isinstance(output, Mapping | list):
                 rows_out = _rows(output, rows.size, label)
                 outputs += rows_out
+                seconds.append(output.cost if isinstance(output, Rows) else np.full(rows.size, np.nan))
                 order.append(rows)
                 continue
             x = np.asarray(output)
@@ -189,12 +273,14 @@ def choose(models: Mapping[Any, Model], name: str) -> Simulator:
             if result is not None:
                 mixed = np.setdiff1d(np.arange(theta.rows), np.concatenate(order))
                 outputs, order = outputs + list(result[mixed]), [*order, mixed]
+                seconds.append(np.full(mixed.size, np.nan))
             back = np.argsort(np.concatenate(order), kind="stable")
-            return [outputs[i] for i in back]
+            return Rows([outputs[i] for i in back], np.concatenate(seconds)[back])
         assert result is not None
         return result
 
     simulate.one_by_one = any(one_by_one(model.simulate) for model in models.values())  # type: ignore[attr-defined]
+    simulate.measured = all(measured(model.simulate) for model in models.values())  # type: ignore[attr-defined]
     return simulate
 
 

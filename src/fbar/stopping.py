@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,9 @@ from fbar.checks import choice, positive_integer, positive_number
 from fbar.errors import InputError, NoPosterior
 from fbar.estimate import Estimate
 from fbar.methods import Run
-from fbar.targets import Target
+from fbar.methods.forecasts import Forecast, until_count
+from fbar.posterior import Posterior
+from fbar.targets import Target, whole_name
 
 ENOUGH_ACCEPTED = 50
 ENOUGH_EACH_SIDE = 10
@@ -34,6 +38,14 @@ class StoppingRule(ABC):
     def check(self, run: Run) -> None:
         """Refuse a rule that this run can never meet. Nothing to refuse by default."""
         return
+
+    def forecast(self, run: Run) -> Forecast | None:
+        """How many simulations more until it holds; None where nothing can be said yet."""
+        return None
+
+    def missing(self, run: Run) -> dict[str, Forecast]:
+        """For each target whose wanted error the run has not reached: how many simulations more that would take."""
+        return {}
 
     def __or__(self, other: StoppingRule) -> StoppingRule:
         return Either(self, require_rule(other))
@@ -59,6 +71,15 @@ class Either(StoppingRule):
         self.first.check(run)
         self.second.check(run)
 
+    def forecast(self, run: Run) -> Forecast | None:
+        first, second = self.first.forecast(run), self.second.forecast(run)
+        if first is None or second is None:
+            return first or second  # at most so many
+        return first.smallest(second)
+
+    def missing(self, run: Run) -> dict[str, Forecast]:
+        return {} if self.holds(run) else {**self.first.missing(run), **self.second.missing(run)}
+
 
 @dataclass(frozen=True)
 class Both(StoppingRule):
@@ -71,6 +92,13 @@ class Both(StoppingRule):
     def check(self, run: Run) -> None:
         self.first.check(run)
         self.second.check(run)
+
+    def forecast(self, run: Run) -> Forecast | None:
+        first, second = self.first.forecast(run), self.second.forecast(run)
+        return None if first is None or second is None else first.largest(second)
+
+    def missing(self, run: Run) -> dict[str, Forecast]:
+        return {**self.first.missing(run), **self.second.missing(run)}
 
 
 @dataclass(frozen=True)
@@ -89,9 +117,40 @@ class Budget(StoppingRule):
     def holds(self, run: Run) -> bool:
         return run.simulations >= self.simulations
 
+    def forecast(self, run: Run) -> Forecast | None:
+        more = max(0, self.simulations - run.simulations)
+        return Forecast(more, more, more, run.simulations)
+
     @property
     def limit(self) -> int | None:
         return self.simulations
+
+
+@dataclass(frozen=True)
+class Spent(StoppingRule):
+    """Stop when the simulations have cost so much together.
+
+    In the unit of the costs: seconds of simulator time, over all workers, where they are measured (see `Problem`). It
+    is read at the end of each round, so that the last one goes beyond. A rule on measured time ends elsewhere on
+    another machine; a recorded run keeps its costs and ends where it did.
+    """
+
+    cost: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cost", positive_number(self.cost, "cost"))
+
+    def check(self, run: Run) -> None:
+        run.problem.require_costs()
+
+    def holds(self, run: Run) -> bool:
+        spent = run.spent_cost
+        if spent is None:
+            raise InputError(
+                "a rule on what simulations cost was given, and some came without their cost; tell outcomes made by "
+                "fbar.simulate, or by problem.outcomes with an output 'cost'"
+            )
+        return spent >= self.cost
 
 
 @dataclass(frozen=True)
@@ -113,6 +172,10 @@ class Acceptances(StoppingRule):
             return bool(np.all(run.posterior().accepted >= self.accepted))
         except NoPosterior:
             return False
+
+    def forecast(self, run: Run) -> Forecast | None:
+        posterior = _present(run)
+        return None if posterior is None else until_count(posterior.accepted, self.accepted, run.simulations)
 
 
 @dataclass(frozen=True)
@@ -150,8 +213,31 @@ class StandardError(StoppingRule):
                 return False
         return bool(np.all(self._reached(estimate)) and np.all(estimate.trusted))
 
+    def forecast(self, run: Run) -> Forecast | None:
+        posterior = _present(run)
+        if posterior is None:
+            return None
+        target = next(target for target in run.targets if target.name == self.target)
+        estimate = posterior.expect(target)
+        found = run.forecast(target, self._wanted(estimate), posterior)
+        needed = [until_count(posterior.accepted, ENOUGH_ACCEPTED, run.simulations)]
+        if target.binary and target.scalar:
+            rarer = min(estimate.value, 1 - estimate.value) * posterior.ess
+            needed.append(until_count(rarer, ENOUGH_EACH_SIDE, run.simulations))
+        for other in needed:
+            found = None if found is None or other is None else found.largest(other)
+        return found
+
+    def missing(self, run: Run) -> dict[str, Forecast]:
+        found = None if self.holds(run) else self.forecast(run)
+        return {} if found is None else {self.target: found}
+
     def _reached(self, estimate: Estimate) -> Any:
-        return np.asarray(estimate.standard_error) <= self.wanted
+        return np.asarray(estimate.standard_error) <= self._wanted(estimate)
+
+    def _wanted(self, estimate: Estimate) -> Any:
+        """The standard error, in the target's own units."""
+        return self.wanted
 
 
 @dataclass(frozen=True)
@@ -161,8 +247,8 @@ class RelativeError(StandardError):
     Of a value that may be zero no part is small enough: there the run goes on to its budget.
     """
 
-    def _reached(self, estimate: Estimate) -> Any:
-        return np.asarray(estimate.standard_error) <= self.wanted * np.abs(estimate.value)
+    def _wanted(self, estimate: Estimate) -> Any:
+        return self.wanted * np.abs(estimate.value)
 
 
 def wanted_precision(name: str, wanted: float | str, targets: Sequence[Target]) -> StandardError:
@@ -170,11 +256,7 @@ def wanted_precision(name: str, wanted: float | str, targets: Sequence[Target]) 
 
     The name is that of a target, or what follows its kind where that is clear: R0 for mean:R0.
     """
-    names = [target.name for target in targets]
-    short = [full for full in names if full.partition(":")[2] == name]
-    if name not in names and len(short) > 1:
-        raise InputError(f"a precision of {name!r} could be that of {' or '.join(short)}; give the whole name")
-    full = name if name in names or not short else short[0]
+    full = whole_name(name, [target.name for target in targets], "a precision of")
     if not isinstance(wanted, str):
         return StandardError(full, wanted)
     try:
@@ -186,6 +268,27 @@ def wanted_precision(name: str, wanted: float | str, targets: Sequence[Target]) 
             f"a precision is a standard error such as 0.05, or a part such as '1%'; got {wanted!r}"
         ) from None
     return RelativeError(full, share)
+
+
+def as_rule(wanted: StoppingRule | Mapping[str, float | str], targets: Sequence[Target]) -> StoppingRule:
+    """A rule as it is, or that of ``precision=``: all errors must be reached."""
+    if isinstance(wanted, StoppingRule):
+        return wanted
+    if not isinstance(wanted, Mapping) or not wanted:
+        raise InputError("precision must name its targets; give for example {'mean:theta': 0.01}")
+    rules: list[StoppingRule] = [wanted_precision(name, error, targets) for name, error in wanted.items()]
+    return reduce(and_, rules)
+
+
+def _present(run: Run) -> Posterior | None:
+    """The posterior of a run without trials, if there is one at the tolerance that is wanted."""
+    if not run.settled:
+        return None
+    try:
+        posterior = run.posterior()
+    except NoPosterior:
+        return None
+    return None if np.ndim(posterior.simulations) else posterior
 
 
 def _require_settling(run: Run) -> None:
@@ -201,7 +304,7 @@ def require_rule(rule: object) -> StoppingRule:
     return rule
 
 
-_KNOWN: tuple[type[StoppingRule], ...] = (Either, Both, Budget, Acceptances, StandardError, RelativeError)
+_KNOWN: tuple[type[StoppingRule], ...] = (Either, Both, Budget, Spent, Acceptances, StandardError, RelativeError)
 
 
 def restored(described: Mapping[str, Any]) -> StoppingRule:

@@ -11,7 +11,7 @@ import fbar
 from fbar.cli.catalogue import methods, problems, scores
 from fbar.cli.common import fail
 from fbar.cli.paper import paper
-from fbar.cli.runs import export, extend, infer, init, resume, show
+from fbar.cli.runs import explain, export, extend, infer, init, resume, show
 from fbar.cli.score import score
 from fbar.errors import FbarError
 
@@ -25,7 +25,7 @@ app = App(
         "Everything is also a Python library: `import fbar; help(fbar.infer)`."
     ),
 )
-for command in (init, infer, show, resume, extend, export, score, problems, methods, scores, paper):
+for command in (init, infer, show, explain, resume, extend, export, score, problems, methods, scores, paper):
     app.command(command)
 
 

@@ -1,4 +1,4 @@
-"""Inference from the command line: init, infer, show, resume, extend, export."""
+"""Inference from the command line: init, infer, show, explain, resume, extend, export."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from fbar.errors import FbarError, InputError, MissingExtra
 from fbar.estimate import shorthand
 from fbar.inference import continue_task, extend_run, load, make_task, run_task
 from fbar.ledger import Ledger
-from fbar.result import Result
+from fbar.methods.forecasts import Forecast
+from fbar.result import Result, cost_in_words
 
 Targets = Annotated[list[str] | None, Parameter(name=["--target", "-t"], consume_multiple=True)]
 Precisions = Annotated[list[str] | None, Parameter(name="--precision", consume_multiple=True)]
@@ -163,6 +164,25 @@ def show(run: Path, /, *, json_: JsonFlag = False) -> None:
         print(f"not finished; go on with: fbar resume {run}")
 
 
+def explain(run: Path, target: str | None = None, /, *, json_: JsonFlag = False) -> None:
+    """Explain an estimate of a recorded run: where its simulations went and why, and what halving its error costs.
+
+    It reads only. Example: "fbar explain my-run mean:rate".
+
+    Parameters
+    ----------
+    run
+        The run's directory.
+    target
+        The target's name, or what follows its kind where that is clear: rate for mean:rate. The only one by default.
+    json_
+        Print one JSON object, and nothing else, to standard output.
+    """
+    with _own_output(json_):
+        explanation = load(run).explain(target)
+    print(json.dumps(explanation.as_dict()) if json_ else explanation)
+
+
 def resume(
     run: Path,
     /,
@@ -262,7 +282,8 @@ def export(
     out
         The file to write; RUN.FORMAT in this directory by default.
     all
-        Every recorded simulation with its summaries and failures, in place of the weighted posterior.
+        Every recorded simulation with its summaries, failures and, where known, costs, in place of the weighted
+        posterior.
     """
     path = out or Path(f"{run.resolve().name}.{'nc' if format == 'netcdf' else format}")
     if all:
@@ -341,13 +362,17 @@ def _print_stored(result: Mapping[str, Any]) -> None:
         print(f"{name:<{width}}  {text}{'' if sure else ' (not to be trusted)'}")
     for text in dict.fromkeys([t for e in estimates.values() for t in e["warnings"]] + result["warnings"]):
         print(f"warning: {text}")
-    print(f"{result['simulations']:,} simulations, {result['accepted']:,.6g} accepted; {result['stopped_by']}")
+    cost = cost_in_words(result.get("cost"), result.get("cost_unit") == "s")
+    told = f"{result['simulations']:,} simulations, {result['accepted']:,.6g} accepted; {result['stopped_by']}"
+    print(f"{told}; {cost}" if cost else told)
     for text in result.get("remarks", ()):
         print(text)
+    for name, found in result.get("missing", {}).items():
+        print(f"{name} would need {Forecast(**found, at=0)}")
 
 
 def _simulations(ledger: Ledger) -> Any:
-    """Every recorded simulation as a table: round, block, parameters, summaries, recorded outputs, failure."""
+    """Every recorded simulation as a table: round, block, parameters, summaries, recorded outputs, failure, cost."""
     try:
         import pandas
     except ImportError as error:
@@ -371,6 +396,8 @@ def _simulations(ledger: Ledger) -> Any:
         kinds = np.array([kind.name.lower() for kind in Failure])
         assert outcomes.failure is not None
         columns["failure"] = np.where(outcomes.failure == 0, "", kinds[outcomes.failure])
+        if outcomes.cost is not None:
+            columns["cost_of_simulation" if "cost" in columns else "cost"] = outcomes.cost
         frames.append(pandas.DataFrame(columns))
     if not frames:
         raise FbarError(f"{ledger.directory} has no recorded simulations")

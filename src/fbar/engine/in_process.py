@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from fbar.engine.global_numbers import global_numbers
 from fbar.errors import FbarError
 from fbar.outcomes import Batch, Failure, Outcomes
 from fbar.problem import Problem
-from fbar.simulators import FAILED, Bernoulli, RowFailed, Tabulated
+from fbar.simulators import FAILED, Bernoulli, Row, RowFailed, Rows, Tabulated
 
 
 def simulate(problem: Problem, batch: Batch) -> Outcomes:
@@ -38,12 +37,13 @@ def simulate(problem: Problem, batch: Batch) -> Outcomes:
         raise
     except FAILED as error:
         failed = RowFailed.of(error)
-        output = [failed] if theta.rows == 1 else [simulate_row(problem, batch, i) for i in range(theta.rows)]
+        rows = theta.rows
+        output = [failed] if rows == 1 else Rows.of([simulate_row(problem, batch, i) for i in range(rows)])
     return problem.outcomes(output, theta.rows)
 
 
-def simulate_row(problem: Problem, batch: Batch, row: int) -> Any:
-    """One simulation of a block that is rerun row by row: its output, or a `RowFailed`."""
+def simulate_row(problem: Problem, batch: Batch, row: int) -> Row:
+    """One simulation of a block that is rerun row by row: its output or a `RowFailed`, and its time if measured."""
     assert not isinstance(problem.simulate, Tabulated | Bernoulli)
     try:
         with global_numbers(problem, batch, row):
@@ -51,14 +51,16 @@ def simulate_row(problem: Problem, batch: Batch, row: int) -> Any:
     except FbarError:
         raise
     except FAILED as error:
-        return RowFailed.of(error)
+        return Row(RowFailed.of(error))
     try:
         if isinstance(output, Mapping):
-            return {name: values[0] for name, values in output.items()}
-        return output[0] if isinstance(output, list) else np.asarray(output)[0]
+            return Row({name: values[0] for name, values in output.items()})
+        if isinstance(output, Rows):
+            return Row(output[0], float(output.cost[0]))
+        return Row(output[0] if isinstance(output, list) else np.asarray(output)[0])
     except (IndexError, TypeError, KeyError):
         what = f"for one row it gave {type(output).__name__} of shape {np.shape(output)}"
-        return RowFailed(f"{what}; its first axis must be the rows", kind=Failure.WRONG_SHAPE)
+        return Row(RowFailed(f"{what}; its first axis must be the rows", kind=Failure.WRONG_SHAPE))
 
 
 class InProcess(Engine):

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from fbar.engine.base import Session
 from fbar.engine.work import Job, Report, overdue
 from fbar.outcomes import Batch, Failure, Outcomes, Seen, Tally
 from fbar.problem import Problem
-from fbar.simulators import Bernoulli, RowFailed, Tabulated
+from fbar.simulators import Bernoulli, Row, RowFailed, Rows, Tabulated
 
 DEPTH = 2
 """Jobs under way for each worker: one that runs and one that waits."""
@@ -97,7 +97,7 @@ class PoolSession(Session):
         self._alone = False
         self._running: dict[Future[Report], Job] = {}
         self._kills: Counter[tuple[int, int, int | None]] = Counter()
-        self._rows: dict[tuple[int, int], dict[int, Any]] = {}
+        self._rows: dict[tuple[int, int], dict[int, Row]] = {}
         self._pace: float | None = None
         self._block = 1
 
@@ -195,7 +195,7 @@ class PoolSession(Session):
             return self._killed(job)
         elif job.row is not None:
             assert self._timeout is not None
-            return self._row_done(batch, job.row, overdue(self._timeout))
+            return self._row_done(batch, job.row, overdue(self._problem, self._timeout))
         else:
             self._row_by_row(batch)
         return []
@@ -221,17 +221,17 @@ class PoolSession(Session):
         what = f"block {batch.block} of round {batch.round}" + ("" if job.row is None else f", row {job.row}")
         failed = RowFailed(f"the worker died {MOST_KILLS} times in {what}", kind=Failure.KILLED)
         if job.row is not None:
-            return self._row_done(batch, job.row, failed)
+            return self._row_done(batch, job.row, Row(failed))
         return [(batch, _quarantined(self._problem, batch, failed))]
 
-    def _row_done(self, batch: Batch, row: int, output: Any) -> list[Answer]:
+    def _row_done(self, batch: Batch, row: int, done: Row) -> list[Answer]:
         """Keep a row's output; the block is done with its last."""
         rows = self._rows[batch.key]
-        rows[row] = output
+        rows[row] = done
         if len(rows) < batch.simulations:
             return []
         del self._rows[batch.key]
-        return [(batch, self._problem.outcomes([rows[i] for i in range(len(rows))], len(rows)))]
+        return [(batch, self._problem.outcomes(Rows.of([rows[i] for i in range(len(rows))]), len(rows)))]
 
 
 def _quarantined(problem: Problem, batch: Batch, failed: RowFailed) -> Outcomes:

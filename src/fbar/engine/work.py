@@ -16,7 +16,7 @@ from fbar.engine.in_process import simulate, simulate_row
 from fbar.errors import FbarError, InputError, MissingExtra
 from fbar.outcomes import Batch, Failure, Outcomes
 from fbar.problem import Problem
-from fbar.simulators import Bernoulli, RowFailed, Tabulated, each
+from fbar.simulators import Bernoulli, Row, RowFailed, Rows, Tabulated, each, measured
 
 AGAIN = 1.0
 """Seconds after which a time limit that the simulator has swallowed strikes again."""
@@ -72,6 +72,7 @@ def work(payload: bytes, job: Job, timeout: float | None = None) -> Report:
     try:
         problem = unpacked(payload)
         blocks = [replace(b, points=b.points.with_derived(problem.derived)) for b in job.blocks]
+        answers: list[Any]
         if job.row is not None:
             answers = [_limited_row(problem, blocks[0], job.row, timeout)]
         else:
@@ -81,9 +82,10 @@ def work(payload: bytes, job: Job, timeout: float | None = None) -> Report:
     return Report(answers, time.perf_counter() - begun)
 
 
-def overdue(timeout: float) -> RowFailed:
-    """Stands for a simulation that passed its time limit."""
-    return RowFailed(f"it took longer than {timeout:g} s", kind=Failure.TIMED_OUT)
+def overdue(problem: Problem, timeout: float) -> Row:
+    """Stands for a simulation that passed its time limit; where times are measured, that is what it cost."""
+    failed = RowFailed(f"it took longer than {timeout:g} s", kind=Failure.TIMED_OUT)
+    return Row(failed, timeout) if measured(problem.simulate) else Row(failed)
 
 
 class _TimedOut(BaseException):
@@ -123,17 +125,17 @@ def _limited(problem: Problem, batch: Batch, timeout: float | None) -> Outcomes:
         with _limit(timeout * rows):
             return simulate(problem, batch)
     except _TimedOut:
-        return problem.outcomes([_limited_row(problem, batch, row, timeout) for row in range(rows)], rows)
+        return problem.outcomes(Rows.of([_limited_row(problem, batch, row, timeout) for row in range(rows)]), rows)
 
 
-def _limited_row(problem: Problem, batch: Batch, row: int, timeout: float | None) -> Any:
+def _limited_row(problem: Problem, batch: Batch, row: int, timeout: float | None) -> Row:
     if timeout is None:
         return simulate_row(problem, batch, row)
     try:
         with _limit(timeout):
             return simulate_row(problem, batch, row)
     except _TimedOut:
-        return overdue(timeout)
+        return overdue(problem, timeout)
 
 
 def _watched(problem: Problem, simulator: each, timeout: float) -> Problem:

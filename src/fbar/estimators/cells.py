@@ -106,7 +106,8 @@ class CellErrors:
     ess: Any
     doubt: str = ""
 
-    def error_bars(self, influence: FloatArray) -> ErrorBars:
+    def parts(self, influence: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """The cells' parts of V̂, shape (..., k, m), their relative variances, and which of them are careful ones."""
         square = influence**2
         part = self.plain[..., None] * square
         spread = np.broadcast_to(self.plain_spread[..., None], part.shape)
@@ -119,6 +120,10 @@ class CellErrors:
             replaced = unsure & (doubtful > SHARE_THAT_MATTERS * total) & (doubtful > part)
             part = np.where(replaced, doubtful, part)
             spread = np.where(replaced, self.careful_spread[..., None], spread)
+        return part, spread, replaced
+
+    def error_bars(self, influence: FloatArray) -> ErrorBars:
+        part, spread, replaced = self.parts(influence)
         root = np.sqrt(part) * np.sign(influence)
         covariance = np.einsum("...ka,...kb->...ab", root, root)
         variance = part.sum(axis=-2)

@@ -33,7 +33,7 @@ class Draws:
     ``stratum`` are numbered over all rounds, ``stratum_sizes`` are the c_s with the rejected draws counted, and
     ``scheme`` names how the draws were placed. ``row`` numbers them among the simulations that the run keeps. Where
     one q made all draws, it is ``design``, and ``log_ratio`` is log p/q at any points; a draw that the prior cannot
-    make has the weight zero and log_w = −∞.
+    make has the weight zero and log_w = −∞. Where ``relative``, log_w is known up to a constant (of each stratum) only.
     """
 
     problem: Problem
@@ -49,6 +49,7 @@ class Draws:
     row: IntArray | None = None
     design: Distribution | None = None
     log_ratio: Callable[[Points], FloatArray] | None = None
+    relative: bool = False
 
     def accepted(self) -> Draws:
         """Without the draws of weight zero."""
@@ -85,9 +86,13 @@ class DrawErrors:
         """(Σw)²/Σw² over the accepted simulations (section 1.2.2, e:ESS)."""
         return float(1 / (self.weights**2).sum())
 
+    def contributions(self, influence: FloatArray) -> FloatArray:
+        """z = w a ψ / Σ w a of every draw."""
+        return self.weights[:, None] * influence
+
     def error_bars(self, influence: FloatArray) -> ErrorBars:
         draws = self.draws
-        z = self.weights[:, None] * influence
+        z = self.contributions(influence)
         if draws.cluster is None:
             zeta, stratum = z, draws.stratum
         else:

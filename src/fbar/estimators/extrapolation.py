@@ -74,12 +74,16 @@ class ExtrapolatedPosterior(Posterior):
     def value(self, target: Target) -> FloatArray:
         return np.asarray(self._k[0] * self.small.value(target) + self._k[1] * self.large.value(target))
 
+    def contributions(self, target: Target) -> FloatArray:
+        """z_R, on the rows of the larger tolerance."""
+        return self._combined(_z(self.small, target.influence), _z(self.large, target.influence))
+
     def _error_bars(self, targets: tuple[Target, ...]) -> ErrorBars:
         """The plain formula for the variance of Σ z_R, and the second-order terms of covariances."""
         z, inner = [], []
         for target in targets:
             target.check(self.small.points)
-            z.append(self._combined(_z(self.small, target.influence), _z(self.large, target.influence)))
+            z.append(self.contributions(target))
             inner.append(_inner_z(self, target))
         size = sum(part.shape[1] for part in z)
         columns = np.concatenate([*z, *(part for part in inner if part is not None)], axis=1)

@@ -47,6 +47,9 @@ SELF_INFLUENCE = 0.25
 """By how many standard errors particles may weigh themselves before it is a reason for doubt."""
 
 
+MOST_RATIOS = 20_000
+"""Particles at which a new proposal's density is looked up for a forecast, at most in a round."""
+
 LEAST_OTHERS = 0.05
 """The least share of the density at a particle that is left to others."""
 
@@ -67,9 +70,10 @@ class Piece:
 class Round:
     """One round: its proposal, its tolerance and every one of its simulations.
 
-    ``used`` simulations count; those behind the acceptance that ended the round are kept and not used. ``draws``
-    counts proposals outside the prior's support too. ``stopped`` says that an acceptance ended the round. ``measure``
-    is the distance that the tolerance is meant in, where its scales are learnt.
+    ``used`` simulations count; those behind the acceptance that ended the round are kept and not used. ``accepted``
+    counts the acceptances of all, by the tolerance of then. ``draws`` counts proposals outside the prior's support too.
+    ``stopped`` says that an acceptance ended the round. ``measure`` is the distance that the tolerance is meant in,
+    where its scales are learnt.
     """
 
     def __init__(self, number: int, proposal: Proposal, tolerance: float, measure: PNorm | None = None) -> None:
@@ -78,6 +82,7 @@ class Round:
         self.simulations = 0
         self.used = 0
         self.draws = 0
+        self.accepted = 0.0
         self.stopped = False
         self.complete = False
 
@@ -220,6 +225,7 @@ class Rounds:
             alpha = w.sum() ** 2 / (w**2).sum()
             log_w.append(own - own.max() - np.log(w.sum()) + np.log(alpha))
         draws = self._draws(groups, np.concatenate(log_w), [round.draws for round in self._told], seen)
+        draws = replace(draws, relative=True)
         if weighting == "inverse-variance":
             return InverseVariancePosterior(draws)
         return _average(draws, None)
@@ -324,6 +330,27 @@ class Rounds:
         with np.errstate(divide="ignore"):
             return np.logaddexp(memory.closed[rows], np.log(stage.draws) + log_q), own
 
+    def density_ratios(self, draws: Draws, proposal: Proposal) -> FloatArray | None:
+        """A proposal's density over that of the mixture, at draws weighted by that; None if it takes too long."""
+        assert draws.row is not None
+        told = self._told
+        stages = self._stages([round.draws for round in told])
+        starts = np.cumsum([0, *(round.simulations for round in told)])
+        log_r = np.empty(draws.row.size)
+        for round, start, end in zip(told, starts, starts[1:], strict=False):
+            mine = np.flatnonzero((draws.row >= start) & (draws.row < end))
+            rows, memory = draws.row[mine] - start, round.memory
+            if proposal is round.proposal:
+                log_q = round.log_prior[rows] - round.log_weights(rows)
+            elif stages[-1].proposal is proposal and memory.current_number == len(stages):
+                log_q = memory.current[rows]
+            elif rows.size <= MOST_RATIOS:
+                log_q = proposal.log_density(round.particles.take(rows))
+            else:
+                return None
+            log_r[mine] = log_q - round.log_prior[rows] + draws.log_w[mine]
+        return None if np.isnan(log_r).any() else np.exp(log_r)
+
     def _log_density(self, round: Round, rows: IntArray, stage: _Stage) -> FloatArray:
         if stage.proposal is round.proposal:
             return round.log_prior[rows] - round.log_weights(rows)
@@ -409,14 +436,15 @@ class InverseVariancePosterior(Posterior):
         values, share, _ = self._parts(target)
         return np.asarray((share * np.where(share > 0, values, 0.0)).sum(axis=0))
 
+    def contributions(self, target: Target) -> FloatArray:
+        _, share, z = self._parts(target)
+        column = np.zeros((self.points.rows, share.shape[1]))
+        for part, rows, own in zip(share, self._groups, z, strict=True):
+            column[rows] = np.where(part > 0, part * own, 0.0)
+        return column
+
     def _error_bars(self, targets: tuple[Target, ...]) -> ErrorBars:
-        columns = []
-        for target in targets:
-            _, share, z = self._parts(target)
-            column = np.zeros((self.points.rows, share.shape[1]))
-            for part, rows, own in zip(share, self._groups, z, strict=True):
-                column[rows] = np.where(part > 0, part * own, 0.0)
-            columns.append(column)
+        columns = [self.contributions(target) for target in targets]
         influence = np.concatenate(columns, axis=1) / self.weights[:, None]  # whose z are those of the combination
         assert self.errors is not None
         bars = self.errors.error_bars(influence)

@@ -35,7 +35,8 @@ def drive(
 ) -> str:
     """Ask, simulate and tell until the run is finished or the stopping rule holds at a round's end.
 
-    Returns why it ended. ``progress`` is called with the run after every block. With a ``ledger``, recorded blocks are
+    Returns why it ended. ``progress`` is called with the run after every block; the run's ``expected`` then says what
+    is left to do until the rule holds, as forecast at the end of the last round. With a ``ledger``, recorded blocks are
     told from it and others recorded; workers start when the first block has to be simulated. ``until_round`` ends at
     the start of that round, ``replay_only`` where the record ends.
     """
@@ -51,6 +52,8 @@ def drive(
                     return run.ended
                 if stop is not None and run.simulations > 0 and stop.holds(run):
                     return "stopped by its rule"
+                if stop is not None and progress is not None and run.simulations > 0:
+                    run.expected = stop.forecast(run)
                 if stop is not None and run.simulations >= HOPELESS:
                     run.posterior()  # a rule on the error is never met without acceptances: say so now
                 if ledger is not None:

@@ -26,9 +26,9 @@ from fbar.methods import Method, Run
 from fbar.methods.named import at_tolerance, restored
 from fbar.problem import Problem
 from fbar.progress import ProgressLine
-from fbar.result import Result
+from fbar.result import Result, spent
 from fbar.seeds import Seeds
-from fbar.settings import differences, is_source
+from fbar.settings import describe, differences, is_source
 from fbar.stopping import StoppingRule
 from fbar.summaries import LearnedSummaries, LearntProblem
 from fbar.targets import Target, as_targets, parse
@@ -176,9 +176,17 @@ def _but_model(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key not in ("model", "machine")}
 
 
+def _with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings whose method has all its own: a run may be older than some of them."""
+    try:
+        return {**settings, "method": describe(restored(settings["method"]))}
+    except (InputError, KeyError, TypeError):  # a method of the user's own, or no method in question
+        return settings
+
+
 def require_same(stored: Any, asked: Any, run: str | Path) -> tuple[str, ...]:
     """Refuse other settings than the recorded ones, with the difference shown; a changed source is a warning."""
-    changed = list(differences(_but_model(stored), asked))
+    changed = list(differences(_with_defaults(_but_model(stored)), asked))
     refused = [(path, old, new) for path, old, new in changed if not is_source(path)]
     if refused:
         shown = "; ".join(f"{path} was {_short(old)}, is {_short(new)}" for path, old, new in refused[:5])
@@ -336,6 +344,7 @@ def _without_posterior(run: Run, error: NoPosterior) -> dict[str, Any]:
         "estimates": {},
         "simulations": run.simulations,
         "accepted": 0.0,
+        **spent(run),
         "failures": {kind.name.lower(): count for kind, count in run.seen.counts.items()},
         "warnings": [str(error)],
         "stopped_by": run.ended,
@@ -422,5 +431,6 @@ def _finish(
         posterior.expect(list(task.targets)),
         ended,
         tuple(note for note in told if note),
+        {} if task.stop is None else task.stop.missing(run),
         () if task.learnt is None else (task.learnt.remark,),
     )

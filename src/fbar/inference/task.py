@@ -14,7 +14,7 @@ from fbar.priors import Finite
 from fbar.problem import Problem
 from fbar.seeds import Seeds
 from fbar.settings import describe
-from fbar.stopping import StoppingRule, require_rule, wanted_precision
+from fbar.stopping import StoppingRule, as_rule, require_rule
 from fbar.summaries import LearnedSummaries, LearntProblem
 from fbar.targets import Target, as_targets
 
@@ -117,11 +117,7 @@ def make_task(
     if precision is not None and stop is not None:
         raise InputError("give either precision= or stop=, not both")
     if precision is not None:
-        if not isinstance(precision, Mapping) or not precision:
-            raise InputError("precision must name its targets; give for example {'mean:theta': 0.01}")
-        for name, wanted in precision.items():
-            rule = wanted_precision(name, wanted, listed)
-            stop = rule if stop is None else stop & rule
+        stop = as_rule(precision, listed)
     if budget is None and stop is None and not method.ends_by_itself:
         raise InputError("say when to stop: give a budget (budget=, --budget) or a precision (precision=, --precision)")
     limit = None

@@ -6,6 +6,7 @@ from fbar.methods.base import Method, Run
 from fbar.methods.inverse_binomial import InverseBinomial
 from fbar.methods.sampling import Importance, Rejection
 from fbar.methods.smc import SMC
+from fbar.methods.targeted import Targeted
 
 __all__ = [
     "SMC",
@@ -17,4 +18,5 @@ __all__ = [
     "Method",
     "Rejection",
     "Run",
+    "Targeted",
 ]

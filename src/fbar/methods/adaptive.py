@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fbar import theory
 from fbar.acceptance import Acceptance
 from fbar.checks import FloatArray, IntArray, choice
 from fbar.designs.allocation import largest_remainder, top_up
-from fbar.estimators.cells import ActualCounts
+from fbar.errors import InputError
+from fbar.estimators.cells import ActualCounts, CellErrors
 from fbar.methods.allocation import importance
 from fbar.methods.base import ROUNDS, Method, Start
 from fbar.methods.cells import CellRun
+from fbar.methods.forecasts import Ahead
+from fbar.outcomes import Batch, Outcomes
+from fbar.posterior import Posterior
 from fbar.seeds import Purpose
+from fbar.targets import Target
 
 BETA_A, BETA_B = 0.5, 2.0
 """The prior on an acceptance probability: Beta(½, 2), which leans to rare acceptance."""
@@ -36,18 +44,26 @@ class AdaptiveAllocation(Method):
         acceptances are rare.
     rounds, tolerance, kernel
         As for `Allocation`.
+    per
+        ``"simulation"`` (default) reduces the error as much as the number of simulations allows, ``"second"`` as much
+        as their cost allows, n_i ∝ √(α_i/c_i), with c_i learnt from what simulations at θ_i cost; for a budget in
+        simulator time, see `Spent`. Costs that were given with the problem are used in either case.
     """
 
     learning: str = "beta"
     rounds: int = ROUNDS
     tolerance: float = 0.0
     kernel: str = "uniform"
+    per: str = "simulation"
 
     def _begin(self, start: Start) -> AdaptiveRun:
         choice(self.learning, ("beta", "plug-in"), "learning")
+        if choice(self.per, ("simulation", "second"), "per") == "second":
+            start.problem.require_costs()
         run = BetaRun if self.learning == "beta" else PlugInRun
         return run(
             start,
+            learns_costs=self.per == "second" and start.problem.cost_of(start.problem.points) is None,
             acceptance=Acceptance(self.tolerance, self.kernel),
             estimator=ActualCounts(0.0 if self.learning == "beta" else PSEUDO_COUNT),
             rounds=self.rounds,
@@ -85,9 +101,68 @@ def _floored(shares: FloatArray, simulations: int) -> FloatArray:
     return theory.normalise(shares + 1 / np.sqrt(simulations + 1))
 
 
+COST_COUNT = 1.0
+"""How many simulations the overall mean cost weighs in a cell's own."""
+
+
 class AdaptiveRun(CellRun):
+    words = "value by value: by the prior first, then where the error falls most"
+
+    def __init__(self, *arguments: Any, learns_costs: bool = False, **options: Any) -> None:
+        self.learns_costs = learns_costs
+        self._cost_sums: FloatArray | None = None
+        self._cost_counts: FloatArray | None = None
+        super().__init__(*arguments, **options)
+
+    def ahead(self, posterior: Posterior, target: Target) -> Ahead:
+        """Σ α_i/n_i with the n_i of the present plan: cells are filled up to their shares."""
+        errors, counts = posterior.errors, self.counts
+        if not isinstance(errors, CellErrors) or counts.ndim > 1:
+            return super().ahead(posterior, target)
+        part = errors.parts(target.influence(posterior.points, posterior.weights))[0]
+        variance, total = np.atleast_1d(posterior.expect(target).variance), part.sum(axis=0)
+        shares = self._shares()
+
+        def ahead(more: int) -> FloatArray:
+            after = counts + (top_up(counts, shares, more) if more else 0)
+            left = (part * ((counts + 1) / (after + 1))[:, None]).sum(axis=0)
+            return np.asarray(variance * np.where(total > 0, left / np.where(total > 0, total, 1.0), 1.0))
+
+        return ahead
+
     def _shares(self) -> FloatArray:
         raise NotImplementedError
+
+    @property
+    def cost(self) -> FloatArray:
+        """c_i: as given with the problem, or the mean cost of each cell so far, drawn to that of all by one count."""
+        if self._cost_sums is None or self._cost_counts is None or not self._cost_sums.any():
+            return self.problem.cost
+        overall = self._cost_sums.sum() / self._cost_counts.sum()
+        return np.asarray((self._cost_sums + COST_COUNT * overall) / (self._cost_counts + COST_COUNT))
+
+    def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
+        super()._absorb(batch, outcomes)
+        if not self.learns_costs:
+            return
+        found = self.problem.costs(batch, outcomes)
+        if found is None:
+            raise InputError("an allocation per second was told a block without costs; make outcomes by fbar.simulate")
+        assert batch.cells is not None
+        assert batch.repeats is not None
+        known, k = ~np.isnan(found), self.prior.size
+        cell = np.repeat(batch.cells, batch.repeats)[known]
+        sums = np.bincount(cell, weights=found[known], minlength=k).astype(np.float64)
+        counts = np.bincount(cell, minlength=k).astype(np.float64)
+        self._cost_sums = sums if self._cost_sums is None else self._cost_sums + sums
+        self._cost_counts = counts if self._cost_counts is None else self._cost_counts + counts
+
+    def round_state(self) -> dict[str, npt.NDArray[Any]] | None:
+        """A round that follows measured costs, so that a block that is measured again cannot fork the run."""
+        return {"plan": self._plan} if self.learns_costs else None
+
+    def restore_round(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        self._plan = state["plan"].astype(np.int64)
 
     def _round_counts(self, size: int) -> IntArray:
         if self.round == 0:
@@ -104,7 +179,7 @@ class PlugInRun(AdaptiveRun):
         influences = [target.influence(self._points, weights) for target in self.targets]
         c = importance(influences, weights)
         square = sum((cj * influence**2).sum(axis=-1) for cj, influence in zip(c, influences, strict=True))
-        shares = theory.optimal_shares(self.prior**2 * p * (1 - p) * square, self.problem.cost)
+        shares = theory.optimal_shares(self.prior**2 * p * (1 - p) * square, self.cost)
         return _floored(shares, self.simulations)
 
 
@@ -129,7 +204,7 @@ class BetaRun(AdaptiveRun):
         for cj, influence in zip(c, influences, strict=True):
             unsure = (scale[..., None] * influence**2).sum(axis=-2, keepdims=True)
             square = square + (cj * (influence**2 + unsure)).sum(axis=-1)
-        return theory.optimal_shares(self.prior**2 * e * square, self.problem.cost)
+        return theory.optimal_shares(self.prior**2 * e * square, self.cost)
 
     def _second_moment_ratio(self) -> FloatArray:
         """E[a²]/E[a] of each cell, 1 for an indicator; cells with few acceptances lean on the others."""
@@ -140,6 +215,8 @@ class BetaRun(AdaptiveRun):
 
 class AdaptivePosteriorRun(CellRun):
     """Multinomial draws from the floored estimate of the posterior."""
+
+    words = "draws from the posterior as estimated so far"
 
     def _round_counts(self, size: int) -> IntArray:
         p = (self.hits + PSEUDO_COUNT) / (self.counts + 2 * PSEUDO_COUNT)

@@ -136,6 +136,8 @@ class Allocation(Method):
 
 
 class AllocationRun(CellRun):
+    words = "value by value, in shares decided beforehand"
+
     def __init__(self, method: Allocation, start: Start) -> None:
         self._wanted: IntArray | None = None
         self._method = method

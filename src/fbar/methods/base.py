@@ -12,12 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from fbar.checks import positive_integer
-from fbar.errors import InputError
+from fbar.errors import InputError, NoPosterior
+from fbar.methods.forecasts import Ahead, Forecast, forecast, proportional
 from fbar.methods.other_tolerances import OtherTolerances
 from fbar.outcomes import Batch, Outcomes, Seen, Simulated
+from fbar.points import Points
 from fbar.posterior import Posterior
 from fbar.problem import Problem
 from fbar.seeds import Seeds
@@ -44,6 +47,16 @@ class Start:
     block_size: int | None
 
 
+@dataclass(frozen=True)
+class Stage:
+    """A part of a run whose simulations come from one place: from where in words, how many, how many were accepted."""
+
+    words: str
+    simulations: int
+    accepted: float | None = None
+    tolerance: float | None = None
+
+
 class Run(OtherTolerances):
     """An algorithm at work. Ask it for batches of θ, tell it their outcomes, take its posterior at any time.
 
@@ -62,12 +75,15 @@ class Run(OtherTolerances):
         self.round = 0
         self.seen = Seen()
         self.warnings: list[str] = []
+        self.expected: Forecast | None = None
+        """What is left to do, as it was forecast at the end of the last round, where somebody watches."""
         self._largest_block = SLOW_BLOCK if one_by_one(start.problem.simulate) else None
         self._leg_round = self._leg_spent = 0
         self._asked = 0
         self._absorbed = 0
         self._told: dict[int, tuple[Batch, Outcomes]] = {}
         self._outstanding: set[tuple[int, int]] = set()
+        self._spent_cost: float | None = 0.0
 
     # ------------------------------------------------------------ what a method fills in
 
@@ -111,6 +127,14 @@ class Run(OtherTolerances):
         """Learn from a complete round, and plan the next one unless the run is finished."""
 
     @property
+    def spent_cost(self) -> float | None:
+        """What the simulations told so far, in blocks without a gap, have cost together; None if it is not known.
+
+        In seconds of simulator time where it is measured. Failed simulations count where their cost is known.
+        """
+        return self._spent_cost
+
+    @property
     def settles(self) -> bool:
         """Whether it will come to the tolerance that is wanted, and stay there."""
         return True
@@ -132,6 +156,37 @@ class Run(OtherTolerances):
     def restore_round(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take the present round's state from a record, so that arithmetic elsewhere cannot fork the run."""
         raise InputError(f"{type(self).__name__} has no state to restore")
+
+    # ------------------------------------------------------------ where simulations went, and how many are needed
+
+    def stages(self) -> list[Stage]:
+        """Where its simulations came from, in order."""
+        return [Stage("as the method asked for them", self.simulations)]
+
+    def places(self, most: int) -> Points | None:
+        """The θ that were simulated, or at most so many that stand for them; None where nothing is kept of them."""
+        return None
+
+    def ahead(self, posterior: Posterior, target: Target) -> Ahead:
+        """The variance of a target's estimate after so many simulations more, if the run goes on as it would now."""
+        return proportional(posterior, target)
+
+    def forecast(self, target: Target, wanted: Any, posterior: Posterior | None = None) -> Forecast | None:
+        """How many simulations more until a target's standard error is ``wanted``; None where nothing can be said.
+
+        For a stopping rule see `StoppingRule.forecast`.
+        """
+        if posterior is None:
+            if not self.settled:
+                return None
+            try:
+                posterior = self.posterior()
+            except NoPosterior:
+                return None
+        if np.ndim(posterior.simulations):
+            return None  # trials, each with a number of its own
+        estimate = posterior.expect(target)
+        return forecast(self.ahead(posterior, target), wanted, estimate.df, self.simulations)
 
     def _default_block(self, size: int) -> int:
         """A block's size unless the user has said one: no clock decides it, the kind of simulator does."""
@@ -222,7 +277,9 @@ class Run(OtherTolerances):
                 self._told[batch.block] = (batch, outcomes)
         over = False
         while not over and self._absorbed in self._told:
-            self._absorb(*self._told.pop(self._absorbed))
+            batch, outcomes = self._told.pop(self._absorbed)
+            self._absorb(batch, outcomes)
+            self._spend(batch, outcomes)
             self._absorbed += 1
             over = self._round_over()
         if over:
@@ -230,6 +287,10 @@ class Run(OtherTolerances):
             self._asked = self._absorbed = 0
             self._told.clear()
             self._end_round()
+
+    def _spend(self, batch: Batch, outcomes: Outcomes) -> None:
+        more = self.problem.cost_of_block(batch, outcomes) if self._spent_cost is not None else None
+        self._spent_cost = None if more is None or self._spent_cost is None else self._spent_cost + more
 
 
 class Method(ABC):

@@ -11,7 +11,7 @@ from fbar.acceptance import Acceptance
 from fbar.checks import FloatArray, IntArray, positive_integer
 from fbar.errors import InputError, NoPosterior
 from fbar.estimators.cells import Cells
-from fbar.methods.base import ROUNDS, Run, Start
+from fbar.methods.base import ROUNDS, Run, Stage, Start
 from fbar.outcomes import Batch, Outcomes
 from fbar.posterior import Posterior
 from fbar.simulators import Tabulated
@@ -25,6 +25,9 @@ class CellRun(Run):
 
     Arrays are (k,), or (trials, k) for a run of many trials at once: the same code serves both.
     """
+
+    words = "value by value"
+    """How it spends its simulations."""
 
     def __init__(
         self,
@@ -96,6 +99,9 @@ class CellRun(Run):
     @property
     def cells(self) -> Cells:
         return Cells(self._points, self.prior, self.counts.astype(np.float64), self.hits, self.squares, self.seen)
+
+    def stages(self) -> list[Stage]:
+        return [Stage(self.words, self.simulations, float(self.hits.sum()), self.acceptance.tolerance)]
 
     def posterior(self) -> Posterior:
         if not self.counts.any():

@@ -15,7 +15,7 @@ from fbar.designs.optimal import log_weights
 from fbar.designs.schemes import Groups, Independent, Scheme
 from fbar.errors import InputError, NoPosterior
 from fbar.estimators.draws import Draws
-from fbar.methods.base import Run, Start
+from fbar.methods.base import Run, Stage, Start
 from fbar.methods.other_tolerances import few_numbers
 from fbar.outcomes import Batch, Outcomes, Simulated, tally
 from fbar.points import Points
@@ -202,6 +202,17 @@ class DrawRun(Run):
 
     def posterior(self) -> Posterior:
         return self.estimator(self.draws())
+
+    def stages(self) -> list[Stage]:
+        whence = "the prior" if self.design is self.problem.prior else "a design q, weighted by p/q"
+        how = "" if isinstance(self.scheme, Independent) else f"{self.scheme.name} draws "
+        accepted = float(sum(piece.weight.sum() for piece in self._pieces))
+        return [Stage(f"{how}from {whence}", self._simulations, accepted, self.acceptance.tolerance)]
+
+    def places(self, most: int) -> Points | None:
+        """Draws like those that were simulated: of the rejected ones nothing is kept."""
+        drawn = self.design.sample(min(most, max(self._simulations, 1)), rng=np.random.default_rng(0))
+        return drawn.with_derived(self.problem.derived)
 
     def posterior_at(self, tolerance: float) -> Posterior:
         return self.estimator(self.draws(self._at(tolerance)))

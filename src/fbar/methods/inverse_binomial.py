@@ -62,6 +62,8 @@ class InverseBinomial(Method):
 class InverseBinomialRun(CellRun):
     """State beside the counts: draws since the last hit, and the sums that make the log-likelihood."""
 
+    words = "each value until it has its hits"
+
     def __init__(self, required: int, *arguments: Any, **options: Any) -> None:
         self.required = required
         self._spent: IntArray | None = None

@@ -171,9 +171,13 @@ class Rejection(Method):
 
 
 class SamplingRun(CellRun):
+    words = "draws from q"
+
     def __init__(self, q: FloatArray, *arguments: Any, **options: Any) -> None:
         self.q = q
         super().__init__(*arguments, **options)
+        if np.allclose(q, self.prior):
+            self.words = "draws from the prior"
 
     def _round_counts(self, size: int) -> IntArray:
         return np.array([size])

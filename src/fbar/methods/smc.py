@@ -14,8 +14,9 @@ from fbar.acceptance import Acceptance, accepted
 from fbar.checks import FloatArray, choice, non_negative_number, positive_integer
 from fbar.distances import PNorm, Scaled
 from fbar.errors import InputError, NoPosterior
-from fbar.estimators.rounds import WEIGHTINGS, Piece, Round, Rounds
-from fbar.methods.base import Method, Run, Start
+from fbar.estimators.rounds import WEIGHTINGS, MixtureErrors, Piece, Round, Rounds
+from fbar.methods.base import Method, Run, Stage, Start
+from fbar.methods.forecasts import Ahead, draws_ahead
 from fbar.methods.other_tolerances import few_numbers
 from fbar.methods.schedules import QuantileSchedule, Schedule, Tolerances, as_schedule
 from fbar.outcomes import Batch, Outcomes, Seen, Simulated, Tally
@@ -308,7 +309,7 @@ class SMCRun(Run):
         reached = self._accepted + np.cumsum(accepted(self._acceptance, distance))
         if self.method.simulations is None and reached[-1] >= self._wanted - 1e-9:
             self._present.stop_at(int(np.searchsorted(reached, self._wanted - 1e-9)))
-        self._accepted = float(reached[-1])
+        self._accepted = self._present.accepted = float(reached[-1])
 
     def _distances(self, outcomes: Outcomes) -> tuple[FloatArray, Seen, Any, Any]:
         if isinstance(outcomes, Tally):
@@ -545,6 +546,47 @@ class SMCRun(Run):
 
     def posterior_at(self, tolerance: float) -> Posterior:
         return self.posterior(tolerance)
+
+    def stages(self) -> list[Stage]:
+        found: list[Stage] = []
+        before: Round | None = None
+        for round in self.rounds:
+            if not round.pieces:
+                continue
+            stage = Stage(self._whence(round), round.simulations, round.accepted, round.tolerance)
+            if before is not None and before.proposal is round.proposal and before.tolerance == round.tolerance:
+                last = found.pop()
+                accepted = (last.accepted or 0.0) + round.accepted
+                stage = replace(stage, simulations=last.simulations + round.simulations, accepted=accepted)
+            found.append(stage)
+            before = round
+        return found
+
+    def _whence(self, round: Round) -> str:
+        source = self.history.sources.get(id(round.proposal))
+        return "from the prior" if source is None else f"from particles of round {source[0].number + 1}, perturbed"
+
+    def places(self, most: int) -> Points | None:
+        parts = [round.particles for round in self.rounds if round.pieces]
+        if not parts:
+            return None
+        particles = Particles.concatenate(parts)
+        if len(particles) > most:
+            particles = particles.take(np.linspace(0, len(particles) - 1, most).astype(np.int64))
+        return self.space.points(particles).with_derived(self.problem.derived)
+
+    def ahead(self, posterior: Posterior, target: Target) -> Ahead:
+        """What more simulations from the present proposal would leave of the variance of the mixture of all rounds."""
+        errors, proposal = posterior.errors, self._present.proposal
+        if not isinstance(errors, MixtureErrors) or posterior.contributions(target) is None:
+            return super().ahead(posterior, target)
+        ratio = self.history.density_ratios(errors.draws, proposal)
+        if ratio is None:
+            return super().ahead(posterior, target)
+        told = [round for round in self.rounds if round.pieces]
+        like = [round for round in told if round.proposal is proposal] or told[-1:]
+        rate = sum(round.draws for round in like) / sum(round.simulations for round in like)
+        return draws_ahead(posterior, target, ratio, float(errors.draws.stratum_sizes.sum()), rate)
 
     def _own_tolerance(self) -> float:
         return self.tolerance

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, distribution
+from fbar.checks import FloatArray, IntArray, distribution
 from fbar.errors import InputError
 from fbar.points import Points
 
@@ -127,10 +127,14 @@ class Finite:
         rows = np.array([self._rows[key] for key in keys], dtype=np.int64)
         return (self._cumulative[rows] - self.probabilities[rows] / 2)[:, None]
 
+    def index(self, points: Points) -> IntArray:
+        """Which of the values each row is; −1 for one outside the set."""
+        keys = zip(*(points[name].tolist() for name in self.names), strict=True)
+        return np.array([self._rows.get(key, -1) for key in keys], dtype=np.int64)
+
     def logpdf(self, points: Points) -> FloatArray:
         """The log probability of each row; −∞ for a value outside the set."""
-        keys = zip(*(points[name].tolist() for name in self.names), strict=True)
-        rows = np.array([self._rows.get(key, -1) for key in keys], dtype=np.int64)
+        rows = self.index(points)
         with np.errstate(divide="ignore"):
             log_p = np.log(self.probabilities)
         return np.where(rows >= 0, log_p[rows], -np.inf)

@@ -9,12 +9,14 @@ from fbar.proposals.kernels import (
     UniformKernel,
     as_perturbation,
 )
+from fbar.proposals.learnt import Learnt
 from fbar.proposals.perturbed import FromPrior, Perturbed, Proposal
 from fbar.proposals.space import Particles, Space
 
 __all__ = [
     "Degenerate",
     "FromPrior",
+    "Learnt",
     "LocalNormalKernel",
     "NormalKernel",
     "OptimalLocalKernel",

@@ -57,6 +57,10 @@ class Part(Protocol):
 
     def draw(self, rng: np.random.Generator, size: int) -> FloatArray: ...
 
+    def from_unit(self, unit: FloatArray) -> FloatArray:
+        """Draws from the prior at points of the unit cube, in which they are evenly spread."""
+        ...
+
     def redraw(self, column: int, rng: np.random.Generator, size: int) -> FloatArray:
         """Values of a discrete coordinate from its prior."""
         ...
@@ -106,7 +110,10 @@ class _Theta:
         return self.prior.logpdf(self.points(x) if points is None else points)
 
     def draw(self, rng: np.random.Generator, size: int) -> FloatArray:
-        points = self.prior.from_unit(rng.random((size, self.prior.dimension)))
+        return self.from_unit(rng.random((size, self.prior.dimension)))
+
+    def from_unit(self, unit: FloatArray) -> FloatArray:
+        points = self.prior.from_unit(unit)
         columns = [self._codes(index, points[name]) for index, name in enumerate(self.prior.names)]
         return np.stack(columns, axis=1)
 
@@ -146,11 +153,14 @@ class _Cells:
         return self._log[x[:, 0].astype(np.int64)]
 
     def draw(self, rng: np.random.Generator, size: int) -> FloatArray:
-        return self.redraw(0, rng, size)[:, None]
+        return self.from_unit(rng.random((size, 1)))
+
+    def from_unit(self, unit: FloatArray) -> FloatArray:
+        borders = self.prior.borders()
+        return np.searchsorted(borders, unit[:, :1], side="right").astype(np.float64)
 
     def redraw(self, column: int, rng: np.random.Generator, size: int) -> FloatArray:
-        borders = self.prior.borders()
-        return np.searchsorted(borders, rng.random(size), side="right").astype(np.float64)
+        return self.draw(rng, size)[:, 0]
 
     def log_probability(self, column: int, codes: FloatArray) -> FloatArray:
         return self._log[codes.astype(np.int64)]
@@ -170,7 +180,10 @@ class _Normal:
         return np.asarray(-0.5 * (x**2).sum(axis=1) - x.shape[1] / 2 * math.log(2 * math.pi))
 
     def draw(self, rng: np.random.Generator, size: int) -> FloatArray:
-        return np.asarray(ndtri(np.maximum(rng.random((size, self.prior.dimension)), 2.0**-60)))
+        return self.from_unit(rng.random((size, self.prior.dimension)))
+
+    def from_unit(self, unit: FloatArray) -> FloatArray:
+        return np.asarray(ndtri(np.maximum(unit, 2.0**-60)))
 
     def redraw(self, column: int, rng: np.random.Generator, size: int) -> FloatArray:
         raise NotImplementedError
@@ -192,6 +205,9 @@ class _Nothing:
 
     def draw(self, rng: np.random.Generator, size: int) -> FloatArray:
         return np.zeros((size, 0))
+
+    def from_unit(self, unit: FloatArray) -> FloatArray:
+        return np.zeros((len(unit), 0))
 
     def redraw(self, column: int, rng: np.random.Generator, size: int) -> FloatArray:
         raise NotImplementedError

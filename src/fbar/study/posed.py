@@ -14,7 +14,7 @@ from fbar.outcomes import Tally
 from fbar.points import Points
 from fbar.problem import Problem
 from fbar.scores import as_points
-from fbar.simulators import Bernoulli, Tabulated
+from fbar.simulators import Bernoulli, Tabulated, measured
 from fbar.truth import Reference
 
 
@@ -46,6 +46,7 @@ class _Counted:
     def __init__(self, simulate: Any, problem: Problem, meter: Meter) -> None:
         self._simulate, self._problem, self._meter = simulate, problem, meter
         self.one_by_one = bool(getattr(simulate, "one_by_one", False))
+        self.measured = measured(simulate)
 
     def __call__(self, theta: Any, rng: np.random.Generator) -> Any:
         points = _named(theta, self._problem)

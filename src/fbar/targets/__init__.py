@@ -1,6 +1,6 @@
 """Targets: what is wanted of the posterior, with influence functions."""
 
-from fbar.targets.base import Target, as_targets
+from fbar.targets.base import Target, as_targets, whole_name
 from fbar.targets.make import (
     covariance,
     density_at,
@@ -31,4 +31,5 @@ __all__ = [
     "quantile",
     "second_moment",
     "variance",
+    "whole_name",
 ]

@@ -115,6 +115,16 @@ def as_targets(targets: Target | Sequence[Target]) -> tuple[Target, ...]:
     return listed
 
 
+def whole_name(name: str, names: Sequence[str], what: str = "target") -> str:
+    """A target's name from what follows its kind where that is clear: mean:R0 from R0; else the name as it is."""
+    short = [full for full in names if full.partition(":")[2] == name]
+    if name in names or not short:
+        return name
+    if len(short) > 1:
+        raise InputError(f"{what} {name!r} could be that of {' or '.join(short)}; give the whole name")
+    return short[0]
+
+
 # ---------------------------------------------------------------- what the kinds of targets share
 
 

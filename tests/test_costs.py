@@ -1,0 +1,612 @@
+"""What single simulations cost: measured, returned or given; recorded, summed, allocated by."""
+
+import csv
+import json
+import sys
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import fbar
+from fbar import simulators, stopping, theory
+from fbar.cli import app
+from fbar.engine import Workers
+from fbar.ledger import Ledger, decode, encode, pack, unpack
+from fbar.outcomes import Batch, Failure, Simulated
+from fbar.points import Points
+from fbar.seeds import Seeds
+from fbar.settings import describe
+from fbar.simulators import RowFailed, Rows
+from fbar.study.posed import Posed
+
+MU = fbar.mean("mu")
+PRIOR = fbar.Prior(mu=stats.uniform(0, 8))
+
+
+class Clock:
+    """Time that simulators let pass themselves. Their costs are multiples of 1/8: sums and differences are exact."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def takes(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    fake = Clock()
+    monkeypatch.setattr(simulators, "clock", fake)
+    return fake
+
+
+def seconds(mu):
+    return 1 + np.floor(mu) / 8
+
+
+def timed(clock):
+    @fbar.each
+    def simulate(theta, rng):
+        clock.takes(seconds(theta["mu"]))
+        return theta["mu"] + rng.normal()
+
+    return simulate
+
+
+def returning(theta, rng):
+    """Costs that are no round numbers, so that the order of a sum shows."""
+    x = theta["mu"] + rng.normal(size=theta.rows)
+    return {"x": x, "cost": np.exp(theta["mu"]) * 0.1 + rng.random(theta.rows)}
+
+
+def bare(theta, rng):
+    return theta["mu"] + rng.normal(size=theta.rows)
+
+
+def problem_of(simulate, **options):
+    return fbar.Problem(PRIOR, simulate, observed=4.0, **options)
+
+
+def block(problem, size=40, number=0):
+    points = problem.prior.sample(size, rng=np.random.default_rng(number)).with_derived(problem.derived)
+    return Batch(0, number, points, None, Seeds(3))
+
+
+def answers(problem, **options):
+    batch = block(problem, **options)
+    return batch, fbar.simulate(problem, batch)
+
+
+# ---------------------------------------------------------------- measured
+
+
+def test_each_is_timed_row_by_row(clock):
+    problem = problem_of(timed(clock))
+    batch, found = answers(problem)
+    np.testing.assert_array_equal(found.cost, seconds(batch.points["mu"]))
+    np.testing.assert_array_equal(problem.costs(batch, found), found.cost)
+    assert problem.knows_cost
+    assert problem.measures_cost
+    assert problem.cost_of(batch.points) is None
+
+
+def test_a_failed_row_has_its_time_too(clock):
+    @fbar.each
+    def simulate(theta, rng):
+        clock.takes(2.0)
+        if theta["mu"] > 4:
+            raise ValueError("too large")
+        return None if theta["mu"] > 3 else np.zeros(2 if theta["mu"] > 2 else ())
+
+    batch, found = answers(problem_of(simulate))
+    assert set(found.failure) == {Failure.NONE, Failure.EXCEPTION, Failure.WRONG_SHAPE}
+    np.testing.assert_array_equal(found.cost, np.full(batch.simulations, 2.0))
+
+
+def test_a_clock_that_stands_still_gives_positive_costs(monkeypatch):
+    monkeypatch.setattr(simulators, "clock", lambda: 5.0)
+    _, found = answers(problem_of(fbar.each(lambda theta, rng: theta["mu"])))
+    assert (found.cost > 0).all()
+
+
+def test_rows_are_a_list_for_everybody_else():
+    given = fbar.each(lambda theta, rng: theta["mu"])(Points({"mu": np.arange(3.0)}), np.random.default_rng(1))
+    assert given == [0.0, 1.0, 2.0]
+    assert isinstance(given, Rows)
+
+
+def test_a_program_is_timed():
+    program = fbar.program(
+        [sys.executable, "-c", "import sys; x = float(sys.argv[1]); print(x) if x < 4 else 1/0", "{mu}"]
+    )
+    problem = problem_of(program)
+    _, found = answers(problem, size=4)
+    assert problem.measures_cost
+    assert 0 < (found.failure != 0).sum() < 4
+    assert (found.cost > 1e-3).all()  # no interpreter starts in a millisecond
+    assert (found.cost < 60).all()
+
+
+def test_through_workers_and_a_time_out():
+    """A row that is ended at the time-out cost the time-out; the other rows of its block are measured again."""
+
+    def simulate(theta, rng):
+        while theta["mu"] > 7.5:
+            pass
+        return theta["mu"]
+
+    problem = problem_of(fbar.each(simulate))
+    values = ([1.0, 7.75, 2.0, 3.0], [4.0, 5.0])
+    batches = [Batch(0, i, Points({"mu": np.array(mu)}), None, Seeds(3)) for i, mu in enumerate(values)]
+    with Workers(1, timeout=0.3).session(problem) as session:
+        session.submit(batches)
+        found = {}
+        while len(found) < 2:
+            found |= {batch.key: outcomes for batch, outcomes in session.collect()}
+    for batch in batches:
+        cost, late = found[batch.key].cost, batch.points["mu"] > 7.5
+        np.testing.assert_array_equal(found[batch.key].failure == Failure.TIMED_OUT, late)
+        np.testing.assert_array_equal(cost[late], 0.3)
+        assert (cost[~late] > 0).all()
+        assert (cost[~late] < 0.3).all()
+
+
+def test_a_study_does_not_lose_the_costs(clock):
+    problem = Posed.of(problem_of(timed(clock)), budget=1000)
+    batch, found = answers(problem)
+    assert problem.measures_cost
+    np.testing.assert_array_equal(found.cost, seconds(batch.points["mu"]))
+
+
+# ---------------------------------------------------------------- returned
+
+
+def test_returned_costs_are_no_recorded_output():
+    problem = problem_of(returning, cost="returned")
+    batch, found = answers(problem)
+    expected = returning(batch.theta, batch.rng())
+    np.testing.assert_array_equal(found.cost, expected["cost"])
+    np.testing.assert_array_equal(found.summaries, expected["x"])
+    assert found.recorded == {}
+    assert problem.knows_cost
+    assert not problem.measures_cost
+    said = problem_of(lambda theta, rng: {**returning(theta, rng), "more": theta["mu"]})
+    assert list(answers(said)[1].recorded) == ["more"]
+    assert answers(said)[1].cost is not None
+
+
+def test_each_may_return_costs_in_a_unit_of_its_own(clock):
+    @fbar.each
+    def simulate(theta, rng):
+        clock.takes(1000.0)
+        if theta["mu"] > 6:
+            raise ValueError("too large")
+        return {"x": theta["mu"], "cost": 0.5}
+
+    problem = problem_of(simulate, cost="returned")
+    batch, found = answers(problem)
+    late = batch.points["mu"] > 6
+    assert late.any()
+    np.testing.assert_array_equal(found.cost, np.where(late, np.nan, 0.5))  # no seconds among them
+    assert problem.cost_of_block(batch, found) == 0.5 * (~late).sum()
+
+
+def test_rows_of_a_block_that_raised_keep_their_returned_costs():
+    def simulate(theta, rng):
+        if (theta["mu"] > 6).any():
+            raise ValueError("too large")
+        return {"x": theta["mu"], "cost": theta["mu"] + 1}
+
+    batch, found = answers(problem_of(simulate, cost="returned"))
+    late = batch.points["mu"] > 6
+    np.testing.assert_array_equal(found.cost, np.where(late, np.nan, batch.points["mu"] + 1))
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf])
+@pytest.mark.parametrize("wrap", ["batch", "each"])
+def test_bad_costs_are_refused(bad, wrap):
+    def cost(mu):
+        return np.where(mu > 4, bad, 1.0)
+
+    batched = lambda theta, rng: {"x": theta["mu"], "cost": cost(theta["mu"])}  # noqa: E731
+    single = fbar.each(lambda theta, rng: {"x": theta["mu"], "cost": float(cost(theta["mu"]))})
+    with pytest.raises(fbar.InputError, match="'cost' must be a positive number for every simulation; it gave"):
+        answers(problem_of(batched if wrap == "batch" else single))
+
+
+def test_a_failed_simulation_may_have_no_cost_but_no_negative_one():
+    def simulate(cost):
+        return lambda theta, rng: {
+            "x": np.where(theta["mu"] > 4, np.nan, theta["mu"]),
+            "cost": np.where(theta["mu"] > 4, cost, 1.0),
+        }
+
+    batch, found = answers(problem_of(simulate(np.nan), cost="returned"))
+    np.testing.assert_array_equal(found.cost, np.where(batch.points["mu"] > 4, np.nan, 1.0))
+    with pytest.raises(fbar.InputError, match="it gave -2"):
+        answers(problem_of(simulate(-2.0)))
+
+
+@pytest.mark.parametrize("cost", [1.0, [1.0, 2.0], "much"])
+def test_costs_of_another_shape_are_refused(cost):
+    with pytest.raises(fbar.InputError, match="'cost'"):
+        answers(problem_of(lambda theta, rng: {"x": theta["mu"], "cost": cost}))
+
+
+def test_promised_costs_that_do_not_come_are_refused():
+    problem = problem_of(bare, cost="returned")
+    with pytest.raises(fbar.InputError, match="said to return costs"):
+        fbar.infer(problem, MU, budget=100, tolerance=1, seed=1)
+
+
+def test_names_that_are_taken():
+    with pytest.raises(fbar.InputError, match="give yours another name"):
+        problem_of(bare, records=["cost"])
+    with pytest.raises(fbar.InputError, match="or 'returned'; got 'return'"):
+        problem_of(bare, cost="return")
+    with pytest.raises(fbar.InputError, match="return nothing"):
+        fbar.Problem.tabulated(fbar.Finite(theta=[1, 2]), [0.3, 0.05], cost="returned")
+
+
+# ---------------------------------------------------------------- given
+
+
+def test_a_function_of_theta_is_a_known_cost(clock):
+    """It stands above what was measured."""
+    problem = problem_of(timed(clock), cost=lambda t: t["twice"] + 1, derived={"twice": lambda t: 2 * t["mu"]})
+    batch, found = answers(problem)
+    expected = 2 * batch.points["mu"] + 1
+    np.testing.assert_array_equal(problem.cost_of(batch.points), expected)
+    np.testing.assert_array_equal(problem.cost_of(PRIOR.from_unit([[0.5]])), [9.0])  # derived parameters are added
+    np.testing.assert_array_equal(problem.costs(batch, found), expected)
+    assert problem.knows_cost
+    assert not problem.measures_cost
+
+
+def test_a_wrong_function_is_refused_at_once():
+    with pytest.raises(fbar.InputError, match="cost must be positive; got -"):
+        problem_of(bare, cost=lambda t: t["mu"] - 4)
+    with pytest.raises(fbar.InputError, match="there is no parameter 'nu'"):
+        problem_of(bare, cost=lambda t: t["nu"])
+    with pytest.raises(fbar.InputError, match="one number for each of 256 rows"):
+        problem_of(bare, cost=lambda t: np.ones(3))
+    with pytest.raises(fbar.InputError, match="a function of theta"):
+        problem_of(bare, cost=[1.0, 2.0])
+    np.testing.assert_array_equal(problem_of(bare, cost=3).cost_of(block(problem_of(bare)).points), np.full(40, 3.0))
+
+
+def test_costs_of_a_finite_prior_by_value():
+    prior = fbar.Finite(theta=[3, 1, 2])
+    problem = fbar.Problem.tabulated(prior, [0.3, 0.05, 0.2], cost=[5.0, 1.0, 2.0])
+    np.testing.assert_array_equal(problem.cost_of(Points({"theta": np.array([2, 3, 3, 1])})), [2.0, 5.0, 5.0, 1.0])
+    with pytest.raises(fbar.InputError, match="theta=7 is not a value"):
+        problem.cost_of(Points({"theta": np.array([2, 7])}))
+    result = fbar.infer(problem, fbar.mean("theta"), budget=10**8, seed=1)  # no array of so many rows
+    assert result.run.spent_cost == result.run.counts @ problem.cost
+    assert f"; cost {result.run.spent_cost:,.0f}" in str(result)
+    assert fbar.Problem.tabulated(prior, [0.3, 0.05, 0.2]).cost_of(prior.points) is None
+
+
+# ---------------------------------------------------------------- not known
+
+
+def test_costs_that_are_not_known():
+    problem = problem_of(bare)
+    assert answers(problem)[1].cost is None
+    assert not problem.knows_cost
+    with pytest.raises(fbar.InputError, match=r"fbar\.each.*cost='returned'.*a function of theta"):
+        problem.require_costs()
+    with pytest.raises(fbar.InputError, match="costs of this problem's simulations are not known"):
+        fbar.infer(problem, MU, stop=fbar.Spent(1) | fbar.Budget(100), tolerance=1, seed=1)
+    result = fbar.infer(problem, MU, budget=500, tolerance=1, seed=1)
+    assert result.run.spent_cost is None
+    assert result.as_dict()["cost"] is None
+    assert "cost" not in str(result)
+    assert "simulator time" not in str(result)
+    for known in (problem_of(returning, cost="returned"), problem_of(bare, cost=lambda t: 1 + t["mu"])):
+        known.require_costs()
+
+
+def test_a_block_that_failed_as_a_whole_does_not_hide_what_is_known(clock):
+    problem = problem_of(timed(clock))
+    failed = [RowFailed("killed", kind=Failure.KILLED)] * 5
+    assert np.isnan(problem.outcomes(failed, 5).cost).all()
+    assert problem_of(bare).outcomes(failed, 5).cost is None
+
+
+# ---------------------------------------------------------------- model choice
+
+
+def choice(**models):
+    return fbar.Problem.models(models, observed=1.0)
+
+
+def test_a_choice_of_timed_models(clock):
+    def model(takes):
+        def simulate(theta, rng):
+            clock.takes(takes)
+            return rng.normal()
+
+        return fbar.each(simulate)
+
+    problem = choice(short=model(1.0), long=model(4.0))
+    label = np.array(["long", "short", "short", "long", "short"])
+    found = fbar.simulate(problem, Batch(0, 0, Points({"model": label}), None, Seeds(1)))
+    assert problem.measures_cost
+    np.testing.assert_array_equal(found.cost, [4.0, 1.0, 1.0, 4.0, 1.0])
+
+
+@pytest.mark.parametrize("other", ["array", "returned", "returned with x"])
+def test_a_choice_with_models_of_other_kinds(clock, other):
+    """Costs that some rows return and others do not are not known; the outputs are whole all the same."""
+    first = {
+        "array": fbar.each(lambda theta, rng: 1.0),
+        "returned": lambda theta, rng: {"x": np.ones(theta.rows), "cost": np.full(theta.rows, 3.0)},
+        "returned with x": lambda theta, rng: {"x": np.ones(theta.rows), "cost": np.full(theta.rows, 3.0)},
+    }[other]
+    second = {
+        "array": lambda theta, rng: np.zeros(theta.rows),
+        "returned": lambda theta, rng: {"x": np.zeros(theta.rows), "cost": np.full(theta.rows, 7.0)},
+        "returned with x": fbar.each(lambda theta, rng: {"x": 0.0}),
+    }[other]
+    problem = choice(a=first, b=second)
+    label = np.array(["b", "a", "a", "b"])
+    found = fbar.simulate(problem, Batch(0, 0, Points({"model": label}), None, Seeds(1)))
+    np.testing.assert_array_equal(found.summaries, [0.0, 1.0, 1.0, 0.0])
+    assert not found.failure.any()
+    if other == "returned":
+        np.testing.assert_array_equal(found.cost, [7.0, 3.0, 3.0, 7.0])
+    else:
+        assert found.cost is None
+    assert not problem.knows_cost  # what a function returns is known only after it was called
+
+
+# ---------------------------------------------------------------- the sum, and the rule on it
+
+
+def test_the_sum_is_in_index_order_whatever_the_order_of_telling():
+    problem = problem_of(returning, cost="returned")
+    sums = []
+    for backwards in (False, True):
+        run = fbar.Rejection(tolerance=1, rounds=2).start(problem, MU, seed=5, budget=2000, block_size=37)
+        expected = 0.0
+        while batches := run.ask():
+            told = [(batch, fbar.simulate(problem, batch)) for batch in batches]
+            for _, outcomes in told:
+                expected += float(outcomes.cost.sum())
+            for answer in told[::-1] if backwards else told:
+                run.tell(answer)
+        assert run.spent_cost == expected
+        sums.append(run.spent_cost)
+    assert sums[0] == sums[1]
+
+
+def test_workers_change_no_bit_of_returned_costs():
+    problem = problem_of(returning, cost="returned")
+    options = {"stop": fbar.Spent(3e4), "tolerance": 1, "seed": 5, "block_size": 300, "progress": False}
+    here, there = fbar.infer(problem, MU, **options), fbar.infer(problem, MU, workers=2, **options)
+    assert there.run.spent_cost == here.run.spent_cost
+    assert there.as_dict() == here.as_dict()
+
+
+def test_spent_ends_at_the_first_round_whose_sum_reaches_it(clock):
+    problem = problem_of(timed(clock))
+    rule = fbar.Spent(4000)
+    run = fbar.Rejection(tolerance=1).start(problem, MU, seed=5, limit=10_000)
+    sums = [0.0]
+
+    def progress(run):
+        if run.round == len(sums):
+            sums.append(run.spent_cost)
+
+    assert fbar.drive(run, rule, progress=progress) == "stopped by its rule"
+    assert sums[-2] < 4000 <= sums[-1] == run.spent_cost == clock.now
+    result = fbar.infer(problem, MU, stop=rule, tolerance=1, seed=5)
+    assert result.run.spent_cost == run.spent_cost
+    assert result.as_dict()["cost"] == run.spent_cost
+    assert result.as_dict()["cost_unit"] == "s"
+    assert str(result).endswith(f"stopped by its rule; {run.spent_cost:,.0f} s of simulator time")
+
+
+def test_the_rule_composes_and_is_restored():
+    rule = fbar.Spent(12.5) | (fbar.Budget(100) & fbar.Spent(3))
+    assert stopping.restored(json.loads(json.dumps(describe(rule)))) == rule
+    assert (fbar.Spent(12.5) | fbar.Budget(100)).limit == 100
+    with pytest.raises(fbar.InputError, match="cost must be greater than 0"):
+        fbar.Spent(0)
+    run = fbar.Rejection(tolerance=1).start(problem_of(returning, cost="returned"), MU, seed=5, budget=100)
+    (batch,) = run.ask(limit=6)[:1]
+    run.tell((batch, fbar.simulate(run.problem, batch)))
+    assert fbar.Spent(1e-3).holds(run)
+    assert not fbar.Spent(1e9).holds(run)
+
+
+def test_the_rule_says_when_it_cannot_be_read(clock):
+    run = fbar.Rejection(tolerance=1, rounds=1).start(problem_of(timed(clock)), MU, seed=5, budget=60)
+    (batch,) = run.ask()
+    run.tell((batch, run.problem.outcomes(np.zeros(60), 60)))
+    with pytest.raises(fbar.InputError, match="came without their cost"):
+        fbar.Spent(1).holds(run)
+
+
+# ---------------------------------------------------------------- recorded
+
+
+def test_a_block_keeps_its_costs_and_an_old_one_has_none():
+    batch = block(problem_of(bare), 3)
+    cost = np.array([0.1, np.nan, 1e-9])
+    failure = np.array([0, Failure.KILLED, 0], dtype=np.int8)
+    payload = encode(batch, Simulated(np.zeros(3), {}, failure, cost=cost))
+    assert decode(payload).outcomes.cost.tobytes() == cost.tobytes()
+    old = encode(batch, Simulated(np.zeros(3), {}, failure))
+    assert decode(old).outcomes.cost is None
+    arrays, about = unpack(payload)
+    del arrays["cost"]
+    assert pack(arrays, **about) == old  # nothing else has changed
+
+
+def measured_run(clock, run, pace, **options):
+    """A run whose simulator takes ``pace`` times as long."""
+
+    @fbar.each
+    def simulate(theta, rng):
+        clock.takes(pace * seconds(theta["mu"]))
+        return theta["mu"] + rng.normal()
+
+    simulate.function.__qualname__ = "simulate"
+    options = {"method": fbar.Rejection(tolerance=1), "stop": fbar.Spent(4000), **options}
+    return fbar.infer(problem_of(simulate), MU, seed=5, run=run, progress=False, **options)
+
+
+def test_a_recorded_run_on_measured_time_replays_on_a_slower_machine(clock, tmp_path):
+    first = measured_run(clock, tmp_path / "r", 1.0)
+    slower = measured_run(clock, tmp_path / "r", 16.0)
+    assert slower.as_dict()["cost"] == first.as_dict()["cost"] == first.run.spent_cost
+    assert slower.as_dict()["rounds"] == first.as_dict()["rounds"]
+    assert slower.as_dict()["estimates"] == first.as_dict()["estimates"]
+    assert measured_run(clock, tmp_path / "other", 16.0).simulations < first.simulations
+
+
+def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path):
+    calls = []
+
+    def simulate(theta, rng):
+        calls.append(theta.rows)
+        if len(calls) == stop_at:
+            raise KeyboardInterrupt
+        return returning(theta, rng)
+
+    def do(run):
+        problem = problem_of(simulate, cost="returned")
+        stop = fbar.Spent(3e4)
+        return fbar.infer(problem, MU, tolerance=1, stop=stop, seed=5, run=run, block_size=300, progress=False)
+
+    stop_at = 0
+    whole = do(tmp_path / "whole")
+    assert whole.stopped_by == "stopped by its rule"
+    stop_at = len(calls) + len(calls) // 2
+    with pytest.raises(KeyboardInterrupt):
+        do(tmp_path / "parts")
+    resumed = do(tmp_path / "parts")
+    assert resumed.as_dict() == whole.as_dict()
+    assert fbar.load(tmp_path / "parts", problem_of(simulate, cost="returned")).as_dict() == whole.as_dict()
+    with Ledger(tmp_path / "parts", create=False, driver=False) as ledger:
+        total = 0.0
+        for *_, outcomes in ledger.blocks():
+            total += float(outcomes.cost.sum())
+    assert total == whole.run.spent_cost
+
+
+def test_export_has_a_column_of_costs(clock, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = measured_run(clock, "r", 1.0)
+    app(
+        ["export", "r", "--all", "--out", "all.csv"],
+        exit_on_error=False,
+        print_error=False,
+        result_action="return_value",
+    )
+    with open("all.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == result.simulations
+    assert [float(row["cost"]) for row in rows] == [seconds(float(row["mu"])) for row in rows]
+
+
+# ---------------------------------------------------------------- allocation by cost
+
+P = np.array([0.3, 0.2, 0.4, 0.1])
+C = np.array([1.0, 25.0, 4.0, 1.0])
+THETA = np.array([0.0, 1.0, 2.0, 3.0])
+
+
+def cells(theta, rng):
+    cell = theta["theta"].astype(int)
+    # Costs that vary about their mean, by a factor of four
+    return {
+        "x": (rng.random(theta.rows) < P[cell]).astype(float),
+        "cost": C[cell] * (0.4 + 1.2 * rng.random(theta.rows)),
+    }
+
+
+@pytest.mark.parametrize("learning", ["beta", "plug-in"])
+def test_an_allocation_per_second_learns_the_costs(learning):
+    """n_i ∝ π_i √(p_i(1 − p_i)/c_i) |ψ_i|, for either rule; |z| < 4.5 on four shares.
+
+    The shares' relative errors are those of 25 runs. Without the costs the cell of cost 25 gets four times too many.
+    """
+    error = np.array([0.0045, 0.020, 0.0095, 0.0055])
+    problem = fbar.Problem(fbar.Finite(theta=THETA), cells, observed=1.0, cost="returned")
+    prior = np.full(4, 0.25)
+    wanted = theory.min_mse(prior, P, THETA, C)
+    shares = {}
+    for per in ("simulation", "second"):
+        method = fbar.AdaptiveAllocation(learning, rounds=30, per=per)
+        run = method.start(problem, fbar.mean("theta"), seed=2, budget=60_000)
+        fbar.drive(run)
+        shares[per] = run.counts / run.counts.sum()
+    np.testing.assert_allclose(run.cost, C, rtol=4.5 * 0.35 / np.sqrt(run.counts.min()))
+    if learning == "plug-in":  # it adds to every share, as the last round's start has it
+        wanted = theory.normalise(wanted + 1 / np.sqrt(58_001))
+    assert np.abs((shares["second"] / wanted - 1) / error).max() < 4.5
+    assert shares["simulation"][1] > 2 * shares["second"][1]
+
+
+def test_an_allocation_per_second_needs_costs_and_prefers_those_given():
+    finite = fbar.Finite(theta=THETA)
+    plain = fbar.Problem(finite, lambda t, rng: cells(t, rng)["x"], observed=1.0)
+    with pytest.raises(fbar.InputError, match="are not known"):
+        fbar.infer(plain, fbar.mean("theta"), method=fbar.AdaptiveAllocation(per="second"), budget=1000)
+    with pytest.raises(fbar.InputError, match="unknown per 'minute'"):
+        fbar.infer(plain, fbar.mean("theta"), method=fbar.AdaptiveAllocation(per="minute"), budget=1000)
+    given = fbar.Problem(finite, cells, observed=1.0, cost=C)
+    counts = [
+        fbar.infer(given, fbar.mean("theta"), method=fbar.AdaptiveAllocation(per=per), budget=5000, seed=1).run.counts
+        for per in ("simulation", "second")
+    ]
+    np.testing.assert_array_equal(*counts)
+
+
+def test_an_allocation_per_second_resumes_with_a_damaged_block(clock, tmp_path):
+    """Measured again its costs are others; what later rounds asked for is in the record."""
+    pace = 1.0
+
+    @fbar.each
+    def simulate(theta, rng):
+        clock.takes(pace * C[int(theta["theta"])])
+        return float(rng.random() < P[int(theta["theta"])])
+
+    def do():
+        problem = fbar.Problem(fbar.Finite(theta=THETA), simulate, observed=1.0)
+        method = fbar.AdaptiveAllocation(per="second")
+        return fbar.infer(problem, fbar.mean("theta"), method=method, budget=1500, seed=1, run=tmp_path / "r")
+
+    first = do()
+    with Ledger(tmp_path / "r", create=False) as ledger:
+        ledger._connection.execute("UPDATE blocks SET payload = x'00' WHERE round = 2 AND block = 0")
+    pace = 1000.0
+    again = do()
+    assert any("block 0 of round 2" in note for note in again.notes)
+    assert again.as_dict()["estimates"] == first.as_dict()["estimates"]
+    np.testing.assert_array_equal(again.run.counts, first.run.counts)
+    assert again.run.spent_cost > first.run.spent_cost
+
+
+def test_a_run_older_than_a_setting_goes_on(tmp_path):
+    """Settings that a method had not yet when it was recorded are at their defaults."""
+    problem = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2, 3]), [0.3, 0.05, 0.2])
+
+    def do(**options):
+        method = fbar.AdaptiveAllocation(**options)
+        return fbar.infer(problem, fbar.mean("theta"), method=method, budget=1000, seed=1, run=tmp_path / "r")
+
+    first = do()
+    with Ledger(tmp_path / "r", create=False) as ledger:
+        leg = ledger.legs[0]
+        del leg.settings["method"]["per"]
+        ledger._write_leg(0, leg)
+    assert do().as_dict() == first.as_dict()
+    with pytest.raises(fbar.InputError, match=r"other settings: method\.rounds"):
+        do(rounds=3)
