@@ -109,6 +109,14 @@ def test_any_method_takes_the_learnt_problem(learnt, method):
     assert 4.5 * error < sigma
 
 
+def test_smc_comes_as_near_as_its_budget_lets_it():
+    smc = fbar.SMC(fbar.QuantileSchedule(0.5, tolerance=0), accepted=100)
+    result = fbar.infer(HIDDEN, MU, method=smc, summaries="linear", budget=5000, seed=1)
+    assert result.simulations <= 4000
+    assert result.run.problem.pilot_simulations == 1000
+    assert result.run.tolerance < result.run.problem.tolerance_for(0.1)
+
+
 def test_a_finite_space():
     """Three values of θ: Σx of the five is sufficient, and accepted within a tolerance of it gives a normal window."""
     values = np.array([0.0, 1.0, 2.0])
