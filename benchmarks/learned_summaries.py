@@ -7,9 +7,10 @@ accepted a round until its simulations are spent; with the plain distance and th
 each the mean over targets and trials, with its standard error: ``b2``, (f̂ − truth)²/posterior variance at the first
 observation, where 1 is an error of one posterior standard deviation; and ``of_prior``, (f̂ − truth)²/prior variance in
 as many trials over all ten observations, some of which have posteriors so narrow that 1% of the prior is far from them.
-``prior`` is the error of the prior's own means.
+``prior`` is the error of the prior's own means. The stored rows have the second command's for boosting there.
 
     python benchmarks/learned_summaries.py              # 20 + 20 trials of each, about 20 minutes of one core
+    python benchmarks/learned_summaries.py --cases bernoulli-glm-raw --summaries boosting --trials 10 --out some.csv
     python benchmarks/learned_summaries.py --trials 4 --summaries plain linear --out some.csv
 """
 
