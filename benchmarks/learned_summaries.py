@@ -4,7 +4,8 @@ All have the same number of simulations; a fifth of them teaches, where summarie
 the prior's simulations, by the pilot's distances out of fold (for the plain distance, by the problem's own tolerance);
 ``adjusted`` is its local linear regression adjustment on the learnt summaries. ABC-SMC accepts 200 a round, with the
 median of their distances the next tolerance, until its simulations are spent; with the plain distance and the linear
-regression alone. Two errors, each the mean over targets and trials, with its standard error: ``b2``, (f̂ − truth)²/posterior variance at the first
+regression alone. Two errors,
+each the mean over targets and trials, with its standard error: ``b2``, (f̂ − truth)²/posterior variance at the first
 observation, where 1 is an error of one posterior standard deviation; and ``of_prior``, (f̂ − truth)²/prior variance in
 as many trials over all ten observations, some of which have posteriors so narrow that 1% of the prior is far from them.
 ``prior`` is the error of the prior's own means. The stored rows have the second command's for boosting there.
