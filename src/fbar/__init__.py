@@ -49,6 +49,7 @@ from fbar.result import Result
 from fbar.seeds import Seeds
 from fbar.simulators import Model, Separable, each
 from fbar.stopping import Acceptances, Budget, RelativeError, Spent, StandardError, StoppingRule
+from fbar.summaries import LearnedSummaries
 from fbar.targets import (
     Target,
     covariance,
@@ -98,6 +99,7 @@ __all__ = [
     "InputError",
     "InverseBinomial",
     "KernelRegression",
+    "LearnedSummaries",
     "LocalNormalKernel",
     "Method",
     "MissingExtra",

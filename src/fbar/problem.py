@@ -186,8 +186,9 @@ class Problem:
                 check_function(given, name)
         for name, rule in (derived or {}).items():
             check_function(rule, f"derived parameter {name!r}")
-        self._raw_shape = None if observed is None else np.shape(_observed(observed))
-        self.observed = None if observed is None else self._summarise(_observed(observed)[None])[0]
+        self.raw = None if observed is None else _observed(observed)  # before the summary
+        self._raw_shape = None if self.raw is None else np.shape(self.raw)
+        self.observed = None if self.raw is None else self._summarise(self.raw[None])[0]
         if self.observed is not None and self.observed.dtype.kind == "f" and not np.isfinite(self.observed).all():
             raise InputError("the observed data (or their summaries) are not finite; remove missing values first")
         self._check_cost()

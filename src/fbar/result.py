@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +34,8 @@ class Result:
     notes: tuple[str, ...] = ()
     missing: Mapping[str, Forecast] = field(default_factory=dict)
     """For each target whose wanted precision was not reached: how many simulations more it would take."""
+    remarks: tuple[str, ...] = ()
+    """What was done beforehand, such as learning summaries."""
 
     @property
     def simulations(self) -> Any:
@@ -98,7 +100,7 @@ class Result:
         return explain(self.run, self.posterior, target)
 
     def _of(self, posterior: Posterior) -> Result:
-        return Result(self.run, posterior, posterior.expect(list(self.run.targets)), self.stopped_by, self.notes)
+        return replace(self, posterior=posterior, estimates=posterior.expect(list(self.run.targets)), missing={})
 
     def __getitem__(self, name: str) -> Any:
         return self.estimates[name]
@@ -116,6 +118,7 @@ class Result:
         cost = cost_in_words(self.run.spent_cost, self.run.problem.measures_cost)
         told = f"{np.sum(self.simulations):,} simulations, {accepted:,.6g} accepted; {self.stopped_by}"
         lines.append(f"{told}; {cost}" if cost else told)
+        lines.extend(self.remarks)
         lines.extend(f"{name} would need {forecast}" for name, forecast in self.missing.items())
         return "\n".join(lines)
 
@@ -148,6 +151,7 @@ class Result:
             **spent(self.run),
             "failures": {kind.name.lower(): count for kind, count in self.run.seen.counts.items()},
             "warnings": list(self.warnings),
+            **({"remarks": list(self.remarks)} if self.remarks else {}),
             "stopped_by": self.stopped_by,
             "missing": {name: forecast.as_dict() for name, forecast in self.missing.items()},
             "rounds": self.run.round,

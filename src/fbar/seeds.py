@@ -24,6 +24,7 @@ class Purpose(enum.IntEnum):
     RERUN = 2
     TRIAL = 3
     GLOBAL = 4
+    PILOT = 5
 
 
 @dataclass(frozen=True)
@@ -53,5 +54,12 @@ class Seeds:
 
     def trial(self, index: int) -> Seeds:
         """The seeds of an independent run, such as one trial of a study."""
-        words = self.sequence(Purpose.TRIAL, index >> 32, index & 0xFFFFFFFF).generate_state(2, np.uint64)
+        return self._child(Purpose.TRIAL, index >> 32, index & 0xFFFFFFFF)
+
+    def pilot(self) -> Seeds:
+        """The seeds of the simulations that a run learns from beforehand."""
+        return self._child(Purpose.PILOT, 0, 0)
+
+    def _child(self, purpose: Purpose, first: int, second: int) -> Seeds:
+        words = self.sequence(purpose, first, second).generate_state(2, np.uint64)
         return Seeds(int(words[0]) << 64 | int(words[1]))

@@ -57,6 +57,7 @@ def infer(
     timeout: float | None = None,
     seed: MaybeWhole = None,
     block_size: MaybeWhole = None,
+    summaries: str | None = None,
     json_: JsonFlag = False,
 ) -> None:
     """Estimate posterior expectations with error bars.
@@ -95,6 +96,9 @@ def infer(
         The same seed gives the same result, on any number of workers.
     block_size
         Simulations in a block, the unit of work: small for slow simulators.
+    summaries
+        Learn what simulations are compared by, for these targets: linear, boosting, network or auto. The tolerance is
+        then in units of about a posterior standard deviation.
     json_
         Print one JSON object, and nothing else, to standard output.
     """
@@ -108,6 +112,7 @@ def infer(
         tolerance=tolerance,
         precision=_precisions(precision),
         block_size=block_size,
+        summaries=summaries,
     )
     engine = as_engine(dask, workers, timeout)
     machine = {"workers": workers, "timeout": timeout}
@@ -360,6 +365,8 @@ def _print_stored(result: Mapping[str, Any]) -> None:
     cost = cost_in_words(result.get("cost"), result.get("cost_unit") == "s")
     told = f"{result['simulations']:,} simulations, {result['accepted']:,.6g} accepted; {result['stopped_by']}"
     print(f"{told}; {cost}" if cost else told)
+    for text in result.get("remarks", ()):
+        print(text)
     for name, found in result.get("missing", {}).items():
         print(f"{name} would need {Forecast(**found, at=0)}")
 

@@ -14,6 +14,7 @@ from fbar.methods import Method
 from fbar.problem import Problem
 from fbar.result import Result
 from fbar.stopping import StoppingRule
+from fbar.summaries import LearnedSummaries
 from fbar.targets import Target
 
 
@@ -32,6 +33,7 @@ def infer(
     engine: Any = None,
     timeout: float | None = None,
     block_size: int | None = None,
+    summaries: LearnedSummaries | str | None = None,
     progress: Progress | bool | None = None,
 ) -> Result:
     """Estimate posterior expectations with error bars.
@@ -65,6 +67,10 @@ def infer(
         Seconds that one simulation may take; it needs workers, and starts one if there are none.
     block_size
         Simulations in a block, the unit of work and of seeds: another size gives other numbers.
+    summaries
+        Learn the summaries that simulations are compared by, for these targets: ``"linear"``, ``"boosting"``,
+        ``"network"``, ``"auto"`` or `LearnedSummaries`. The pilot that teaches them counts against the budget. The
+        tolerance is then in units of about a posterior standard deviation.
     progress
         A function that is called with the run after every block; False for no line on the terminal.
 
@@ -82,6 +88,7 @@ def infer(
         precision=precision,
         stop=stop,
         block_size=block_size,
+        summaries=summaries,
     )
     return run_task(task, seed=seed, run=run, engine=as_engine(engine, workers, timeout), progress=progress)
 

@@ -11,14 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fbar import model_file, stopping
 from fbar.checks import function as check_function
 from fbar.engine import Engine, InProcess
 from fbar.errors import InputError, NoPosterior
 from fbar.faults import FailureWatch
 from fbar.inference.loop import NOT_FINISHED, Progress, drive
-from fbar.inference.task import Task, make_task
+from fbar.inference.task import Lesson, Task, make_task
 from fbar.ledger import Ledger, Leg
+from fbar.locks import LedgerError
 from fbar.methods import Method, Run
 from fbar.methods.named import at_tolerance, restored
 from fbar.problem import Problem
@@ -27,6 +30,7 @@ from fbar.result import Result, spent
 from fbar.seeds import Seeds
 from fbar.settings import describe, differences, is_source
 from fbar.stopping import StoppingRule
+from fbar.summaries import LearnedSummaries, LearntProblem
 from fbar.targets import Target, as_targets, parse
 
 
@@ -45,7 +49,9 @@ def run_task(
     ``model`` says which file it comes from, ``machine`` how it is run, for `fbar resume`.
     """
     if run is None:
-        return _finish(task, task.start(seed), engine, progress, None)
+        seeds = Seeds.of(seed)
+        task = _taught(task, seeds, engine, progress)
+        return _finish(task, task.start(seeds), engine, progress, None)
     with Ledger(as_directory(run), create=True) as ledger:
         if not ledger.legs:
             seeds = Seeds.of(seed)
@@ -54,6 +60,9 @@ def run_task(
             if model is not None:
                 model.copy_to(ledger.directory)
             ledger.add_leg({**task.settings(seeds), **about})
+            if task.lesson is not None:
+                task = _taught(task, seeds, engine, progress, ledger)
+                started = task.start(seeds)
             return _finish_leg(task, started, ledger, engine, progress)
         stored = ledger.legs[-1].settings
         asked = task.settings(Seeds(int(stored["seed"])) if seed is None else Seeds.of(seed))
@@ -107,6 +116,7 @@ def extend_run(
                 precision=precision,
                 stop=stop,
                 block_size=before.block_size,
+                summaries=before.lesson,
             )
 
         seeds = Seeds(int(last.settings["seed"]))
@@ -121,6 +131,8 @@ def extend_run(
         task = extended(before)
         settings = task.settings(seeds)
         notes = require_same(_asked(last.settings), _asked(settings), run)
+        before = _taught(before, seeds, engine, progress, ledger)
+        task = replace(task, learnt=before.learnt)
         watch = FailureWatch()
         live, _ = _replay(before, ledger, watch)
         _go_on(live, last, task)  # refuses what cannot be done before anything is recorded
@@ -201,7 +213,57 @@ def _task_of(leg: Leg, problem: Problem, known: Sequence[Target] = ()) -> Task:
     targets = tuple(by_name[name] if name in by_name else parse(name) for name in settings["targets"])
     method: Method = restored(settings["method"])
     stop = None if settings["stop"] is None else stopping.restored(settings["stop"])
-    return Task(problem, targets, method, settings["budget"], settings["limit"], stop, settings["block_size"])
+    lesson, told = None, settings.get("summaries")
+    if told is not None:
+        pupils = tuple(by_name[name] if name in by_name else parse(name) for name in told["targets"])
+        own = {key: value for key, value in told.items() if key not in ("type", "targets")}
+        lesson = Lesson(LearnedSummaries(**own), pupils)
+    return Task(problem, targets, method, settings["budget"], settings["limit"], stop, settings["block_size"], lesson)
+
+
+PILOT = "pilot"
+"""Where a run keeps the simulations that taught its summaries."""
+
+
+def _taught(
+    task: Task,
+    seeds: Seeds,
+    engine: Engine,
+    progress: Progress | bool | None,
+    ledger: Ledger | None = None,
+    replay_only: bool = False,
+) -> Task:
+    """The task with its summaries learnt; a recorded run keeps the pilot's simulations and learns from them again."""
+    if task.lesson is None or task.learnt is not None:
+        return task
+    pilot = task.lesson.summaries.pilot(task.problem, task.lesson.targets, seeds, block_size=task.block_size)
+    if ledger is None:
+        _driven(pilot, progress, None, engine)
+        return replace(task, learnt=task.lesson.summaries.fit(pilot))
+    with Ledger(ledger.directory / PILOT, create=True) as kept:
+        if _driven(pilot, progress, kept, engine, replay=replay_only) == NOT_FINISHED:
+            raise NoPosterior(f"the simulations that teach the summaries of {ledger.directory} are not all there yet")
+        kept.flush()
+        learnt = task.lesson.summaries.fit(pilot)
+        _require_learnt_again(learnt, kept, ledger)
+    return replace(task, learnt=learnt)
+
+
+def _require_learnt_again(learnt: LearntProblem, kept: Ledger, ledger: Ledger) -> None:
+    """Refuse summaries other than those that the recorded outcomes have; differences of rounding do not matter."""
+    assert learnt.observed is not None
+    own = {"observed": learnt.observed, "summaries": learnt.learning.summaries[:100]}
+    recorded = kept.round_state(1, own)
+    if recorded is None:
+        kept.record_round(1, own)
+        return
+    for name, values in own.items():
+        before = recorded[name]
+        if before.shape != values.shape or not np.allclose(before, values, rtol=1e-6, atol=1e-6):
+            raise LedgerError(
+                f"the summaries of {ledger.directory}, learnt again from its recorded pilot, are not what they were; "
+                "go on with the versions of numpy and scikit-learn that it was started with, or start it anew"
+            )
 
 
 def _continue(
@@ -215,12 +277,14 @@ def _continue(
 ) -> Result:
     """Replay the legs that are done, then go on with the last one."""
     watch = FailureWatch()
+    seeds = Seeds(int(ledger.legs[0].settings["seed"]))
+    task = _taught(task, seeds, engine, progress, ledger, replay_only)
     if len(ledger.legs) > 1:
         run, whole = _replay(task, ledger, watch, leave=1, engine=engine, replay_only=replay_only)
         if whole:
             _go_on(run, ledger.legs[-2], task)
     else:
-        run = task.start(Seeds(int(ledger.legs[0].settings["seed"])))
+        run = task.start(seeds)
     return _finish_leg(task, run, ledger, engine, progress, watch, notes, replay_only)
 
 
@@ -237,7 +301,7 @@ def _replay(
     Damaged blocks are simulated again; with ``replay_only`` the run stays where the first of them is.
     """
     legs = ledger.legs[: len(ledger.legs) - leave]
-    tasks = [_task_of(leg, task.problem, task.targets) for leg in legs]
+    tasks = [replace(_task_of(leg, task.problem, task.targets), learnt=task.learnt) for leg in legs]
     run = tasks[0].start(Seeds(int(legs[0].settings["seed"])))
     for number, (leg, done) in enumerate(zip(legs, tasks, strict=True)):
         if number:
@@ -293,7 +357,49 @@ def _go_on(run: Run, before: Leg, task: Task) -> None:
     tolerance = task.method.final_tolerance
     if tolerance == restored(before.settings["method"]).final_tolerance:
         tolerance = None
-    run.extend(budget=task.budget, limit=task.limit, tolerance=tolerance, targets=task.targets)
+    run.extend(
+        budget=task.left_of(task.budget), limit=task.left_of(task.limit), tolerance=tolerance, targets=task.targets
+    )
+
+
+def _driven(
+    run: Run,
+    progress: Progress | bool | None,
+    ledger: Ledger | None,
+    engine: Engine,
+    *,
+    stop: StoppingRule | None = None,
+    watch: FailureWatch | None = None,
+    until: int | None = None,
+    replay: bool = False,
+) -> str:
+    """Drive a run with its progress shown; who stops it is told what is recorded. Returns why it ended."""
+    if progress not in (None, True, False):
+        check_function(progress, "progress")
+    line = ProgressLine() if progress in (None, True) and ProgressLine.wanted() else None
+    shown: Progress | None = progress if callable(progress) else line
+    try:
+        return drive(
+            run,
+            stop,
+            engine=engine,
+            progress=shown,
+            ledger=ledger,
+            watch=watch,
+            until_round=until,
+            replay_only=replay,
+        )
+    except KeyboardInterrupt:
+        if ledger is None:
+            raise
+        ledger.flush()
+        raise KeyboardInterrupt(
+            f"stopped after {run.simulations:,} simulations, all recorded in {ledger.directory}; "
+            "give the same command again to go on"
+        ) from None
+    finally:
+        if line is not None:
+            line.end()
 
 
 def _finish(
@@ -309,32 +415,7 @@ def _finish(
 ) -> Result:
     """Drive a run to its end and take its result."""
     watch = watch or FailureWatch()
-    if progress not in (None, True, False):
-        check_function(progress, "progress")
-    line = ProgressLine() if progress in (None, True) and ProgressLine.wanted() else None
-    shown: Progress | None = progress if callable(progress) else line
-    try:
-        ended = drive(
-            run,
-            task.stop,
-            engine=engine,
-            progress=shown,
-            ledger=ledger,
-            watch=watch,
-            until_round=until_round,
-            replay_only=replay_only,
-        )
-    except KeyboardInterrupt:
-        if ledger is None:
-            raise
-        ledger.flush()
-        raise KeyboardInterrupt(
-            f"stopped after {run.simulations:,} simulations, all recorded in {ledger.directory}; "
-            "give the same command again to go on"
-        ) from None
-    finally:
-        if line is not None:
-            line.end()
+    ended = _driven(run, progress, ledger, engine, stop=task.stop, watch=watch, until=until_round, replay=replay_only)
     if ledger is not None:
         ledger.flush()
         if until_round is not None and ended != NOT_FINISHED and ledger.legs[-1].result is not None:
@@ -343,12 +424,13 @@ def _finish(
             again = "left out" if replay_only else "recomputed from their seeds"
             notes = (*notes, f"damaged in {ledger.directory} and {again}: {', '.join(ledger.damaged)}")
     posterior = run.posterior()
-    dependence = watch.dependence()
+    told = (*notes, watch.dependence(), "" if task.learnt is None else task.learnt.warning)
     return Result(
         run,
         posterior,
         posterior.expect(list(task.targets)),
         ended,
-        (*notes, dependence) if dependence else notes,
+        tuple(note for note in told if note),
         {} if task.stop is None else task.stop.missing(run),
+        () if task.learnt is None else (task.learnt.remark,),
     )

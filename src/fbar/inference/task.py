@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from fbar.checks import non_negative_number
+from fbar.checks import non_negative_number, positive_integer
 from fbar.errors import InputError
 from fbar.methods import AdaptiveAllocation, Method, Rejection, Run
 from fbar.methods.named import as_method, at_tolerance
+from fbar.methods.smc import SMC
 from fbar.priors import Finite
 from fbar.problem import Problem
 from fbar.seeds import Seeds
 from fbar.settings import describe
 from fbar.stopping import StoppingRule, as_rule, require_rule
+from fbar.summaries import LearnedSummaries, LearntProblem
 from fbar.targets import Target, as_targets
 
 MOST_SIMULATIONS = 10_000_000
@@ -22,8 +24,28 @@ MOST_SIMULATIONS = 10_000_000
 
 
 @dataclass(frozen=True)
+class Lesson:
+    """Summaries to be learnt, their pilot's size decided, and the targets that they are for."""
+
+    summaries: LearnedSummaries
+    targets: tuple[Target, ...]
+
+    @property
+    def simulations(self) -> int:
+        assert self.summaries.simulations is not None
+        return self.summaries.simulations
+
+    def settings(self) -> dict[str, Any]:
+        return {**describe(self.summaries), "targets": [target.name for target in self.targets]}
+
+
+@dataclass(frozen=True)
 class Task:
-    """Everything that decides a result, checked."""
+    """Everything that decides a result, checked.
+
+    With a ``lesson``, summaries are learnt before the method starts: ``learnt`` is the problem with them. Budget and
+    limit count the pilot's simulations too.
+    """
 
     problem: Problem
     targets: tuple[Target, ...]
@@ -32,11 +54,30 @@ class Task:
     limit: int | None
     stop: StoppingRule | None
     block_size: int | None
+    lesson: Lesson | None = None
+    learnt: LearntProblem | None = None
 
     def start(self, seed: Any) -> Run:
         return self.method.start(
-            self.problem, self.targets, seed, self.budget, limit=self.limit, block_size=self.block_size
+            self.learnt or self.problem,
+            self.targets,
+            seed,
+            self.left_of(self.budget),
+            limit=self.left_of(self.limit),
+            block_size=self.block_size,
         )
+
+    def left_of(self, simulations: int | None) -> int | None:
+        """What the pilot leaves of a budget or limit to the method."""
+        if simulations is None or self.lesson is None:
+            return simulations
+        left = simulations - self.lesson.simulations
+        if left < 1:
+            raise InputError(
+                f"the pilot's {self.lesson.simulations} simulations leave nothing of the budget {simulations}; "
+                "raise the budget"
+            )
+        return left
 
     def settings(self, seeds: Seeds) -> dict[str, Any]:
         """The task as JSON."""
@@ -49,6 +90,7 @@ class Task:
             "stop": describe(self.stop),
             "block_size": self.block_size,
             "seed": str(seeds.entropy),
+            **({} if self.lesson is None else {"summaries": self.lesson.settings()}),
         }
 
 
@@ -62,6 +104,7 @@ def make_task(
     precision: Mapping[str, float | str] | None = None,
     stop: StoppingRule | None = None,
     block_size: int | None = None,
+    summaries: LearnedSummaries | str | Lesson | None = None,
 ) -> Task:
     """Check what is asked, and choose what was left open."""
     if not isinstance(problem, Problem):
@@ -78,7 +121,27 @@ def make_task(
         stop = as_rule(precision, listed)
     if budget is None and stop is None and not method.ends_by_itself:
         raise InputError("say when to stop: give a budget (budget=, --budget) or a precision (precision=, --precision)")
-    if stop is None:
-        return Task(problem, listed, method, budget, None, None, block_size)
-    limits = [n for n in (budget, require_rule(stop).limit, MOST_SIMULATIONS) if n is not None]
-    return Task(problem, listed, method, None, min(limits), stop, block_size)
+    limit = None
+    if stop is not None:
+        limit = min(n for n in (budget, require_rule(stop).limit, MOST_SIMULATIONS) if n is not None)
+        budget = None
+    lesson: Lesson | None = None
+    if isinstance(summaries, Lesson):
+        lesson = summaries
+    elif summaries is not None:
+        lesson = _lesson(LearnedSummaries.of(summaries), problem, listed, method, budget or limit)
+    return Task(problem, listed, method, budget, limit, stop, block_size, lesson)
+
+
+def _lesson(
+    summaries: LearnedSummaries, problem: Problem, targets: tuple[Target, ...], method: Method, most: int | None
+) -> Lesson:
+    """Summaries for a problem, with the size of their pilot."""
+    summaries.check(problem)
+    if method.final_tolerance == 0 and not isinstance(method, SMC):  # which comes as near as its budget lets it
+        raise InputError(
+            "learnt summaries never match exactly: give a tolerance (tolerance=, --tolerance), in units of about a "
+            "posterior standard deviation, such as 0.5"
+        )
+    most = None if most is None else positive_integer(most, "budget")
+    return Lesson(replace(summaries, simulations=summaries.size(problem, most)), targets)

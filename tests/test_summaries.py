@@ -1,0 +1,507 @@
+"""Summaries learnt for the targets: what they estimate, that no simulation judges itself, and that runs come back."""
+
+import sys
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import fbar
+from fbar.cli import app
+from fbar.locks import LedgerError
+from fbar.methods import Rejection
+from fbar.priors.marginals import Uniform
+from fbar.problems import load, nested_models
+from fbar.settings import describe
+from fbar.summaries import learn as learning
+from fbar.summaries import regressions
+from fbar.summaries.regressions import REGRESSIONS, fit_linear
+
+KNOWN, NOISE, SD = 5, 45, 10.0
+PRECISE = 1 + KNOWN
+"""θ ~ N(0, 1) and five numbers of N(θ, 1): the posterior is N(Σx/6, 1/6). Forty-five more numbers say nothing."""
+MU = fbar.mean("theta")
+
+
+def hidden(theta, rng):
+    x = rng.standard_normal((theta.rows, KNOWN + NOISE))
+    x[:, :KNOWN] += theta["theta"][:, None]
+    x[:, KNOWN:] *= SD
+    return x
+
+
+def posterior_mean(x):
+    return x[..., :KNOWN].sum(axis=-1) / PRECISE
+
+
+DATA = hidden(fbar.Points({"theta": np.array([1.3])}), np.random.default_rng(4))[0]
+HIDDEN = fbar.Problem(fbar.Prior(theta=stats.norm(0, 1)), hidden, DATA)
+
+
+@pytest.fixture(scope="module")
+def learnt():
+    return fbar.LearnedSummaries().learn(HIDDEN, MU, seed=1, simulations=4000)
+
+
+# ---------------------------------------------------------------- what is learnt
+
+
+def test_the_linear_regression_is_the_posterior_mean_of_a_linear_gaussian_model(learnt):
+    """E[θ|x] = Σx/6. Least squares on k features would miss it by σ²χ²_k/n in the mean square, k at most 101.
+
+    4.5 standard deviations of that χ² are allowed. A penalty or a scale that is wrong fails.
+    """
+    batches = fbar.LearnedSummaries(simulations=4000).pilot(HIDDEN, MU, seed=1).ask()
+    taught = np.concatenate([batch.theta["theta"] for batch in batches])
+    theta = HIDDEN.prior.sample(20_000, rng=np.random.default_rng(2))
+    x = hidden(theta, np.random.default_rng(3))
+    predicted = taught.mean() + taught.std() * learnt.summary.scale[0] * learnt.summary(x)[:, 0]
+    k, n = 101, taught.size
+    assert n == 4000
+    assert ((predicted - posterior_mean(x)) ** 2).mean() * PRECISE < (k + 4.5 * np.sqrt(2 * k)) / n
+    # 1 − R² is the mean of 4000 squared residuals, k/n too large at the most, over the sample's variance of θ
+    missed = (1 - learnt.r_squared["mean:theta"]) * PRECISE
+    assert -4.5 * np.sqrt(4 / n) < missed - 1 < 4.5 * np.sqrt(4 / n) + k / n * 4 / 3
+
+
+def test_a_tolerance_is_in_posterior_standard_deviations(learnt):
+    """Summaries are E[θ|x]/σ, whose variance over the prior's data is (1 − σ²)/σ² = 5."""
+    x = hidden(HIDDEN.prior.sample(20_000, rng=np.random.default_rng(5)), np.random.default_rng(6))
+    assert learnt.summary(x).std() == pytest.approx(np.sqrt(PRECISE - 1), rel=0.06)
+    assert learnt.observed.shape == (1,)
+
+
+def test_rejection_finds_the_mean_where_the_plain_distance_is_lost(learnt):
+    """With summary m = E[θ|x] ~ N(0, 1 − σ²) accepted within εσ, the expectation is that of m cut to its window.
+
+    The learnt m misses x*'s own by σ√(k/n) or less, k = 100 features and n = 4000 simulations.
+    """
+    tolerance, sigma, m = 0.5, np.sqrt(1 / PRECISE), posterior_mean(DATA)
+    estimate = fbar.infer(learnt, MU, tolerance=tolerance, budget=40_000, seed=7)["mean:theta"]
+    spread = np.sqrt(1 - 1 / PRECISE)
+    edges = np.array([m - tolerance * sigma, m + tolerance * sigma]) / spread
+    exact = stats.truncnorm(*edges, scale=spread).mean()
+    error = np.hypot(estimate.standard_error, sigma * np.sqrt(100 / 4000))
+    assert abs(estimate.value - exact) < 4.5 * error
+    assert 4.5 * error < sigma  # it would see an error of a posterior standard deviation
+    away = np.sqrt(
+        ((hidden(HIDDEN.prior.sample(4000, rng=np.random.default_rng(8)), np.random.default_rng(9)) - DATA) ** 2).sum(
+            axis=1
+        )
+    )
+    plain = fbar.infer(HIDDEN, MU, tolerance=float(np.quantile(away, 0.01)), budget=40_000, seed=7)["mean:theta"]
+    assert abs(plain.value - m) > 1.5 * sigma
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        fbar.Importance("prior", scheme="sobol", tolerance=0.3),
+        fbar.SMC(fbar.QuantileSchedule(0.5, tolerance=0.3), accepted=200),
+    ],
+)
+def test_any_method_takes_the_learnt_problem(learnt, method):
+    """The window's own bias is m*(εσ)²/3 over the variance of m, below 0.02σ here."""
+    estimate = fbar.infer(learnt, MU, method=method, budget=8192, seed=11)["mean:theta"]
+    sigma = np.sqrt(1 / PRECISE)
+    error = np.hypot(estimate.standard_error, sigma * np.sqrt(100 / 4000))
+    assert abs(estimate.value - posterior_mean(DATA)) < 4.5 * error + 0.02 * sigma
+    assert 4.5 * error < sigma
+
+
+def test_smc_comes_as_near_as_its_budget_lets_it():
+    smc = fbar.SMC(fbar.QuantileSchedule(0.5, tolerance=0), accepted=100)
+    result = fbar.infer(HIDDEN, MU, method=smc, summaries="linear", budget=5000, seed=1)
+    assert result.simulations <= 4000
+    assert result.run.problem.pilot_simulations == 1000
+    assert result.run.tolerance < result.run.problem.tolerance_for(0.1)
+
+
+def test_a_finite_space():
+    """Three values of θ: Σx of the five is sufficient, and accepted within a tolerance of it gives a normal window."""
+    values = np.array([0.0, 1.0, 2.0])
+    problem = fbar.Problem(fbar.Finite(theta=values), hidden, DATA)
+    result = fbar.infer(problem, MU, summaries="linear", tolerance=0.3, budget=20_000, seed=1)
+    learnt = result.run.problem
+    total, slope = DATA[:KNOWN].sum(), learnt.summary(np.eye(KNOWN + NOISE)[:KNOWN]).mean()
+    slope = abs(slope - learnt.summary(np.zeros((1, KNOWN + NOISE)))[0, 0])  # of the summary in each x
+    width = 0.3 / slope
+    mass = stats.norm(KNOWN * values, np.sqrt(KNOWN))
+    weights = mass.cdf(total + width) - mass.cdf(total - width)
+    truth = float(weights @ values / weights.sum())
+    sd = np.sqrt(weights @ values**2 / weights.sum() - truth**2)
+    # as above, what the regression itself may miss: √(k/n) of a residual deviation, with k = 100 and n = 1000
+    assert abs(result["mean:theta"].value - truth) < 4.5 * np.hypot(result["mean:theta"].standard_error, 0.3 * sd)
+
+
+# ---------------------------------------------------------------- no simulation judges itself
+
+
+class Memory(regressions.Fit):
+    """Knows its own simulations by heart."""
+
+    def __init__(self, x, y, seed):
+        self.known = {row.tobytes(): values for row, values in zip(x, y, strict=True)}
+        self.nothing = np.zeros(y.shape[1])
+
+    def predict(self, x):
+        return np.stack([self.known.get(row.tobytes(), self.nothing) for row in np.ascontiguousarray(x)])
+
+
+def noise(theta, rng):
+    return rng.standard_normal((theta.rows, 20))
+
+
+NOISY = fbar.Problem(fbar.Prior(theta=stats.norm(0, 1)), noise, np.zeros(20))
+
+
+def test_one_that_knows_its_simulations_by_heart_explains_nothing(monkeypatch):
+    monkeypatch.setitem(REGRESSIONS, "linear", Memory)
+    pilot = fbar.LearnedSummaries(simulations=500).pilot(NOISY, MU, seed=1)
+    pilot.tell(*((batch, fbar.simulate(NOISY, batch)) for batch in pilot.ask()))
+    problem = fbar.LearnedSummaries(simulations=500).fit(pilot)
+    x, points = pilot.simulated()
+    inside = problem.summary(x)[:, 0] * problem.summary.scale[0]
+    assert inside == pytest.approx(stats.zscore(points["theta"]))  # in its own sample it is perfect
+    assert problem.r_squared["mean:theta"] == pytest.approx(0.0, abs=1e-12)  # out of fold it says the mean
+    assert (problem.learning.summaries == 0).all()
+    assert "explain nothing of mean:theta" in problem.warning
+
+
+@pytest.mark.parametrize("kind", ["linear", "boosting"])
+def test_pure_noise_explains_nothing_out_of_fold(kind):
+    rng = np.random.default_rng(3)
+    x, y = rng.standard_normal((300, 20)), stats.zscore(rng.standard_normal((300, 1)))
+    predicted = learning.out_of_fold(kind, x, y, 4, 0)
+    # Corr(y, prediction) is N(0, 1/n): what R² can be by luck is its square, 4.5²/300.
+    assert 1 - ((y - predicted) ** 2).mean() < 4.5**2 / 300
+    if kind == "boosting":
+        assert 1 - ((y - REGRESSIONS[kind](x, y, 0).predict(x)) ** 2).mean() > 0.5
+
+
+def test_every_prediction_is_of_a_regression_without_its_row():
+    rng = np.random.default_rng(4)
+    x, y = rng.standard_normal((90, 3)), rng.standard_normal((90, 2))
+    predicted = learning.out_of_fold("linear", x, y, 3, 0)
+    changed = y.copy()
+    changed[1::3] += 100.0  # what the second fold is told of itself
+    again = learning.out_of_fold("linear", x, changed, 3, 0)
+    assert (again[1::3] == predicted[1::3]).all()
+    assert (again[0::3] != predicted[0::3]).any()
+
+
+def test_leave_one_out_errors_are_those_of_leaving_one_out(monkeypatch):
+    """The penalty that is chosen has the least error by brute force, among fits that leave each row out."""
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((40, 6))
+    y = stats.zscore(x[:, :1] + 2 * rng.standard_normal((40, 1)))
+    monkeypatch.setattr(regressions, "MOST_SQUARES", 0)
+    monkeypatch.setattr(np, "arcsinh", lambda u: u)  # nothing is tamed
+    z = regressions.Scale.of(x, False)(x)
+    z = (z - z.mean(axis=0)) / z.std(axis=0)
+    largest = np.linalg.svd(z, compute_uv=False)[0] ** 2
+    errors = []
+    for penalty in regressions.PENALTIES * largest:
+        left = []
+        for i in range(40):
+            rest = np.arange(40) != i
+            # as in the formula: rows leave, the columns' scale stays
+            design = np.hstack([np.ones((39, 1)), z[rest]])
+            ridge = np.diag([0.0] + [penalty] * 6)
+            beta = np.linalg.solve(design.T @ design + ridge, design.T @ y[rest, 0])
+            left.append(y[i, 0] - beta[0] - z[i] @ beta[1:])
+        errors.append(np.mean(np.square(left)))
+    chosen = regressions.PENALTIES[int(np.argmin(errors))] * largest
+    expected = y.mean() + z @ np.linalg.solve(z.T @ z + chosen * np.eye(6), z.T @ (y[:, 0] - y.mean()))
+    assert fit_linear(x, y, 0).predict(x)[:, 0] == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_share_of_the_pilot_is_the_share_of_new_simulations(learnt):
+    """Within 4.5 standard deviations: 1% of 4000 in the pilot, and of 20,000 new ones."""
+    tolerance = learnt.tolerance_for(0.01)
+    x = hidden(HIDDEN.prior.sample(20_000, rng=np.random.default_rng(12)), np.random.default_rng(13))
+    share = (np.abs(learnt.summary(x)[:, 0] - learnt.observed[0]) <= tolerance).mean()
+    assert abs(np.log(share / 0.01)) < 4.5 * np.sqrt(1 / 40 + 1 / 200)
+    assert learnt.tolerance_for(1) == learnt.pilot_distances.max()
+
+
+# ---------------------------------------------------------------- other regressions
+
+
+def spread_only(theta, rng):
+    return np.exp(theta["theta"])[:, None] * rng.standard_normal((theta.rows, 8))
+
+
+def test_squares_trees_and_networks_see_what_the_data_themselves_do_not_tell_linearly():
+    """x ~ N(0, e^2θ): E[θ|x] is no linear function of x; by symmetry a linear one explains nothing."""
+    problem = fbar.Problem(fbar.Prior(theta=stats.norm(0, 1)), spread_only, np.ones(8))
+    found = {
+        kind: fbar.LearnedSummaries(kind).learn(problem, MU, seed=1, simulations=600) for kind in (*REGRESSIONS, "auto")
+    }
+    for kind, learnt in found.items():
+        assert learnt.r_squared["mean:theta"] > 0.5, kind
+    best = max(REGRESSIONS, key=lambda kind: found[kind].r_squared["mean:theta"])
+    assert found["auto"].regression == best
+    assert found["auto"].r_squared == found[best].r_squared
+    assert (found["auto"].observed == found[best].observed).all()
+
+
+def test_missing_scikit_learn_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
+    with pytest.raises(fbar.MissingExtra, match=r"fbar\[learn\]"):
+        fbar.LearnedSummaries("boosting").learn(NOISY, MU, seed=1, simulations=100)
+
+
+# ---------------------------------------------------------------- functions of the targets
+
+
+def test_the_functions_that_targets_are_made_of():
+    points = fbar.Prior(a=stats.norm(0, 1), b=stats.norm(2, 1)).sample(200, rng=np.random.default_rng(1))
+    targets = [fbar.mean("a"), fbar.variance("a"), fbar.covariance("a", "b"), fbar.quantile("b", 0.9)]
+    names, f = learning.functions(targets, points)
+    assert names == ["mean:a", "variance:a", "covariance:a,b", "covariance:a,b (2)"]
+    a, b = points["a"], points["b"]
+    for column, expected in zip(f.T, [a, (a - a.mean()) ** 2, b, (a - a.mean()) * (b - b.mean())], strict=True):
+        assert abs(np.corrcoef(column, expected)[0, 1]) == pytest.approx(1)
+
+
+def test_a_parameter_that_some_models_lack_comes_with_its_models_indicator():
+    prior = nested_models().prior
+    points = prior.sample(300, rng=np.random.default_rng(1))
+    names, f = learning.functions([fbar.mean("theta2")], points)
+    has = points.present("theta2")
+    assert names == ["mean:theta2", "mean:theta2 (2)"]
+    assert (f[~has, 0] == 0).all()
+    assert f[has, 0].mean() == pytest.approx(0, abs=1e-9)
+    assert set(f[:, 1]) == {0.0, 1.0}
+
+
+def test_a_target_that_does_not_vary_teaches_nothing():
+    with pytest.raises(fbar.InputError, match="nothing to learn"):
+        fbar.LearnedSummaries().learn(NOISY, fbar.probability("theta < 100"), seed=1)
+
+
+# ---------------------------------------------------------------- what is carried over
+
+
+def test_derived_parameters_records_and_failures():
+    @fbar.each
+    def simulate(theta, rng):
+        if theta["theta"] > 1.5:
+            raise ValueError("too large")
+        x = theta["theta"] + rng.standard_normal(4)
+        return {"x": x, "top": float(x.max())}
+
+    problem = fbar.Problem(
+        fbar.Prior(theta=stats.norm(0, 1)),
+        simulate,
+        [0.1, -0.4, 0.3, 0.0],
+        summary=lambda x: np.stack([x.mean(axis=1), x.max(axis=1)], axis=1),
+        derived={"twice": lambda t: 2 * t["theta"]},
+        records=["top"],
+    )
+    targets = [fbar.mean("twice"), fbar.expectation(lambda t: t["top"], name="top")]
+    result = fbar.infer(problem, targets, summaries="linear", tolerance=0.5, budget=2000, seed=1, block_size=500)
+    learnt = result.run.problem
+    assert learnt.r_squared["top"] > 0.99  # the maximum is among the problem's own summaries
+    assert learnt.pilot_simulations == 400
+    failed = np.isinf(learnt.pilot_distances).sum()
+    assert abs(failed - 400 * stats.norm.sf(1.5)) < 4.5 * np.sqrt(400 * stats.norm.sf(1.5))
+    assert "top" in result.posterior.points
+    assert set(learnt.derived) == {"twice"}
+    assert result.simulations == 1600
+    assert "400 more simulations taught the summaries" in str(result)
+
+
+def test_the_truth_is_that_of_all_the_data_and_other_data_need_no_new_pilot():
+    problem = load("gaussian-linear", 1)
+    target = fbar.mean("theta1")
+    learnt = fbar.LearnedSummaries().learn(problem, target, seed=1)
+    assert learnt.truth(target) == problem.truth(target)
+    assert learnt.truth()["mean:theta1"] == problem.truth()["mean:theta1"]
+    other = learnt.with_observed(load("gaussian-linear", 2).data)
+    assert other.truth()["mean:theta1"].value == pytest.approx(load("gaussian-linear", 2).truth()["mean:theta1"].value)
+    assert other.learning is learnt.learning
+    again = fbar.LearnedSummaries().learn(load("gaussian-linear", 2), target, seed=1)
+    assert (again.observed == other.observed).all()
+    assert again.tolerance_for(0.1) == other.tolerance_for(0.1)
+
+
+# ---------------------------------------------------------------- seeds and workers
+
+
+def test_the_seed_decides():
+    network = fbar.LearnedSummaries("network", simulations=200)
+    first, again, other = (
+        fbar.infer(HIDDEN, MU, summaries=network, tolerance=1.0, budget=2000, seed=seed) for seed in (1, 1, 2)
+    )
+    assert str(first) == str(again)
+    assert (first.run.problem.observed == again.run.problem.observed).all()
+    assert (first.run.problem.observed != other.run.problem.observed).all()
+    assert describe(first.run.problem) == describe(again.run.problem)
+    assert describe(first.run.problem)["summary"] != describe(other.run.problem)["summary"]
+
+
+@pytest.mark.parametrize("kind", ["linear", "boosting"])
+def test_workers_change_nothing(kind):
+    options = {"summaries": kind, "tolerance": 0.5, "budget": 3000, "seed": 1, "block_size": 200}
+    assert str(fbar.infer(HIDDEN, MU, **options)) == str(fbar.infer(HIDDEN, MU, **options, workers=2))
+
+
+# ---------------------------------------------------------------- recorded runs
+
+
+class Counted:
+    """A simulator that counts, and that can be stopped as by Ctrl-C."""
+
+    def __init__(self, most=None):
+        self.count, self.most = 0, most
+
+    def __call__(self, theta, rng):
+        if self.most is not None and self.count >= self.most:
+            raise KeyboardInterrupt
+        self.count += theta.rows
+        return hidden(theta, rng)
+
+
+ASKED = {"summaries": "linear", "tolerance": 0.5, "budget": 5000, "seed": 1, "block_size": 250}
+
+
+def counted(most=None):
+    simulator = Counted()
+    problem = fbar.Problem(HIDDEN.prior, simulator, DATA)
+    describe(problem)  # before it counts
+    simulator.most = most
+    return problem, simulator
+
+
+@pytest.mark.parametrize("most", [500, 3000])
+def test_a_run_that_is_stopped_in_its_pilot_or_after_goes_on_and_simulates_nothing_twice(tmp_path, most):
+    whole = fbar.infer(HIDDEN, MU, **ASKED)
+    problem, simulator = counted(most)
+    with pytest.raises(KeyboardInterrupt):
+        fbar.infer(problem, MU, **ASKED, run=tmp_path)
+    assert simulator.count == most
+    if most == 500:
+        with pytest.raises(fbar.NoPosterior, match="not all there yet"):
+            fbar.load(tmp_path, problem)
+    simulator.most = None
+    result = fbar.infer(problem, MU, **ASKED, run=tmp_path)
+    assert simulator.count == 5000
+    assert result["mean:theta"].value == whole["mean:theta"].value
+    assert result["mean:theta"].standard_error == whole["mean:theta"].standard_error
+    assert result.remarks == whole.remarks
+    assert str(fbar.load(tmp_path, problem)) == str(result)
+    assert str(fbar.infer(problem, MU, **ASKED, run=tmp_path)) == str(result)
+    assert simulator.count == 5000
+
+
+def test_a_recorded_run_is_extended_with_the_summaries_it_has(tmp_path):
+    problem, simulator = counted()
+    fbar.infer(problem, MU, **ASKED, run=tmp_path)
+    more = fbar.extend(tmp_path, problem, fbar.quantile("theta", 0.5), budget=8000, tolerance=0.4)
+    assert simulator.count == 8000
+    assert more.simulations == 7000
+    assert more.run.problem.r_squared.keys() == {"mean:theta"}
+    assert str(fbar.extend(tmp_path, problem, fbar.quantile("theta", 0.5), budget=8000, tolerance=0.4)) == str(more)
+    assert str(fbar.load(tmp_path, problem)) == str(more)
+    assert simulator.count == 8000
+    with pytest.raises(fbar.InputError, match=r"leave nothing of the budget 900|spent already"):
+        fbar.extend(tmp_path, problem, budget=900)
+
+
+def test_other_summaries_are_refused(tmp_path, monkeypatch):
+    fbar.infer(HIDDEN, MU, **ASKED, run=tmp_path)
+    with pytest.raises(fbar.InputError, match="folds was 4, is 5"):
+        fbar.infer(HIDDEN, MU, **{**ASKED, "summaries": fbar.LearnedSummaries(folds=5)}, run=tmp_path)
+    with pytest.raises(fbar.InputError, match="other settings"):
+        fbar.infer(HIDDEN, MU, **{**ASKED, "summaries": None}, run=tmp_path)
+    monkeypatch.setattr(regressions, "PENALTIES", np.array([0.3]))  # as another version might do
+    with pytest.raises(LedgerError, match="are not what they were"):
+        fbar.load(tmp_path, HIDDEN)
+
+
+def test_a_problem_learnt_by_hand_is_recorded_too(tmp_path):
+    def ask(seed):
+        problem = fbar.LearnedSummaries("boosting").learn(HIDDEN, MU, seed=seed, simulations=200)
+        return fbar.infer(problem, MU, method=Rejection(tolerance=1.0), budget=1000, seed=1, run=tmp_path)
+
+    assert str(ask(1)) == str(ask(1))
+    with pytest.raises(fbar.InputError, match=r"problem\.summary\.source"):
+        ask(2)
+
+
+def test_from_the_command_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        capsys.readouterr()
+        app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
+        return capsys.readouterr().out
+
+    call("init")
+    asked = ["--summaries", "linear", "--tolerance", "0.5", "--budget", "5000", "--seed", "1", "--run", "r"]
+    first = call("infer", "model.py", *asked)
+    assert "1,000 more simulations taught the summaries (linear regression" in first
+    assert call("resume", "r") == first
+    assert "1,000 more simulations taught" in call("show", "r")
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"regression": "lineal"}, "did you mean 'linear'"),
+        ({"regression": 3}, "must be one of"),
+        ({"folds": 1}, "at least 2"),
+        ({"folds": 2.5}, "positive integer"),
+        ({"simulations": 20}, "at least 50"),
+    ],
+)
+def test_settings_that_make_no_sense(options, message):
+    with pytest.raises(fbar.InputError, match=message):
+        fbar.LearnedSummaries(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"summaries": "trees"}, "known: linear, boosting, network, auto"),
+        ({"summaries": 5}, "name of a regression"),
+        ({"tolerance": None}, "give a tolerance"),
+        ({"budget": 200}, "too small to learn"),
+        ({"summaries": fbar.LearnedSummaries(simulations=5000)}, "leave nothing of the budget"),
+    ],
+)
+def test_questions_that_make_no_sense(options, message):
+    with pytest.raises(fbar.InputError, match=message):
+        fbar.infer(HIDDEN, MU, **{"summaries": "linear", "tolerance": 0.5, "budget": 5000, **options})
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (nested_models(), "match or do not"),
+        (fbar.Problem(HIDDEN.prior, lambda t, rng: np.full(t.rows, "a"), "a"), "are labels"),
+        (fbar.Problem(HIDDEN.prior, hidden, DATA, accept=lambda s, o: s[:, 0] > 0), "acceptance rule"),
+    ],
+)
+def test_problems_without_numbers_to_learn_from(problem, message):
+    with pytest.raises(fbar.InputError, match=message):
+        fbar.LearnedSummaries().learn(problem, fbar.mean(problem.prior.names[0]), seed=1)
+
+
+def test_what_cannot_be_learnt(learnt):
+    with pytest.raises(fbar.InputError, match="learnt already"):
+        fbar.LearnedSummaries().learn(learnt, MU)
+    with pytest.raises(fbar.InputError, match="between 0 and 1"):
+        learnt.tolerance_for(0)
+    failing = fbar.Problem(
+        fbar.Prior(theta=Uniform(0, 1)),
+        lambda t, rng: np.where(t["theta"] < 0.9, np.nan, t["theta"])[:, None] * np.ones(3),
+        np.ones(3),
+    )
+    with pytest.raises(fbar.InputError, match="too few to learn"):
+        fbar.LearnedSummaries(simulations=100).learn(failing, MU, seed=1)
