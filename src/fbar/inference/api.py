@@ -43,12 +43,13 @@ def infer(
     problem, targets
         What is asked: see `Problem`, and `mean`, `probability` and the other targets.
     method
-        The algorithm, or its name (``"rejection"``, ``"smc"``, …). On a finite space `AdaptiveAllocation` by default,
-        which spends simulations where they reduce the error of the targets; on others `Rejection`.
+        The algorithm, or its name (``"targeted"``, ``"rejection"``, ``"smc"``, …). By default simulations are spent where
+        they reduce the error of the targets: by `AdaptiveAllocation` on a finite space, by `Targeted` on others.
     budget
         The largest number of simulations.
     tolerance
-        How close simulations must come to the data; for ABC-SMC the tolerance it ends at.
+        How close simulations must come to the data; for ABC-SMC the tolerance it ends at. Without one the default
+        method chooses it from the budget, see `Targeted`.
     precision
         Standard errors that end the run, by target name: ``{"mean:theta": 0.01}``, or parts of the value,
         ``{"theta": "1%"}``; all must be reached. The kind can be left out where it is clear.

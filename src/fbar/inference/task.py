@@ -8,7 +8,7 @@ from typing import Any
 
 from fbar.checks import non_negative_number, positive_integer
 from fbar.errors import InputError
-from fbar.methods import AdaptiveAllocation, Method, Rejection, Run
+from fbar.methods import AdaptiveAllocation, Method, Run, Targeted
 from fbar.methods.named import as_method, at_tolerance
 from fbar.methods.smc import SMC
 from fbar.priors import Finite
@@ -110,7 +110,7 @@ def make_task(
     if not isinstance(problem, Problem):
         raise InputError(f"problem must be an fbar.Problem; got {problem!r}")
     if method is None:
-        method = AdaptiveAllocation() if isinstance(problem.prior, Finite) else Rejection()
+        method = AdaptiveAllocation() if isinstance(problem.prior, Finite) else Targeted()
     method = as_method(method)
     if tolerance is not None:
         method = at_tolerance(method, non_negative_number(tolerance, "tolerance"))

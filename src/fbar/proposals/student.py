@@ -167,7 +167,7 @@ def _widened(mixture: StudentMixture, c: float) -> StudentMixture:
     d = mixture.dimension
     covariances = mixture.factors @ mixture.factors.transpose(0, 2, 1) * DF / (DF - 2)
     precisions = np.linalg.inv(covariances)
-    total = np.linalg.inv(precisions + (c - 1) * np.eye(d))
+    total = np.asarray(np.linalg.inv(precisions + (c - 1) * np.eye(d)), dtype=np.float64)
     means = np.einsum("mij,mjk,mk->mi", total, precisions, mixture.means)
     return _made(mixture.weights, means, c * total * (DF - 2) / DF)
 
