@@ -144,6 +144,11 @@ class Crossfitted:
         rows = np.flatnonzero(weight)
         if not rows.size:
             told = f" ({seen})" if str(seen) else ""
+            if not self.problem.has_summaries or acceptance.tolerance == math.inf:
+                raise NoPosterior(
+                    f"all {self.simulations} simulations were rejected{told}, so there is no posterior; raise the "
+                    "budget, or check the simulator against the data"
+                )
             raise NoPosterior(
                 f"none of {self.simulations} simulations was accepted at the tolerance {acceptance.tolerance:g}{told}; "
                 "look at a larger tolerance, or raise the budget"

@@ -15,13 +15,15 @@ and 1.5 in two, 1.4 and 1.75 in three, 1.75 and 2.1 in five, 2.1 and 3 in eight.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fbar.acceptance import Acceptance, accepted
-from fbar.checks import FloatArray, IntArray
+from fbar.checks import FloatArray, IntArray, non_negative_number
 from fbar.errors import InputError
 from fbar.estimators.crossfitted import Crossfitted
 from fbar.points import Points
@@ -61,6 +63,8 @@ class Aim:
         for name in importance or {}:
             if name not in names:
                 raise InputError(f"importance names {name!r}, which is no target; targets: {', '.join(names)}")
+        if importance and all(importance.get(name, 1.0) == 0 for name in names):
+            raise InputError("the importance of every target is 0, so there is no error to reduce; make one positive")
         return Aim(tuple(targets), goal, dict(importance or {}))
 
     def g(self, points: Points, weights: FloatArray, base: FloatArray) -> FloatArray:
@@ -83,6 +87,17 @@ class Aim:
                 share /= share.sum()
         total = square @ share
         return np.asarray(np.sqrt(total + FLOOR**2 * (weights @ total)))
+
+
+def check_importance(importance: Any) -> None:
+    """Refuse weights that are none."""
+    if importance is None:
+        return
+    if not isinstance(importance, Mapping):
+        raise InputError(f"importance must be weights by the targets' names, {{'mean:a': 2}}; got {importance!r}")
+    for name, weight in importance.items():
+        if not math.isfinite(non_negative_number(weight, f"the importance of {name!r}")):
+            raise InputError(f"the importance of {name!r} must be finite; got {weight!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,6 +217,9 @@ def _second_moments(
         if d == 0 or mine.size == 1:
             result[mine] = square.mean()
             continue
+        if space.parts[m].discrete.any():
+            result[mine] = _in_cells(everything.x[own, 0], square, everything.x[hit[mine], 0])
+            continue
         x, at = everything.x[own, :d], everything.x[hit[mine], :d]
         if d <= NEIGHBOURS_UPTO:
             result[mine] = _near(x, square, at, a[hit[mine]] ** 2)
@@ -210,6 +228,14 @@ def _second_moments(
         root = 1 / np.sqrt(_near(x, square, at[some], a[hit[mine[some]]] ** 2))
         result[mine] = (np.average(root, weights=weights[mine[some]])) ** -2
     return result
+
+
+def _in_cells(codes: FloatArray, square: FloatArray, at: FloatArray) -> FloatArray:
+    """The mean of a² over all simulations of the same value: simulations that are equal have no nearest neighbours."""
+    cells = codes.astype(np.int64)
+    sums, counts = np.bincount(cells, weights=square), np.bincount(cells)
+    mine = at.astype(np.int64)
+    return np.asarray(sums[mine] / counts[mine])
 
 
 def _near(x: FloatArray, square: FloatArray, at: FloatArray, own: FloatArray) -> FloatArray:

@@ -26,7 +26,7 @@ from fbar.estimators.crossfitted import Crossfitted, Piece
 from fbar.methods.adaptive import AdaptiveAllocation
 from fbar.methods.base import Method, Run, Stage, Start
 from fbar.methods.forecasts import Ahead, draws_ahead
-from fbar.methods.learning import Aim, Lesson, learn
+from fbar.methods.learning import Aim, Lesson, check_importance, learn
 from fbar.methods.other_tolerances import few_numbers
 from fbar.outcomes import Batch, Outcomes, Simulated, Tally
 from fbar.points import Points
@@ -97,8 +97,10 @@ class Targeted(Method):
             raise InputError("proposals learn from other groups, so there must be at least 2; got groups=1")
         if self.defence is not None and not 0 < non_negative_number(self.defence, "defence") < 1:
             raise InputError(f"defence must lie between 0 and 1; got {self.defence!r}")
+        check_importance(self.importance)
 
     def _begin(self, start: Start) -> Run:
+        aim = Aim.of(start.targets, self.goal, self.importance)
         if isinstance(start.problem.prior, Finite):
             finite = AdaptiveAllocation(tolerance=self.tolerance or 0.0, kernel=self.kernel, per=self.per)
             return finite._begin(start)
@@ -106,13 +108,13 @@ class Targeted(Method):
             raise InputError("trials= needs a finite parameter space; run the trials one by one")
         if self.per == "second":
             start.problem.require_costs()
-        return TargetedRun(self, start)
+        return TargetedRun(self, start, aim)
 
 
 class TargetedRun(Run):
     """A targeted run at work. ``store`` keeps every simulation, so its posterior takes any tolerance."""
 
-    def __init__(self, method: Targeted, start: Start) -> None:
+    def __init__(self, method: Targeted, start: Start, aim: Aim) -> None:
         super().__init__(start)
         self.method = method
         self._event = not self.problem.has_summaries
@@ -124,7 +126,7 @@ class TargetedRun(Run):
             self.problem.check_targets(self.targets)
         self.space = Space(self.problem.prior, "normal")
         self.store = Crossfitted(self.problem, self.space, method.groups)
-        self.aim = Aim.of(self.targets, method.goal, method.importance)
+        self.aim = aim
         self.defence = method.defence or (DEFENCE[0] if self.space.dimension <= 2 else DEFENCE[1])
         self.block_size = start.block_size or self._default_block(BLOCK_SIZE)
         self._ended = ""
@@ -186,9 +188,12 @@ class TargetedRun(Run):
         groups = self.method.groups
         mine = [size // groups + (a < size % groups) for a in range(groups)]
         blocks = max(1, math.ceil(mine[0] / self.block_size))
-        if self._even:
-            blocks = max(blocks, SCRAMBLES // groups)
-        return [n // blocks + (b < n % blocks) for b in range(blocks) for n in mine]
+        if self._even:  # two scrambles of a group at least, or nothing would tell their variance
+            blocks = max(blocks, SCRAMBLES // groups, 2)
+        sizes = [n // blocks + (b < n % blocks) for b in range(blocks) for n in mine]
+        while len(sizes) > 1 and sizes[-1] == 0:  # fewer simulations than groups
+            sizes.pop()
+        return sizes
 
     def _blocks(self) -> int:
         return len(self._sizes)
@@ -256,6 +261,9 @@ class TargetedRun(Run):
             if self._chooses and self.round > 1 and self._fine_enough(max(closer)):
                 self._choose(max(closer))
             self._at_wanted = self._at_wanted or all(t <= self.wanted.tolerance for t in closer)
+        if not self._at_wanted and max(closer) == math.inf:  # nothing but failures among the others of some group
+            self._repeat()
+            return
         if not self._at_wanted:
             proposals = [self._lesson(a, Acceptance(closer[a]), None).proposal for a in groups]
             # Rounds grow, so that they are few where even the best proposal comes close rarely.
@@ -263,8 +271,9 @@ class TargetedRun(Run):
             return
         weight = accepted(self.wanted, self.store.distance)
         there = int((weight > 0).sum())
-        if there < 2 * self.method.groups:  # nothing to learn from yet
-            self._open(list(self.store.proposals[-1]), self.simulations, self._reached[-1])
+        own = np.bincount(self.store.group[weight > 0], minlength=self.method.groups)
+        if there < 2 * self.method.groups or there - own.max() < 2:  # nothing to learn from yet
+            self._repeat()
             return
         lessons = [self._lesson(a, self.wanted, self.aim) for a in groups]
         if there >= ENOUGH:
@@ -275,6 +284,10 @@ class TargetedRun(Run):
         rate = max((weight[self.store.round == self.round - 1] > 0).mean(), there / self.simulations)
         size = min(max(LEAST_ROUND, there / rate), self.simulations)
         self._open([lesson.proposal for lesson in lessons], size, self.wanted.tolerance)
+
+    def _repeat(self) -> None:
+        """As many simulations again, from the same proposals."""
+        self._open(list(self.store.proposals[-1]), self.simulations, self._reached[-1])
 
     def _go_on(self) -> None:
         """The rest of the budget with the proposals that are there; without one, rounds that grow."""
@@ -358,7 +371,8 @@ class TargetedRun(Run):
         self._even, self._evenly, self._at_wanted = bool(even), bool(evenly), bool(at_wanted)
         self._sizes = self._shared_out(int(size))
         own = self.round_state()
-        if own is None or not all(np.array_equal(own[name], array) for name, array in state.items()):
+        same = own is not None and set(own) == set(state)
+        if own is None or not same or not all(np.array_equal(own[name], array) for name, array in state.items()):
             proposals: list[Proposal] = []
             for a in range(self.method.groups):
                 mine = {n.partition("/")[2]: array for n, array in state.items() if n.startswith(f"{a}/")}
@@ -378,7 +392,7 @@ class TargetedRun(Run):
                 )
             self.wanted = Acceptance(tolerance, self.method.kernel if tolerance > 0 else "uniform")
             self.problem.check_acceptance(self.wanted)
-            self._at_wanted, self._kept = self._event, None
+            self._at_wanted, self._kept, self._chooses = self._event, None, False
         if [t.name for t in aim.targets] != [t.name for t in self.aim.targets]:
             self._kept = None
         self.aim, self._ended = aim, ""
@@ -447,7 +461,8 @@ def _nearest(distance: FloatArray, k: int) -> float:
     finite = distance[np.isfinite(distance)]
     if not finite.size:
         return math.inf
-    return float(np.partition(finite, min(k, finite.size) - 1)[min(max(k, 1), finite.size) - 1])
+    place = min(max(k, 1), finite.size) - 1
+    return float(np.partition(finite, place)[place])
 
 
 def _evenly(size: int, dimension: int, rng: np.random.Generator) -> FloatArray:
