@@ -129,13 +129,15 @@ def learn(
     weights = w * a[hit]
     weights /= weights.sum()
     omega = weights
-    removable = 0.0
+    removable, typical, power = 0.0, 1 / float((w * a[hit]).sum()), 1.0
     if aim is not None:
         m2 = _second_moments(store, rows, a, hit, weights, rng)
-        base = w * a[hit] ** 2 / np.sqrt(m2 * _costs(store, rows, hit))
+        cost = _costs(store, rows, hit)
+        base = w * a[hit] ** 2 / np.sqrt(m2 * cost)
         points = space.points(particles).with_derived(store.problem.derived).with_columns(store.recorded(rows[hit]))
         g = aim.g(points, weights, base)
         omega = base * g
+        typical, power = float(np.sqrt(weights @ g**2) * (weights @ cost**-0.5)), 0.5
         square = (weights * g) ** 2
         if space.dimension <= NEIGHBOURS_UPTO:
             # m1²/m2 is the share that θ explains; for an indicator both are the acceptance probability
@@ -157,7 +159,17 @@ def learn(
         x, weight = _resampled(x, weight, rng)
         inflation = 1.0 if aim is None else INFLATION_IN_ONE if d == 1 else INFLATION
         parts[m] = fit(x, weight, rng, inflation=inflation)
+    shares += _unseen(store, rows, shares, power) * typical * np.exp(-log_w.max()) * len(rows)
     return Lesson(Learnt(space, shares / shares.sum(), tuple(parts), defence), removable)
+
+
+def _unseen(store: Crossfitted, rows: IntArray, shares: FloatArray, power: float) -> FloatArray:
+    """∫ p m2^power of models that nothing was accepted of, as if the next of n simulations were: p_m/(n+1)^power.
+
+    Left to the defence alone, a model that is accepted rarely would hardly be found by a small budget.
+    """
+    drawn = np.bincount(store.particles.model[rows], minlength=shares.size)
+    return np.asarray(np.where(shares > 0, 0.0, store.space.shares / (drawn + 1.0) ** power))
 
 
 def _resampled(x: FloatArray, weight: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:

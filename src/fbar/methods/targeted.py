@@ -241,6 +241,8 @@ class TargetedRun(Run):
             self._ended = "budget spent"
             if self._chooses and not self._at_wanted:
                 self._choose(self._closest())
+            if not self._at_wanted:  # the last round may have come close enough
+                self._at_wanted = all(self._closer(a) <= self.wanted.tolerance for a in range(self.method.groups))
             if not self._at_wanted:
                 self.warnings.append(
                     f"the budget ended while simulations were still coming closer to the data: proposals had reached "
@@ -396,6 +398,7 @@ class TargetedRun(Run):
         if [t.name for t in aim.targets] != [t.name for t in self.aim.targets]:
             self._kept = None
         self.aim, self._ended = aim, ""
+        self.warnings.clear()  # of the end that this goes beyond
         if len(self.store.proposals) > self.round:  # planned, and not asked for
             self.store.proposals.pop()
             self._reached.pop()
