@@ -371,8 +371,7 @@ PSI = {
 def relative_errors(**options):
     """N V/σ² of the mean and of the tail's probability, from the proposals that 12,000 simulations teach."""
     run = ask(EXPONENTIAL, [THETA, TAIL], 12_000, seed=7, **options).run
-    assert run._kept is not None
-    return np.array([exact(run._kept, p_exponential, psi) / unit for psi, unit in PSI.values()])
+    return np.array([exact(run.store.proposals[-1], p_exponential, psi) / unit for psi, unit in PSI.values()])
 
 
 def test_importance_moves_simulations_and_the_worst_error_is_reduced():

@@ -45,6 +45,9 @@ the best is flat, so that the tails of z are lighter and the estimate of the var
 PROBED = 300
 """Draws of a model that tell its acceptance probability where neighbours are not used for the fit."""
 
+STEADY = 8
+"""Effective draws for each parameter, and one more, below which the aim is followed in part only."""
+
 FITTED = 1500
 """Draws that a mixture is fitted to, at most: more are resampled."""
 
@@ -76,7 +79,7 @@ class Aim:
             own = psi[:, variance > 0] ** 2 / variance[variance > 0]
             squares.append(own * self.importance.get(target.name, 1.0))
         square = np.concatenate(squares, axis=1)  # each of posterior mean 1, times its importance
-        if square.shape[1] == 0:
+        if not square.any():  # targets that do not differ yet, or do not matter
             return np.ones(points.rows)
         share = np.ones(square.shape[1])
         if self.goal == "worst":
@@ -136,7 +139,7 @@ def learn(
         base = w * a[hit] ** 2 / np.sqrt(m2 * cost)
         points = space.points(particles).with_derived(store.problem.derived).with_columns(store.recorded(rows[hit]))
         g = aim.g(points, weights, base)
-        omega = base * g
+        omega = _steadied(base * g, base, space.dimension)
         typical, power = float(np.sqrt(weights @ g**2) * (weights @ cost**-0.5)), 0.5
         square = (weights * g) ** 2
         if space.dimension <= NEIGHBOURS_UPTO:
@@ -170,6 +173,16 @@ def _unseen(store: Crossfitted, rows: IntArray, shares: FloatArray, power: float
     """
     drawn = np.bincount(store.particles.model[rows], minlength=shares.size)
     return np.asarray(np.where(shares > 0, 0.0, store.space.shares / (drawn + 1.0) ** power))
+
+
+def _steadied(omega: FloatArray, base: FloatArray, dimension: int) -> FloatArray:
+    """ω, or where few draws carry it, in part ω without g: a rare event that was seen once says little of its place.
+
+    A fit to these few would be as wide as the prior, and rounds be lost before the event is seen again.
+    """
+    ess = float(omega.sum() ** 2 / (omega**2).sum())
+    part = max(0.0, 1 - ess / (STEADY * (dimension + 1)))
+    return np.asarray((1 - part) * omega + part * base * (omega.sum() / base.sum()))
 
 
 def _resampled(x: FloatArray, weight: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
