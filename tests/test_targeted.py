@@ -112,17 +112,19 @@ def test_draws_of_a_mixture_have_its_density(how):
 
 
 def test_em_finds_two_components():
-    """Of 5,000 points: weights, means and scales within 4.5 standard errors and the shrinkage of scales."""
+    """From 1,500 points: E log(known/found) is the loss of the fit, 23 parameters over 2n at most, and twice that."""
     known = StudentMixture(np.array([0.3, 0.7]), np.array([[-3.0], [2.0]]), factors([[0.25]], [[1.0]]))
     rng = np.random.default_rng(5)
-    found = fit(known.draw(rng, 5000), np.ones(5000), rng, most=2)
-    order = np.argsort(found.means[:, 0])
-    assert abs(found.weights[order[0]] - 0.3) < 4.5 * math.sqrt(0.21 / 5000) + 0.005
-    for m, share, mean, scale in zip(order, (0.3, 0.7), (-3.0, 2.0), (0.5, 1.0), strict=True):
-        # The information of t_ν on location is (ν+1)/(ν+3)/scale², on log scale 2ν/(ν+3).
-        n = share * 5000
-        assert abs(found.means[m, 0] - mean) < 4.5 * scale * math.sqrt(8 / 6 / n) + 0.01
-        assert abs(math.log(found.factors[m, 0, 0] / scale)) < 4.5 * math.sqrt(8 / 10 / n) + 0.02
+    x = np.linspace(-40, 40, 80_001)[:, None]
+    true = known.log_density(x)
+    found = fit(known.draw(rng, 1500), np.ones(1500), rng)
+    assert np.trapezoid(np.exp(true) * (true - found.log_density(x)), x[:, 0]) < 23 / 1500
+    # The same from points all over the place, by their weights.
+    spread = StudentMixture(np.ones(1), np.zeros((1, 1)), factors([[9.0]]))
+    points = spread.draw(rng, 6000)
+    weights = np.exp(known.log_density(points) - spread.log_density(points))
+    found = fit(points, weights, rng)
+    assert np.trapezoid(np.exp(true) * (true - found.log_density(x)), x[:, 0]) < 23 / 1500
     weighted = fit(np.linspace(-1, 1, 400)[:, None], np.linspace(0, 1, 400), rng, most=1)
     assert weighted.means[0, 0] == pytest.approx(1 / 3, abs=0.1)
 
@@ -379,28 +381,31 @@ def test_importance_moves_simulations_and_the_worst_error_is_reduced():
     mean = relative_errors(importance={"probability:theta > 3": 0.01})
     tail = relative_errors(importance={"mean:theta": 0.01})
     worst = relative_errors(goal="worst")
-    assert mean[0] < 0.95 * tail[0]
+    assert mean[0] < 0.85 * tail[0]
     assert tail[1] < 0.8 * mean[1]
-    assert mean.argmax() == 1
-    assert worst.max() < 0.85 * mean.max(), "the largest relative error is that of the tail"
+    assert tail.argmax() == 0
+    assert worst.max() < 0.85 * tail.max(), "the largest relative error, then that of the mean, is reduced"
     assert worst.max() < 1.05 * both.max()
+    assert (both > [8.0, 2.8]).all(), "(∫ p √m |ψ|)²/Z²/σ², which no design of independent draws is below"
+
+
+def cost(theta):
+    return np.exp(4 * theta["a"])
 
 
 def costly(theta, rng):
-    return {"x": gauss(theta, rng), "cost": np.exp(3 * theta["a"])}
+    return {"x": gauss(theta, rng), "cost": cost(theta)}
 
 
 def test_per_second_goes_where_simulations_are_cheap():
-    """Cost × variance by quadrature, from the proposals that were kept; at c = e^{3a} it is lower by a third at least."""
-    problem = normal(costly, 0.0, cost="returned")
-    second, single = (
-        ask(problem, A, 6000, tolerance=0.5, per=per).run for per in ("second", "simulation")
-    )
+    """Cost × variance by quadrature, from the last proposals: at c = e^{4a}, a ~ U(−1, 1), lower by a third at least."""
+    problem = fbar.Problem(fbar.Prior(a=stats.uniform(-1, 2)), costly, observed=0.0, cost="returned")
+    second, single = (ask(problem, A, 6000, tolerance=0.5, per=per).run for per in ("second", "simulation"))
 
     def p(points):
         return stats.norm.cdf((0.5 - points["a"]) / 0.5) - stats.norm.cdf((-0.5 - points["a"]) / 0.5)
 
-    product = [exact(run._kept, p, lambda t: t["a"], lambda t: np.exp(3 * t["a"])) for run in (second, single)]
+    product = [exact(run.store.proposals[-1], p, lambda t: t["a"], cost) for run in (second, single)]
     assert product[0] < 0.67 * product[1]
     assert second.store.particles.x.mean() < single.store.particles.x.mean() - 0.2
     assert second.spent_cost < single.spent_cost
@@ -494,16 +499,17 @@ def test_recorded_proposals_are_used_on_replay():
     """Another machine's numbers: draws and weights follow the record."""
     run = until(fbar.Targeted().start(EXPONENTIAL, THETA, 3, 6000), 1)
     state = run.round_state()
-    own = run.ask()[0].points["theta"]
+    own = run.ask()
     again = until(fbar.Targeted().start(EXPONENTIAL, THETA, 3, 6000), 1)
     state["0/0:means"] = state["0/0:means"] + 0.5
     again.restore_round(state)
     assert np.array_equal(again.store.proposals[1][0].parts[0].means, state["0/0:means"])
     batches = again.ask()
     moved = batches[0].points["theta"]
-    assert np.median(moved) > np.median(own) + 5
-    others = np.concatenate([b.points["theta"] for b in batches[1:4]])
-    assert np.median(others) < 5
+    assert np.median(moved) > np.median(own[0].points["theta"]) + 5
+    assert all(
+        np.array_equal(batches[b].points["theta"], own[b].points["theta"]) == (b % 4 > 0) for b in range(len(own))
+    )
     again.tell(*[(batch, fbar.simulate(EXPONENTIAL, batch)) for batch in batches])
     w = np.exp(again.store.log_weights(np.flatnonzero(again.store.group == 0)))
     assert abs(w.mean() - 1) < 4.5 * w.std() / math.sqrt(w.size)
@@ -518,7 +524,10 @@ def test_recorded_proposals_are_used_on_replay():
 
 @pytest.mark.parametrize("name", ["gaussian-mixture", "two-moons"])
 def test_a_chosen_tolerance_falls_with_the_budget(name):
-    """And its bias stays in proportion: the root mean square of z over eight runs below 3 at each budget."""
+    """And its bias stays in proportion: the root mean square of z over eight runs below 4 at each budget.
+
+    A budget that settled for the first tolerances it saw would have 20 and more.
+    """
     problem = problems.load(name)
     target = fbar.mean("theta1")
     truth, reached = problem.truth()["mean:theta1"].value, []
@@ -526,20 +535,24 @@ def test_a_chosen_tolerance_falls_with_the_budget(name):
         runs = [ask(problem, target, budget, seed=s) for s in range(8)]
         reached.append([r.run.wanted.tolerance for r in runs])
         z = [(r.estimates[0].value - truth) / r.estimates[0].standard_error for r in runs]
-        assert np.sqrt(np.mean(np.square(z))) < 3, budget
-    reached = np.array(reached)
-    assert (np.median(reached, axis=1)[1:] < np.median(reached, axis=1)[:-1]).all()
-    assert (reached[2] < reached[0]).all()
+        assert np.sqrt(np.mean(np.square(z))) < 4, budget
+    median = np.median(reached, axis=1)
+    assert median[2] < median[1] < median[0]
 
 
 def test_other_tolerances_of_a_run():
-    """N(0.4, 0.2) at tolerance 0; with a uniform kernel of half-width ε the mean hardly moves."""
+    """Against ABC's posterior by quadrature; adjusted, the mean is 0.4 as at tolerance 0, extrapolated nearly so."""
+
+    def truth(tolerance):
+        m = stats.norm.cdf((0.5 + tolerance - Z) / 0.5) - stats.norm.cdf((0.5 - tolerance - Z) / 0.5)
+        return np.trapezoid(Z * m * stats.norm.pdf(Z), Z) / np.trapezoid(m * stats.norm.pdf(Z), Z)
+
     result = ask(normal(), A, 6000, tolerance=0.8)
-    for other in (result.at(0.3), result.adjusted(), result.extrapolated(), result.at(2.0)):
+    found = [(result, truth(0.8)), (result.adjusted(), 0.4), (result.at(0.3), truth(0.3)), (result.at(2.0), truth(2))]
+    found.append((result.extrapolated(), (4 * truth(0.4) - truth(0.8)) / 3))
+    for other, known in found:
         estimate = other.estimates[0]
-        assert estimate.standard_error > 0
-        bias = 0.1 if other.posterior is not result.posterior else 0
-        assert abs(estimate.value - 0.4) < 4.5 * estimate.standard_error + bias
+        assert abs(estimate.value - known) < 4.5 * estimate.standard_error
     curve = result.curve()
     assert [t for t, _ in curve][0] == 0.8
     assert len(curve) > 3
@@ -619,9 +632,7 @@ KINDS = {
         [A, fbar.mean("k"), fbar.probability("c == 'u'")],
     ),
     "conditional": (
-        fbar.Problem(
-            fbar.Prior(s=stats.expon(), a=lambda t: stats.norm(0, 0.1 + t["s"])), gauss, observed=0.5
-        ),
+        fbar.Problem(fbar.Prior(s=stats.expon(), a=lambda t: stats.norm(0, 0.1 + t["s"])), gauss, observed=0.5),
         [A, fbar.mean("s")],
     ),
     "transform": (
@@ -771,18 +782,26 @@ def test_rare_acceptances_of_one_group_teach_no_other():
         assert run.simulations == 1600
 
 
-@pytest.mark.parametrize("groups", [4, 20])
-def test_evenly_spread_points_have_an_error_bar_with_any_number_of_groups(groups):
-    """Acceptance without noise, where scrambled points take over: 30 runs, z² below χ²'s quantile at 10⁻⁵."""
+def test_evenly_spread_points_have_an_error_bar_with_any_number_of_groups():
+    """High acceptance, where scrambled points take over: 30 runs, z² below χ²'s quantile at 10⁻⁵.
+
+    A group with one scramble alone would add nothing to the variance.
+    """
     problem = fbar.Problem.bernoulli(fbar.Prior(theta=stats.uniform(0, 1)), lambda t: np.minimum(1.0, 2 * t["theta"]))
     truth = (1 / 12 + 3 / 8) / (1 / 4 + 1 / 2)
     z = []
     for seed in range(30):
-        result = ask(problem, THETA, 6000, seed=seed, groups=groups)
+        result = ask(problem, THETA, 6000, seed=seed)
         assert any(piece.even for piece in result.run.store.pieces)
         z.append((result.estimates[0].value - truth) / result.estimates[0].standard_error)
     assert abs(sum(z)) / math.sqrt(30) < 4.5
     assert np.mean(np.square(z)) < stats.chi2(30).ppf(1 - 1e-5) / 30 * 1.2
+    store = ask(problem, THETA, 6000, groups=20).run.store
+    scrambles = {}
+    for piece in store.pieces:
+        if piece.even:
+            scrambles[piece.round, piece.group] = scrambles.get((piece.round, piece.group), 0) + 1
+    assert min(scrambles.values()) >= 2
 
 
 def test_on_a_finite_space_it_is_the_adaptive_allocation():
@@ -801,7 +820,7 @@ def test_on_a_finite_space_it_is_the_adaptive_allocation():
     ("options", "match"),
     [
         ({"groups": 1}, "at least 2; got groups=1"),
-        ({"groups": 2.5}, "groups must be a whole number"),
+        ({"groups": 2.5}, "groups must be a positive integer"),
         ({"defence": 0}, "defence must lie between 0 and 1"),
         ({"defence": 1}, "defence must lie between 0 and 1"),
         ({"defence": -0.1}, "defence must be"),

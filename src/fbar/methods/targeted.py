@@ -45,6 +45,7 @@ ENOUGH = 1000
 
 DEFENCE = 0.1, 0.2
 LEAST_ROUND = 256
+LEAST_ACCEPTED = 100
 SCRAMBLES = 32
 MOST_NUMBERS = 20_000_000
 """Numbers in the summaries that a run keeps for regression adjustment, 160 MB."""
@@ -337,7 +338,7 @@ class TargetedRun(Run):
             return False
         in_round = self.store.distance[self.store.round == self.round - 1] <= tolerance
         rest = (self._most - self.simulations) * in_round.mean()
-        if near.accepted + rest < 2 * self._close:  # fewer would have no error bar to speak of
+        if near.accepted + rest < LEAST_ACCEPTED:  # fewer would have no error bar to speak of
             return True
         mass = [np.exp(p.errors.draws.log_w).sum() for p in (near, far)]  # type: ignore[union-attr]
         d = max(math.log2(mass[1] / mass[0]), 0.5)
