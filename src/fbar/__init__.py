@@ -29,6 +29,7 @@ from fbar.methods import (
 from fbar.methods.forecasts import Forecast
 from fbar.methods.schedules import AcceptanceRateSchedule, QuantileSchedule
 from fbar.methods.smc import SMC
+from fbar.methods.targeted import Targeted
 from fbar.points import Points
 from fbar.posterior import Posterior
 from fbar.priors import (
@@ -131,6 +132,7 @@ __all__ = [
     "Study",
     "StudyResult",
     "Target",
+    "Targeted",
     "UniformKernel",
     "UnitTransform",
     "WeightedAverage",

@@ -134,6 +134,8 @@ class TargetedRun(Run):
         self._numbers = 0
         self._reached: list[float] = []  # the tolerance of every round's proposals
         self._close = max(CLOSE, 20 * self.space.dimension)
+        if self._chooses:  # the bias of a tolerance is weighed against the error of the whole budget
+            self._close = int(max(self._close, self._most // 50))
         if self._most < math.inf:
             self._close = int(min(self._close, max(8, self._most // 16)))
         prior: list[Proposal] = [FromPrior(self.space)] * method.groups
@@ -322,7 +324,7 @@ class TargetedRun(Run):
             return False
         in_round = self.store.distance[self.store.round == self.round - 1] <= tolerance
         rest = (self._most - self.simulations) * in_round.mean()
-        if near.accepted + rest < 2 * ENOUGH:
+        if near.accepted + rest < CLOSE // 2:  # fewer would have no error bar to speak of
             return True
         mass = [np.exp(p.errors.draws.log_w).sum() for p in (near, far)]  # type: ignore[union-attr]
         d = max(math.log2(mass[1] / mass[0]), 0.5)
@@ -400,6 +402,9 @@ class TargetedRun(Run):
 
     def _own_tolerance(self) -> float:
         return self.wanted.tolerance
+
+    def _distances_of(self, rows: IntArray) -> FloatArray:
+        return self.store.distance[rows]
 
     def _kept_summaries(self) -> list[npt.NDArray[Any] | None]:
         return [piece.summaries for piece in self.store.pieces]
