@@ -25,7 +25,7 @@ from fbar.checks import FloatArray, IntArray
 from fbar.errors import InputError
 from fbar.estimators.crossfitted import Crossfitted
 from fbar.points import Points
-from fbar.proposals import Learnt
+from fbar.proposals import Learnt, Particles, Space
 from fbar.proposals.learnt import Part, Table
 from fbar.proposals.student import fit
 from fbar.targets import Target
@@ -39,6 +39,9 @@ NEIGHBOURS_UPTO = 2
 INFLATION, INFLATION_IN_ONE = 2.5, 4.0
 """What covariances are multiplied by, in one dimension and in more: twice what is best for the variance itself, where
 the best is flat, so that the tails of z are lighter and the estimate of the variance is steadier."""
+
+FEW, FEW_SHARE = 5, 0.2
+"""Models with fewer acceptances than that share at least this part of the simulations: too little is known of them."""
 
 PROBED = 300
 """Draws of a model that tell its acceptance probability where neighbours are not used for the fit."""
@@ -142,7 +145,19 @@ def learn(
         x, weight = _resampled(x, weight, rng)
         inflation = 1.0 if aim is None else INFLATION_IN_ONE if d == 1 else INFLATION
         parts[m] = fit(x, weight, rng, inflation=inflation)
-    return Lesson(Learnt(space, shares / shares.sum(), tuple(parts), defence), removable)
+    return Lesson(Learnt(space, _with_a_chance(shares, space, particles), tuple(parts), defence), removable)
+
+
+def _with_a_chance(shares: FloatArray, space: Space, particles: Particles) -> FloatArray:
+    """Shares that sum to 1, with some for models of which little is known yet."""
+    shares = shares / shares.sum()
+    hits = np.bincount(particles.model, minlength=len(shares))
+    few = (hits < FEW) & (space.shares > 0)
+    if few.all() or not few.any() or shares[few].sum() >= FEW_SHARE:
+        return shares
+    floor = np.where(few, space.shares, 0.0)
+    known = np.where(few, 0.0, shares)
+    return np.asarray((1 - FEW_SHARE) * known / known.sum() + FEW_SHARE * floor / floor.sum())
 
 
 def _resampled(x: FloatArray, weight: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:

@@ -20,12 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.acceptance import Acceptance, accepted
-from fbar.checks import FloatArray, IntArray, choice, non_negative_number, positive_integer
+from fbar.checks import BoolArray, FloatArray, IntArray, choice, non_negative_number, positive_integer
 from fbar.errors import InputError, NoPosterior
 from fbar.estimators.crossfitted import Crossfitted, Piece
 from fbar.methods.adaptive import AdaptiveAllocation
 from fbar.methods.base import Method, Run, Stage, Start
-from fbar.methods.forecasts import Ahead, draws_ahead
+from fbar.methods.forecasts import Ahead, Forecast, draws_ahead
 from fbar.methods.learning import Aim, Lesson, learn
 from fbar.methods.other_tolerances import few_numbers
 from fbar.outcomes import Batch, Outcomes, Simulated, Tally
@@ -43,7 +43,12 @@ CLOSE = 200
 ENOUGH = 1000
 """Acceptances at the wanted tolerance after which proposals are kept."""
 
-DEFENCE = 0.1, 0.2
+KNOWN = 30
+"""Acceptances of every model that is accepted at all, before proposals are kept."""
+
+DEFENCE = (0.1, 0.1, 0.2, 0.2, 0.3)
+"""The share of draws from the prior in one, two, … five dimensions and more."""
+
 LEAST_ROUND = 256
 SCRAMBLES = 32
 MOST_NUMBERS = 20_000_000
@@ -78,7 +83,7 @@ class Targeted(Method):
         Cross-fitting groups: proposals of one learn from the others.
     defence
         The share of simulations that go on coming from the prior, in case the proposals have missed something: 0.1 in
-        one and two dimensions and 0.2 above by default.
+        one and two dimensions, 0.2 in three and four and 0.3 above by default.
     """
 
     tolerance: float | None = None
@@ -125,7 +130,7 @@ class TargetedRun(Run):
         self.space = Space(self.problem.prior, "normal")
         self.store = Crossfitted(self.problem, self.space, method.groups)
         self.aim = Aim.of(self.targets, method.goal, method.importance)
-        self.defence = method.defence or (DEFENCE[0] if self.space.dimension <= 2 else DEFENCE[1])
+        self.defence = method.defence or DEFENCE[min(max(self.space.dimension, 1), len(DEFENCE)) - 1]
         self.block_size = start.block_size or self._default_block(BLOCK_SIZE)
         self._ended = ""
         self._at_wanted = self._event
@@ -190,7 +195,8 @@ class TargetedRun(Run):
         blocks = max(1, math.ceil(mine[0] / self.block_size))
         if self._even:
             blocks = max(blocks, SCRAMBLES // groups)
-        return [n // blocks + (b < n % blocks) for b in range(blocks) for n in mine]
+        sizes = [n // blocks + (b < n % blocks) for b in range(blocks) for n in mine]
+        return [n for n in sizes if n]  # with fewer simulations than groups the last groups have none
 
     def _blocks(self) -> int:
         return len(self._sizes)
@@ -269,7 +275,7 @@ class TargetedRun(Run):
             self._open(list(self.store.proposals[-1]), self.simulations, self._reached[-1])
             return
         lessons = [self._lesson(a, self.wanted, self.aim) for a in groups]
-        if there >= ENOUGH:
+        if there >= ENOUGH and (self._models_known(weight > 0) or 2 * self.simulations > self._most):
             self._kept = [lesson.proposal for lesson in lessons]
             self._evenly = float(np.mean([lesson.removable for lesson in lessons])) > GAIN
             self._go_on()
@@ -277,6 +283,11 @@ class TargetedRun(Run):
         rate = max((weight[self.store.round == self.round - 1] > 0).mean(), there / self.simulations)
         size = min(max(LEAST_ROUND, there / rate), self.simulations)
         self._open([lesson.proposal for lesson in lessons], size, self.wanted.tolerance)
+
+    def _models_known(self, hit: BoolArray) -> bool:
+        """Whether every model that was accepted at all was accepted often enough for a proposal of its own."""
+        hits = np.bincount(self.store.particles.model[hit])
+        return bool((hits[hits > 0] >= KNOWN).all())
 
     def _go_on(self) -> None:
         """The rest of the budget with the proposals that are there; without one, rounds that grow."""
@@ -432,6 +443,12 @@ class TargetedRun(Run):
     def places(self, most: int) -> Points | None:
         rows = np.linspace(0, self.simulations - 1, min(most, self.simulations)).astype(np.int64)
         return self.space.points(self.store.particles.take(rows)).with_derived(self.problem.derived)
+
+    def forecast(self, target: Target, wanted: Any, posterior: Posterior | None = None) -> Forecast | None:
+        """Not while proposals still learn: what they will save is not known."""
+        if self._kept is None and not self.finished:
+            return None
+        return super().forecast(target, wanted, posterior)
 
     def ahead(self, posterior: Posterior, target: Target) -> Ahead:
         """Draws to come are from the proposals that are kept, or the last ones."""
