@@ -188,8 +188,8 @@ class CrossfittedErrors(DrawErrors):
     group: IntArray
     groups: int
     one_carries = 0.8
-    """Higher than elsewhere: a large z² that was seen is in the error bar twice, and such runs held the truth more often
-    than others."""
+    """Higher than elsewhere: a large z² that was seen is in the error bar twice, and intervals of such runs held more
+    often than others."""
 
     def error_bars(self, influence: FloatArray) -> ErrorBars:
         bars = super().error_bars(influence)
