@@ -39,7 +39,7 @@ def init(file: Path = Path("model.py"), /) -> None:
     if file.exists():
         raise InputError(f"{file} is there already; give another name, as in: fbar init other.py")
     file.write_text(model_file.TEMPLATE.format(name=file), encoding="utf-8")
-    print(f"wrote {file}; run it with: fbar infer {file} --budget 20000 --tolerance 2")
+    print(f"wrote {file}; run it with: fbar infer {file} --budget 20000")
 
 
 def infer(
@@ -367,6 +367,10 @@ def _print_stored(result: Mapping[str, Any]) -> None:
     print(f"{told}; {cost}" if cost else told)
     for text in result.get("remarks", ()):
         print(text)
+    if "bias" in result:
+        found = {name: (b["value"], b["standard_error"]) for name, b in result["bias"].items()}
+        shown = ", ".join(f"{name} {shorthand(*b)}" for name, b in found.items() if isinstance(b[0], float))
+        print(f"the tolerance {result['tolerance']:.4g} may leave a bias: {shown}")
     for name, found in result.get("missing", {}).items():
         print(f"{name} would need {Forecast(**found, at=0)}")
 

@@ -25,7 +25,7 @@ from fbar.errors import InputError, NoPosterior
 from fbar.estimators.crossfitted import Crossfitted, Piece
 from fbar.methods.adaptive import AdaptiveAllocation
 from fbar.methods.base import Method, Run, Stage, Start
-from fbar.methods.forecasts import Ahead, Forecast, draws_ahead
+from fbar.methods.forecasts import Ahead, draws_ahead
 from fbar.methods.learning import Aim, Lesson, learn
 from fbar.methods.other_tolerances import few_numbers
 from fbar.outcomes import Batch, Outcomes, Simulated, Tally
@@ -444,11 +444,9 @@ class TargetedRun(Run):
         rows = np.linspace(0, self.simulations - 1, min(most, self.simulations)).astype(np.int64)
         return self.space.points(self.store.particles.take(rows)).with_derived(self.problem.derived)
 
-    def forecast(self, target: Target, wanted: Any, posterior: Posterior | None = None) -> Forecast | None:
-        """Not while proposals still learn: what they will save is not known."""
-        if self._kept is None and not self.finished:
-            return None
-        return super().forecast(target, wanted, posterior)
+    @property
+    def learning(self) -> bool:
+        return self._kept is None and not self.finished
 
     def ahead(self, posterior: Posterior, target: Target) -> Ahead:
         """Draws to come are from the proposals that are kept, or the last ones."""
