@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import fbar
 from fbar import theory
@@ -39,6 +40,44 @@ class TestAdaptivePosterior(MethodConformance):
 class TestInverseBinomial(MethodConformance):
     method = fbar.InverseBinomial(hits=20)
     budget = None
+
+
+class TestTargetedOnAFiniteSpace(MethodConformance):
+    method = fbar.Targeted()
+
+
+class TestTargeted(MethodConformance):
+    """On θ ~ U(0, 1), accepted with probability θ."""
+
+    method = fbar.Targeted()
+
+    @property
+    def problem(self):
+        def simulate(theta, rng):
+            return (rng.random(theta.rows) < theta["theta"]).astype(float)
+
+        return fbar.Problem(fbar.Prior(theta=stats.uniform(0, 1)), simulate, observed=1.0)
+
+    @property
+    def known(self):
+        return fbar.problems.load("ramp")
+
+
+class TestTargetedAtATolerance(TestTargeted):
+    """On θ ~ U(−5, 5), y = θ + N(0, 1) within 0.5 of 1: the mean is 1 but for the prior's edges, 10⁻⁴."""
+
+    method = fbar.Targeted(tolerance=0.5)
+
+    @property
+    def problem(self):
+        return fbar.Problem(
+            fbar.Prior(theta=stats.uniform(-5, 10)),
+            lambda theta, rng: theta["theta"] + rng.standard_normal(theta.rows),
+            observed=1.0,
+            truth={"mean:theta": 1.0},
+        )
+
+    known = problem
 
 
 class TestConformanceItself:

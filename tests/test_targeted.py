@@ -96,9 +96,9 @@ def test_draws_of_a_mixture_have_its_density(how):
         return mixture.draw(rng, n) if how == "draw" else mixture.from_unit(rng.random((n, mixture.unit_dimension)))
 
     assert stats.kstest(drawn(ONE)[:, 0], one_cdf).pvalue > 1e-4
-    for direction in ([1.0, 0.0], [0.0, 1.0], [0.6, -0.8]):
+    for direction in np.array([[1.0, 0.0], [0.0, 1.0], [0.6, -0.8]]):
 
-        def cdf(t, direction=np.array(direction)):
+        def cdf(t, direction=direction):
             return sum(
                 w * stats.t.cdf(t, DF, m @ direction, math.sqrt(direction @ f @ f.T @ direction))
                 for w, m, f in zip(TWO.weights, TWO.means, TWO.factors, strict=True)
@@ -137,7 +137,7 @@ def test_few_points_are_shrunk_to_the_prior():
 
 @pytest.mark.parametrize("c", [1.0, 2.5, 4.0])
 def test_a_normal_is_widened_by_the_closed_form(c):
-    """p^(1−1/c) N(μ, s²)^(1/c) for p = N(0, 1) is normal with precision 1 − 1/c + 1/(c s²) and mean μ/(c s²) over it."""
+    """p^(1−1/c) N(μ, s²)^(1/c) with p = N(0, 1): a normal of precision 1 − 1/c + 1/(c s²) and mean μ/(c s²) over it."""
     mean, s2 = 1.7, 0.04
     mixture = StudentMixture(np.ones(1), np.array([[mean]]), factors([[s2 * (DF - 2) / DF]]))
     wide = _widened(mixture, c)
@@ -398,7 +398,7 @@ def costly(theta, rng):
 
 
 def test_per_second_goes_where_simulations_are_cheap():
-    """Cost × variance by quadrature, from the last proposals: at c = e^{4a}, a ~ U(−1, 1), lower by a third at least."""
+    """Cost × variance of the last proposals by quadrature: at c = e^{4a}, a ~ U(−1, 1), lower by a third at least."""
     problem = fbar.Problem(fbar.Prior(a=stats.uniform(-1, 2)), costly, observed=0.0, cost="returned")
     second, single = (ask(problem, A, 6000, tolerance=0.5, per=per).run for per in ("second", "simulation"))
 
@@ -524,20 +524,17 @@ def test_recorded_proposals_are_used_on_replay():
 
 @pytest.mark.parametrize("name", ["gaussian-mixture", "two-moons"])
 def test_a_chosen_tolerance_falls_with_the_budget(name):
-    """And its bias stays in proportion: the root mean square of z over eight runs below 4 at each budget.
+    """The median of seven runs. And the bias of a small budget is in proportion: the root mean square of z below 4.
 
     A budget that settled for the first tolerances it saw would have 20 and more.
     """
     problem = problems.load(name)
-    target = fbar.mean("theta1")
-    truth, reached = problem.truth()["mean:theta1"].value, []
-    for budget in (800, 3200, 12_800):
-        runs = [ask(problem, target, budget, seed=s) for s in range(8)]
-        reached.append([r.run.wanted.tolerance for r in runs])
-        z = [(r.estimates[0].value - truth) / r.estimates[0].standard_error for r in runs]
-        assert np.sqrt(np.mean(np.square(z))) < 4, budget
-    median = np.median(reached, axis=1)
-    assert median[2] < median[1] < median[0]
+    target = fbar.second_moment("theta1")
+    small, large = ([ask(problem, target, budget, seed=s) for s in range(7)] for budget in (800, 25_600))
+    assert np.median([r.run.wanted.tolerance for r in large]) < np.median([r.run.wanted.tolerance for r in small])
+    truth = problem.truth(target)[0]
+    z = [(r.estimates[0].value - truth) / r.estimates[0].standard_error for r in small]
+    assert np.sqrt(np.mean(np.square(z))) < 4
 
 
 def test_other_tolerances_of_a_run():
@@ -554,7 +551,7 @@ def test_other_tolerances_of_a_run():
         estimate = other.estimates[0]
         assert abs(estimate.value - known) < 4.5 * estimate.standard_error
     curve = result.curve()
-    assert [t for t, _ in curve][0] == 0.8
+    assert curve[0][0] == 0.8
     assert len(curve) > 3
     everything = result.at(math.inf)
     assert everything.accepted == 6000
@@ -690,9 +687,8 @@ def test_every_kind_of_problem_and_every_budget_gives_an_answer_or_says_why(kind
             assert sum(stage.simulations for stage in run.stages()) == budget
             try:
                 posterior = run.posterior()
-            except fbar.NoPosterior as error:
+            except fbar.NoPosterior:
                 assert budget <= 300
-                assert "simulations" in str(error)
                 continue
             found = posterior.expect(list(targets))
             if posterior.points.rows < 10:
@@ -738,16 +734,16 @@ def test_equal_simulations_do_not_take_each_others_acceptances_away():
 
 
 def test_a_model_that_nothing_was_accepted_of_is_not_forgotten():
-    """Model 2 is accepted once in 200 draws of the prior: without a share of its own, one run in ten never sees it."""
-    target, never = fbar.model_probability(2), 0
-    for seed in range(40):
-        run = fbar.Targeted().start(NESTED, target, seed, 2000)
-        fbar.drive(run)
-        never += not (run.posterior().points["model"] == 2).any()
-    assert never == 0
-    early = until(fbar.Targeted().start(NESTED, target, 0, 300), 1)
-    drawn = [q.shares for q in early.store.proposals[1] if isinstance(q, Learnt)]
-    assert all((shares > 0.01).all() for shares in drawn)
+    """Model 2 is accepted once in 200 draws of the prior: left to the defence, one run in ten would never see it."""
+    target, unseen = fbar.model_probability(2), 0
+    for seed in range(30):
+        run = until(fbar.Targeted().start(NESTED, target, seed, 2000), 1)
+        hit = run.store.distance == 0
+        for a, q in enumerate(run.store.proposals[1]):
+            if isinstance(q, Learnt):
+                unseen += not (run.store.particles.model[hit & (run.store.group != a)] == 1).any()
+                assert q.shares[1] > 0.05
+    assert unseen > 5
 
 
 def test_simulations_that_all_fail_end_with_the_reason():
@@ -758,7 +754,7 @@ def test_simulations_that_all_fail_end_with_the_reason():
         run = fbar.Targeted().start(problem, A, 1, budget)
         while batches := run.ask():
             run.tell(*[(batch, fbar.simulate(problem, batch)) for batch in batches])
-        with pytest.raises(fbar.NoPosterior, match=f"all {budget} simulations were rejected"):
+        with pytest.raises(fbar.NoPosterior, match=f"none of {budget} simulations was accepted"):
             run.posterior()
 
 
@@ -854,5 +850,5 @@ def test_what_a_run_is_asked_is_checked():
     run = fbar.Targeted(tolerance=0.5).start(normal(), A, 1, 100)
     with pytest.raises(fbar.NoPosterior, match="no simulations were told yet"):
         run.posterior()
-    with pytest.raises(fbar.InputError, match="outcomes made by problem.outcomes"):
+    with pytest.raises(fbar.InputError, match="tell takes pairs"):
         run.tell((run.ask()[0], None))

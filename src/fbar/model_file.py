@@ -23,8 +23,9 @@ TEMPLATE = '''"""A model for fbar: fill in the simulator, the prior and the data
 
 Run it as it is:
 
-    fbar infer {name} --budget 20000 --tolerance 2
-    fbar infer {name} --method smc --tolerance 2 --run my-run     # recorded: the same command again goes on
+    fbar infer {name} --budget 20000                                  # the tolerance is chosen from the budget
+    fbar infer {name} --tolerance 0.5 --precision rate=1% --run my-run    # recorded: the same command again goes on
+    fbar explain my-run rate
 """
 
 import numpy as np
@@ -67,7 +68,7 @@ targets = [
 ]
 
 # How, if you have a say in it; --method and --tolerance on the command line go before it.
-# method = fbar.SMC([8, 4, 2], accepted=500, perturbation="normal")
+# method = fbar.Targeted(goal="worst"), or fbar.SMC([8, 4, 2], accepted=500, perturbation="normal")
 '''
 
 

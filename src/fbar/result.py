@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     import arviz
     import pandas
 
+MOST_SHOWN = 6
+"""Biases that are printed, at most."""
+
 
 @dataclass(frozen=True, eq=False)
 class Result:
@@ -36,6 +40,8 @@ class Result:
     """For each target whose wanted precision was not reached: how many simulations more it would take."""
     remarks: tuple[str, ...] = ()
     """What was done beforehand, such as learning summaries."""
+    own: bool = True
+    """Whether it is the run's own posterior, not one at another tolerance, adjusted or extrapolated."""
 
     @property
     def simulations(self) -> Any:
@@ -65,6 +71,15 @@ class Result:
     ) -> list[tuple[float, Any]]:
         """The estimates against the tolerance, from the same simulations: pairs (tolerance, `Estimates`)."""
         return self.run.curve(targets, tolerances)
+
+    @cached_property
+    def bias(self) -> Estimates | None:
+        """How much bias the tolerance may leave in each estimate; None where there is none or too little to tell.
+
+        f̂_ε less its Richardson extrapolation, see `fbar.estimators.extrapolation` for what that assumes.
+        """
+        found = self.run.bias() if self.own and not np.ndim(self.simulations) else None
+        return None if found is None else found.expect(list(self.run.targets))
 
     def extrapolated(self, ratio: float = 2, tolerance: float | None = None) -> Result:
         """Richardson extrapolation to tolerance 0: (c² f̂_{ε/c} − f̂_ε)/(c² − 1) with c = ``ratio``.
@@ -100,7 +115,9 @@ class Result:
         return explain(self.run, self.posterior, target)
 
     def _of(self, posterior: Posterior) -> Result:
-        return replace(self, posterior=posterior, estimates=posterior.expect(list(self.run.targets)), missing={})
+        return replace(
+            self, posterior=posterior, estimates=posterior.expect(list(self.run.targets)), missing={}, own=False
+        )
 
     def __getitem__(self, name: str) -> Any:
         return self.estimates[name]
@@ -119,10 +136,31 @@ class Result:
         told = f"{np.sum(self.simulations):,} simulations, {accepted:,.6g} accepted; {self.stopped_by}"
         lines.append(f"{told}; {cost}" if cost else told)
         lines.extend(self.remarks)
+        lines.extend(self._bias_in_words())
         lines.extend(f"{name} would need {forecast}" for name, forecast in self.missing.items())
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _bias_in_words(self) -> list[str]:
+        """The bias of scalar estimates, and those in which it is larger than the error bar beyond doubt."""
+        bias = self.bias
+        if bias is None:
+            return []
+        scalar = [item for item in bias if not np.ndim(item.value)]
+        shown = ", ".join(f"{item.name} {item}".removesuffix(" (not to be trusted)") for item in scalar[:MOST_SHOWN])
+        large = [
+            item.name
+            for item in scalar
+            if abs(item.value) - 2 * item.standard_error > self.estimates[item.name].standard_error
+        ]
+        told = [f"the tolerance {self.run._own_tolerance():.4g} may leave a bias: {shown}"] if shown else []
+        if large:
+            told.append(
+                f"warning: in {', '.join(large)} that is more than the error bar; lower the tolerance, or see "
+                "result.extrapolated() and result.adjusted()"
+            )
+        return told
 
     def as_dict(self) -> dict[str, Any]:
         """The estimates and how the run went, in JSON's terms."""
@@ -146,6 +184,7 @@ class Result:
         }
         return {
             "estimates": estimates,
+            **self._bias_as_dict(plain),
             "simulations": plain(self.simulations),
             "accepted": plain(self.accepted),
             **spent(self.run),
@@ -157,6 +196,12 @@ class Result:
             "rounds": self.run.round,
             "seed": str(self.seed),
         }
+
+    def _bias_as_dict(self, plain: Callable[[Any], Any]) -> dict[str, Any]:
+        if self.bias is None:
+            return {}
+        found = {b.name: {"value": plain(b.value), "standard_error": plain(b.standard_error)} for b in self.bias}
+        return {"tolerance": self.run._own_tolerance(), "bias": found}
 
     # ------------------------------------------------------------ for other packages
 

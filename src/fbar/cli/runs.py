@@ -39,7 +39,7 @@ def init(file: Path = Path("model.py"), /) -> None:
     if file.exists():
         raise InputError(f"{file} is there already; give another name, as in: fbar init other.py")
     file.write_text(model_file.TEMPLATE.format(name=file), encoding="utf-8")
-    print(f"wrote {file}; run it with: fbar infer {file} --budget 20000 --tolerance 2")
+    print(f"wrote {file}; run it with: fbar infer {file} --budget 20000")
 
 
 def infer(
@@ -64,9 +64,9 @@ def infer(
 
     MODEL is a Python file that defines a problem and its targets; "fbar init" writes one.
 
-    Examples: "fbar infer model.py --budget 20000 --tolerance 2",
-    "fbar infer model.py --method smc --tolerance 2 --run my-run --workers 4",
-    "fbar infer model.py -t mean:rate -t 'probability:rate > 10' --precision mean:rate=0.05".
+    Examples: "fbar infer model.py --budget 20000",
+    "fbar infer model.py --tolerance 2 --precision rate=1% --run my-run --workers 4",
+    "fbar infer model.py -t mean:rate -t 'probability:rate > 10' --method smc --tolerance 2".
 
     Parameters
     ----------
@@ -76,12 +76,12 @@ def infer(
         What is wanted, in place of the file's targets: mean:NAME, variance:NAME, covariance:A,B, quantile:NAME,LEVEL,
         probability:TEXT, interval:LOW<NAME<HIGH, density:NAME=X, model-probability:NAME, expectation:TEXT.
     method
-        rejection, smc, importance, adaptive or adaptive-posterior. By default the model file's own "method", with all
-        its settings; without one, adaptive on finite spaces and rejection on others.
+        targeted, rejection, smc, importance, adaptive or adaptive-posterior. By default the model file's own "method",
+        with all its settings; without one, adaptive on finite spaces and targeted on others.
     budget
         The largest number of simulations.
     tolerance
-        How close simulations must come to the data; smc ends at it.
+        How close simulations must come to the data; smc ends at it. Without one targeted chooses it from the budget.
     precision
         Standard errors that end the run, or parts of the value: mean:rate=0.05 or rate=1%.
     run
@@ -367,6 +367,10 @@ def _print_stored(result: Mapping[str, Any]) -> None:
     print(f"{told}; {cost}" if cost else told)
     for text in result.get("remarks", ()):
         print(text)
+    if "bias" in result:
+        found = {name: (b["value"], b["standard_error"]) for name, b in result["bias"].items()}
+        shown = ", ".join(f"{name} {shorthand(*b)}" for name, b in found.items() if isinstance(b[0], float))
+        print(f"the tolerance {result['tolerance']:.4g} may leave a bias: {shown}")
     for name, found in result.get("missing", {}).items():
         print(f"{name} would need {Forecast(**found, at=0)}")
 

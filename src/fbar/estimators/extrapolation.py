@@ -41,18 +41,18 @@ def as_ratio(ratio: Any) -> float:
     return value
 
 
-class ExtrapolatedPosterior(Posterior):
-    """(c² T_{ε/c} − T_ε)/(c² − 1) for every target T.
+class Combined(Posterior):
+    """k₁ T_{ε/c} + k₂ T_ε for every target T.
 
-    ``points`` are those within ε, and ``weights`` the combination of the two sets of weights: they sum to 1 and some
-    are negative, so that they give expectations and are no probabilities. Targets that are not expectations (a
-    variance, a quantile) combine the two values.
+    ``points`` are those within ε, and ``weights`` the combination of the two sets of weights: some are negative, so
+    that they give expectations and are no probabilities. Targets that are not expectations (a variance, a quantile)
+    combine the two values.
     """
 
-    def __init__(self, large: Posterior, small: Posterior, ratio: float) -> None:
-        self.large, self.small, self.ratio = large, small, ratio
+    def __init__(self, large: Posterior, small: Posterior, coefficients: tuple[float, float]) -> None:
+        self.large, self.small = large, small
         self._rows = _places(small, large)
-        self._k = ratio**2 / (ratio**2 - 1), -1 / (ratio**2 - 1)
+        self._k = coefficients
         super().__init__(
             large.points,
             self._combined(small.weights[:, None], large.weights[:, None])[:, 0],
@@ -116,12 +116,28 @@ class ExtrapolatedPosterior(Posterior):
         return max(float(total), 0.0)
 
 
+class ExtrapolatedPosterior(Combined):
+    """(c² T_{ε/c} − T_ε)/(c² − 1) for every target T; its weights sum to 1."""
+
+    def __init__(self, large: Posterior, small: Posterior, ratio: float) -> None:
+        self.ratio = ratio
+        super().__init__(large, small, (ratio**2 / (ratio**2 - 1), -1 / (ratio**2 - 1)))
+
+
+class Bias(Combined):
+    """T_ε less the extrapolated value, c²/(c² − 1) (T_ε − T_{ε/c}): what the tolerance ε seems to add to every T."""
+
+    def __init__(self, large: Posterior, small: Posterior, ratio: float) -> None:
+        k = ratio**2 / (ratio**2 - 1)
+        super().__init__(large, small, (-k, k))
+
+
 def _z(posterior: Posterior, influence: Any) -> FloatArray:
     z: FloatArray = posterior.weights[:, None] * influence(posterior.points, posterior.weights)
     return z
 
 
-def _inner_z(posterior: ExtrapolatedPosterior, target: Target) -> FloatArray | None:
+def _inner_z(posterior: Combined, target: Target) -> FloatArray | None:
     """z of the two inner quantities at ε/c and at ε, four columns on the rows of the larger tolerance."""
     if target.inner(posterior.large.points, posterior.large.weights) is None:
         return None

@@ -43,8 +43,8 @@ def infer(
     problem, targets
         What is asked: see `Problem`, and `mean`, `probability` and the other targets.
     method
-        The algorithm, or its name (``"targeted"``, ``"rejection"``, ``"smc"``, …). By default simulations are spent where
-        they reduce the error of the targets: by `AdaptiveAllocation` on a finite space, by `Targeted` on others.
+        The algorithm, or its name (``"targeted"``, ``"rejection"``, ``"smc"``, …). By default simulations are spent
+        where they reduce the error of the targets: by `AdaptiveAllocation` on a finite space, by `Targeted` on others.
     budget
         The largest number of simulations.
     tolerance

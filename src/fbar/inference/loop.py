@@ -53,7 +53,7 @@ def drive(
                 if stop is not None and run.simulations > 0 and stop.holds(run):
                     return "stopped by its rule"
                 if stop is not None and progress is not None and run.simulations > 0:
-                    run.expected = stop.forecast(run)
+                    run.expected = None if run.learning else stop.forecast(run)
                 if stop is not None and run.simulations >= HOPELESS:
                     run.posterior()  # a rule on the error is never met without acceptances: say so now
                 if ledger is not None:

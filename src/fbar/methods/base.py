@@ -159,6 +159,11 @@ class Run(OtherTolerances):
 
     # ------------------------------------------------------------ where simulations went, and how many are needed
 
+    @property
+    def learning(self) -> bool:
+        """Whether its next simulations will be better than those before, so that a forecast would be too high."""
+        return False
+
     def stages(self) -> list[Stage]:
         """Where its simulations came from, in order."""
         return [Stage("as the method asked for them", self.simulations)]

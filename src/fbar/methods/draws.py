@@ -220,6 +220,12 @@ class DrawRun(Run):
     def _own_tolerance(self) -> float:
         return self.acceptance.tolerance
 
+    def _distances_of(self, rows: IntArray) -> FloatArray:
+        parts = [piece.distance for piece in self._pieces if piece.weight.size]
+        if any(part is None for part in parts):
+            return super()._distances_of(rows)
+        return np.concatenate([part for part in parts if part is not None])[rows]
+
     def _kept_summaries(self) -> list[npt.NDArray[Any] | None]:
         return [piece.summaries for piece in self._pieces if piece.weight.size]
 

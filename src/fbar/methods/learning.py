@@ -42,6 +42,9 @@ INFLATION, INFLATION_IN_ONE = 2.5, 4.0
 """What covariances are multiplied by, in one dimension and in more: twice what is best for the variance itself, where
 the best is flat, so that the tails of z are lighter and the estimate of the variance is steadier."""
 
+FEW = 5
+"""Acceptances of a model below which its share of the simulations is a bound, not an estimate."""
+
 PROBED = 300
 """Draws of a model that tell its acceptance probability where neighbours are not used for the fit."""
 
@@ -131,8 +134,8 @@ def learn(
     w = np.exp(log_w - log_w.max())
     weights = w * a[hit]
     weights /= weights.sum()
-    omega = weights
-    removable, typical, power = 0.0, 1 / float((w * a[hit]).sum()), 1.0
+    omega, typical = weights, 1 / float((w * a[hit]).sum())
+    removable = 0.0
     if aim is not None:
         m2 = _second_moments(store, rows, a, hit, weights, rng)
         cost = _costs(store, rows, hit)
@@ -140,7 +143,7 @@ def learn(
         points = space.points(particles).with_derived(store.problem.derived).with_columns(store.recorded(rows[hit]))
         g = aim.g(points, weights, base)
         omega = _steadied(base * g, base, space.dimension)
-        typical, power = float(np.sqrt(weights @ g**2) * (weights @ cost**-0.5)), 0.5
+        typical = float(np.sqrt(weights @ g**2) * (weights @ cost**-0.5))
         square = (weights * g) ** 2
         if space.dimension <= NEIGHBOURS_UPTO:
             # m1²/m2 is the share that θ explains; for an indicator both are the acceptance probability
@@ -162,17 +165,24 @@ def learn(
         x, weight = _resampled(x, weight, rng)
         inflation = 1.0 if aim is None else INFLATION_IN_ONE if d == 1 else INFLATION
         parts[m] = fit(x, weight, rng, inflation=inflation)
-    shares += _unseen(store, rows, shares, power) * typical * np.exp(-log_w.max()) * len(rows)
-    return Lesson(Learnt(space, shares / shares.sum(), tuple(parts), defence), removable)
+    shares = _with_a_chance(shares, store, rows, hit, typical * np.exp(-log_w.max()) * len(rows))
+    return Lesson(Learnt(space, shares, tuple(parts), defence), removable)
 
 
-def _unseen(store: Crossfitted, rows: IntArray, shares: FloatArray, power: float) -> FloatArray:
-    """∫ p m2^power of models that nothing was accepted of, as if the next of n simulations were: p_m/(n+1)^power.
+def _with_a_chance(shares: FloatArray, store: Crossfitted, rows: IntArray, hit: IntArray, unit: float) -> FloatArray:
+    """Shares ∝ ∫ p √m2 g of the models, in units of ``unit``, where few acceptances tell them not below a bound.
 
-    Left to the defence alone, a model that is accepted rarely would hardly be found by a small budget.
+    With k acceptances among n simulations m2 may well be (k+1)/(n+1), so the bound is p_m √((k+1)/(n+1)): a model that
+    is rare is not forgotten before it is seen, and one that is impossible takes less and less. What is added for such
+    models is half of the whole at most.
     """
-    drawn = np.bincount(store.particles.model[rows], minlength=shares.size)
-    return np.asarray(np.where(shares > 0, 0.0, store.space.shares / (drawn + 1.0) ** power))
+    model, prior = store.particles.model[rows], store.space.shares
+    n, k = (np.bincount(m, minlength=len(shares)) for m in (model, model[hit]))
+    bound = np.where(k < FEW, unit * prior * np.sqrt((k + 1) / (n + 1)), 0.0)
+    more = np.maximum(bound - shares, 0.0)
+    if more.sum() > 0:
+        shares = shares + more * min(1.0, shares.sum() / more.sum())
+    return np.asarray(shares / shares.sum())
 
 
 def _steadied(omega: FloatArray, base: FloatArray, dimension: int) -> FloatArray:

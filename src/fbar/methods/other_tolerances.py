@@ -10,17 +10,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import non_negative_number
+from fbar.checks import FloatArray, IntArray, non_negative_number
 from fbar.errors import InputError, NoPosterior
 from fbar.estimators.adjustment import AdjustedPosterior
 from fbar.estimators.draws import FEW_ACCEPTED
-from fbar.estimators.extrapolation import ExtrapolatedPosterior, as_ratio, rows_of
+from fbar.estimators.extrapolation import Bias, ExtrapolatedPosterior, as_ratio, rows_of
 from fbar.posterior import Posterior
 from fbar.problem import Problem
 from fbar.targets import Target, as_targets
 
 MOST_SUMMARIES = 100
 """Numbers of a simulation that are kept for regression, at most: of the order of what its parameters take."""
+
+NEARER = 0.4
+"""The share of the accepted simulations that is within the smaller tolerance when a bias is estimated."""
 
 CURVE = 7
 """Tolerances of a curve, at most."""
@@ -80,6 +83,29 @@ class OtherTolerances(ABC):
         at, large = self._biased(tolerance)
         rows_of(large)  # refuses what it cannot do before it looks for simulations
         return ExtrapolatedPosterior(large, self.posterior_at(at / c), c)
+
+    def bias(self) -> Bias | None:
+        """What the run's tolerance may add to its estimates; None where there is no tolerance or too little to tell.
+
+        From the estimates at ε and at ε/c, with c so that enough simulations are within ε/c (2 at most).
+        """
+        try:
+            at, large = self._biased(None)
+            distance = self._distances_of(rows_of(large))
+        except InputError:
+            return None
+        near = float(np.quantile(distance, NEARER))
+        if not 0 < near < at:
+            return None
+        ratio = min(2.0, at / near)
+        try:
+            return Bias(large, self.posterior_at(at / ratio), ratio)
+        except NoPosterior:
+            return None
+
+    def _distances_of(self, rows: IntArray) -> FloatArray:
+        """The distances of some of the simulations that are kept."""
+        raise InputError(f"{type(self).__name__} keeps no distances, so it has no posterior at another tolerance")
 
     def adjusted(self, tolerance: float | None = None) -> AdjustedPosterior:
         """The posterior adjusted by regression on the summaries, see `fbar.estimators.adjustment`."""

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.acceptance import Acceptance, accepted
-from fbar.checks import FloatArray, choice, non_negative_number, positive_integer
+from fbar.checks import FloatArray, IntArray, choice, non_negative_number, positive_integer
 from fbar.distances import PNorm, Scaled
 from fbar.errors import InputError, NoPosterior
 from fbar.estimators.rounds import WEIGHTINGS, MixtureErrors, Piece, Round, Rounds
@@ -590,6 +590,9 @@ class SMCRun(Run):
 
     def _own_tolerance(self) -> float:
         return self.tolerance
+
+    def _distances_of(self, rows: IntArray) -> FloatArray:
+        return np.concatenate([round.distance for round in self.rounds if round.pieces])[rows]
 
     def _kept_summaries(self) -> list[npt.NDArray[Any] | None]:
         return [piece.summaries for round in self.rounds for piece in round.pieces]

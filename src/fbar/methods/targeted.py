@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.acceptance import Acceptance, accepted
-from fbar.checks import FloatArray, IntArray, choice, non_negative_number, positive_integer
+from fbar.checks import BoolArray, FloatArray, IntArray, choice, non_negative_number, positive_integer
 from fbar.errors import InputError, NoPosterior
 from fbar.estimators.crossfitted import Crossfitted, Piece
 from fbar.methods.adaptive import AdaptiveAllocation
@@ -43,9 +43,13 @@ CLOSE = 200
 ENOUGH = 1000
 """Acceptances at the wanted tolerance after which proposals are kept."""
 
-DEFENCE = 0.1, 0.2
+KNOWN = 30
+"""Acceptances of every model that is accepted at all, before proposals are kept."""
+
+DEFENCE = (0.1, 0.1, 0.2, 0.2, 0.3)
+"""The share of draws from the prior in one, two, … five dimensions and more."""
+
 LEAST_ROUND = 256
-LEAST_ACCEPTED = 100
 SCRAMBLES = 32
 MOST_NUMBERS = 20_000_000
 """Numbers in the summaries that a run keeps for regression adjustment, 160 MB."""
@@ -79,7 +83,7 @@ class Targeted(Method):
         Cross-fitting groups: proposals of one learn from the others.
     defence
         The share of simulations that go on coming from the prior, in case the proposals have missed something: 0.1 in
-        one and two dimensions and 0.2 above by default.
+        one and two dimensions, 0.2 in three and four and 0.3 above by default.
     """
 
     tolerance: float | None = None
@@ -128,7 +132,7 @@ class TargetedRun(Run):
         self.space = Space(self.problem.prior, "normal")
         self.store = Crossfitted(self.problem, self.space, method.groups)
         self.aim = aim
-        self.defence = method.defence or (DEFENCE[0] if self.space.dimension <= 2 else DEFENCE[1])
+        self.defence = method.defence or DEFENCE[min(max(self.space.dimension, 1), len(DEFENCE)) - 1]
         self.block_size = start.block_size or self._default_block(BLOCK_SIZE)
         self._ended = ""
         self._at_wanted = self._event
@@ -137,6 +141,8 @@ class TargetedRun(Run):
         self._numbers = 0
         self._reached: list[float] = []  # the tolerance of every round's proposals
         self._close = max(CLOSE, 20 * self.space.dimension)
+        if self._chooses:  # the bias of a tolerance is weighed against the error of the whole budget
+            self._close = int(max(self._close, self._most // 50))
         if self._most < math.inf:
             self._close = int(min(self._close, max(8, self._most // 16)))
         prior: list[Proposal] = [FromPrior(self.space)] * method.groups
@@ -192,9 +198,7 @@ class TargetedRun(Run):
         if self._even:  # two scrambles of a group at least, or nothing would tell their variance
             blocks = max(blocks, SCRAMBLES // groups, 2)
         sizes = [n // blocks + (b < n % blocks) for b in range(blocks) for n in mine]
-        while len(sizes) > 1 and sizes[-1] == 0:  # fewer simulations than groups
-            sizes.pop()
-        return sizes
+        return [n for n in sizes if n]  # with fewer simulations than groups the last groups have none
 
     def _blocks(self) -> int:
         return len(self._sizes)
@@ -279,7 +283,7 @@ class TargetedRun(Run):
             self._repeat()
             return
         lessons = [self._lesson(a, self.wanted, self.aim) for a in groups]
-        if there >= ENOUGH:
+        if there >= ENOUGH and (self._models_known(weight > 0) or 2 * self.simulations > self._most):
             self._kept = [lesson.proposal for lesson in lessons]
             self._evenly = float(np.mean([lesson.removable for lesson in lessons])) > GAIN
             self._go_on()
@@ -291,6 +295,11 @@ class TargetedRun(Run):
     def _repeat(self) -> None:
         """As many simulations again, from the same proposals."""
         self._open(list(self.store.proposals[-1]), self.simulations, self._reached[-1])
+
+    def _models_known(self, hit: BoolArray) -> bool:
+        """Whether every model that was accepted at all was accepted often enough for a proposal of its own."""
+        hits = np.bincount(self.store.particles.model[hit])
+        return bool((hits[hits > 0] >= KNOWN).all())
 
     def _go_on(self) -> None:
         """The rest of the budget with the proposals that are there; without one, rounds that grow."""
@@ -338,7 +347,7 @@ class TargetedRun(Run):
             return False
         in_round = self.store.distance[self.store.round == self.round - 1] <= tolerance
         rest = (self._most - self.simulations) * in_round.mean()
-        if near.accepted + rest < LEAST_ACCEPTED:  # fewer would have no error bar to speak of
+        if near.accepted + rest < CLOSE // 2:  # fewer would have no error bar to speak of
             return True
         mass = [np.exp(p.errors.draws.log_w).sum() for p in (near, far)]  # type: ignore[union-attr]
         d = max(math.log2(mass[1] / mass[0]), 0.5)
@@ -419,6 +428,9 @@ class TargetedRun(Run):
     def _own_tolerance(self) -> float:
         return self.wanted.tolerance
 
+    def _distances_of(self, rows: IntArray) -> FloatArray:
+        return self.store.distance[rows]
+
     def _kept_summaries(self) -> list[npt.NDArray[Any] | None]:
         return [piece.summaries for piece in self.store.pieces]
 
@@ -445,6 +457,10 @@ class TargetedRun(Run):
     def places(self, most: int) -> Points | None:
         rows = np.linspace(0, self.simulations - 1, min(most, self.simulations)).astype(np.int64)
         return self.space.points(self.store.particles.take(rows)).with_derived(self.problem.derived)
+
+    @property
+    def learning(self) -> bool:
+        return self._kept is None and not self.finished
 
     def ahead(self, posterior: Posterior, target: Target) -> Ahead:
         """Draws to come are from the proposals that are kept, or the last ones."""

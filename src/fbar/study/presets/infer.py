@@ -137,7 +137,7 @@ def _stopping(trials: int, seed: int) -> Study:
 
 def forecast_once(run: Run, rule: StoppingRule, told: dict[str, float]) -> None:
     """The first forecast after half of what the oracle needs: of all simulations, with its 80% interval."""
-    if "forecast" in told or run.simulations < FORECAST_AT:
+    if "forecast" in told or run.simulations < FORECAST_AT or run.learning:
         return
     found = rule.forecast(run)
     if found is not None:
