@@ -475,6 +475,14 @@ def test_extensions_simulate_what_is_missing_alone_and_are_recorded(tmp_path):
         run.extend(budget=7000, tolerance=0.4)
 
 
+def test_a_run_that_has_not_begun_can_be_extended():
+    run = fbar.Targeted(tolerance=0.5).start(normal(), A, 1, 500)
+    run.extend(budget=800)
+    fbar.drive(run)
+    assert run.simulations == 800
+    assert run.posterior().accepted > 50
+
+
 def test_a_tolerance_that_is_given_later_is_not_chosen_from_the_budget():
     run = fbar.Targeted().start(normal(), A, 1, 1500)
     fbar.drive(run)

@@ -145,8 +145,7 @@ class TargetedRun(Run):
             self._close = int(max(self._close, self._most // 50))
         if self._most < math.inf:
             self._close = int(min(self._close, max(8, self._most // 16)))
-        prior: list[Proposal] = [FromPrior(self.space)] * method.groups
-        self._open(prior, 2 * self._close, math.inf)
+        self._first()
 
     # ------------------------------------------------------------ state
 
@@ -189,6 +188,10 @@ class TargetedRun(Run):
         self._drawn: dict[int, Particles] = {}
         self._reached.append(tolerance)
         self.store.proposals.append(proposals)
+
+    def _first(self) -> None:
+        prior: list[Proposal] = [FromPrior(self.space)] * self.method.groups
+        self._open(prior, 2 * self._close, math.inf)
 
     def _shared_out(self, size: int) -> list[int]:
         """The sizes of blocks; block b is of group b modulo their number."""
@@ -412,7 +415,10 @@ class TargetedRun(Run):
         if len(self.store.proposals) > self.round:  # planned, and not asked for
             self.store.proposals.pop()
             self._reached.pop()
-        self._advance()
+        if self.store.pieces:
+            self._advance()
+        else:
+            self._first()
 
     # ------------------------------------------------------------ what comes out
 
