@@ -67,8 +67,8 @@ class Targeted(Method):
     Parameters
     ----------
     tolerance
-        How close simulations must come to the data. None: chosen from the budget, so that the bias it leaves is about
-        as large as the error bar; without a budget exact matching.
+        How close simulations must come to the data. None: chosen from the budget (or the limit), so that the bias it
+        leaves is about as large as the error bar would be; without one exact matching.
     kernel
         The acceptance kernel, see `Acceptance`.
     goal
@@ -121,7 +121,7 @@ class TargetedRun(Run):
         super().__init__(start)
         self.method = method
         self._event = not self.problem.has_summaries
-        self._chooses = method.tolerance is None and not self._event and self.budget is not None
+        self._chooses = method.tolerance is None and not self._event and self._most < math.inf
         tolerance = 0.0 if method.tolerance is None else method.tolerance
         self.wanted = Acceptance(tolerance, method.kernel if tolerance > 0 else "uniform")
         self.problem.check_acceptance(self.wanted)
