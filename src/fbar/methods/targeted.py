@@ -137,6 +137,7 @@ class TargetedRun(Run):
         self._kept: Sequence[Proposal] | None = None  # proposals that learn no more
         self._evenly = self._even = False
         self._numbers = 0
+        self._latest: tuple[Acceptance, int, Posterior] | None = None
         self._reached: list[float] = []  # the tolerance of every round's proposals
         self._close = max(CLOSE, 20 * self.space.dimension)
         if self._chooses:  # the bias of a tolerance is weighed against the error of the whole budget
@@ -409,7 +410,10 @@ class TargetedRun(Run):
         if not self.store.pieces:
             raise NoPosterior("no simulations were told yet; ask the run for batches and tell it their outcomes")
         at = non_negative_number(tolerance, "tolerance")
-        return self.store.posterior(Acceptance(at, self.method.kernel if 0 < at < math.inf else "uniform"), self.seen)
+        asked = Acceptance(at, self.method.kernel if 0 < at < math.inf else "uniform")
+        if self._latest is None or self._latest[:2] != (asked, self.simulations):
+            self._latest = asked, self.simulations, self.store.posterior(asked, self.seen)
+        return self._latest[2]
 
     def _own_tolerance(self) -> float:
         return self.wanted.tolerance
