@@ -404,7 +404,7 @@ def test_spent_ends_at_the_first_round_whose_sum_reaches_it(clock):
 
     assert fbar.drive(run, rule, progress=progress) == "stopped by its rule"
     assert sums[-2] < 4000 <= sums[-1] == run.spent_cost == clock.now
-    result = fbar.infer(problem, MU, stop=rule, tolerance=1, seed=5)
+    result = fbar.infer(problem, MU, method="rejection", stop=rule, tolerance=1, seed=5)
     assert result.run.spent_cost == run.spent_cost
     assert result.as_dict()["cost"] == run.spent_cost
     assert result.as_dict()["cost_unit"] == "s"

@@ -239,7 +239,8 @@ def test_every_method_explains_itself(case):
 
 def test_posteriors_made_of_a_run_explain_themselves():
     """At another tolerance, extrapolated and adjusted: their own Σz², whose bars are those of the estimate."""
-    result = fbar.infer(noisy(), fbar.mean("theta"), tolerance=1, budget=6000, seed=2, progress=False)
+    method = fbar.Rejection(tolerance=1)
+    result = fbar.infer(noisy(), fbar.mean("theta"), method=method, budget=6000, seed=2, progress=False)
     for other in (result.at(0.5), result.extrapolated(), result.adjusted()):
         found = other.explain()
         assert found.estimate.value == other.estimates[0].value
@@ -272,7 +273,7 @@ def test_recorded_runs_explain_themselves_on_the_command_line(tmp_path, capsys, 
         app(list(words), exit_on_error=False, print_error=False, result_action="return_value")
         return capsys.readouterr().out
 
-    command("infer", "model.py", "--budget", "2000", "--run", "kept", "--seed", "1")
+    command("infer", "model.py", "--method", "rejection", "--budget", "2000", "--run", "kept", "--seed", "1")
     text = command("explain", "kept", "theta")
     result = fbar.load("kept")
     assert text == f"{result.explain('mean:theta')}\n"

@@ -25,6 +25,7 @@ from fbar.methods import (
     Method,
     Rejection,
     Run,
+    Targeted,
 )
 from fbar.methods.forecasts import Forecast
 from fbar.methods.schedules import AcceptanceRateSchedule, QuantileSchedule

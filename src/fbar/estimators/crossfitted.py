@@ -168,9 +168,15 @@ class Crossfitted:
         rows = np.flatnonzero(weight)
         if not rows.size:
             told = f" ({seen})" if str(seen) else ""
-            at = f" at the tolerance {acceptance.tolerance:g}" if self.problem.has_summaries else ""
-            advice = "look at a larger tolerance, or raise the budget" if at else "raise the budget"
-            raise NoPosterior(f"none of {self.simulations} simulations was accepted{at}{told}; {advice}")
+            if not self.problem.has_summaries or acceptance.tolerance == math.inf:
+                raise NoPosterior(
+                    f"all {self.simulations} simulations were rejected{told}, so there is no posterior; raise the "
+                    "budget, or check the simulator against the data"
+                )
+            raise NoPosterior(
+                f"none of {self.simulations} simulations was accepted at the tolerance {acceptance.tolerance:g}{told}; "
+                "look at a larger tolerance, or raise the budget"
+            )
         points = self.space.points(self.particles.take(rows)).with_derived(self.problem.derived)
         points = points.with_columns(self.recorded(rows))
         stratum = self.round[rows] * self.groups + self.group[rows]

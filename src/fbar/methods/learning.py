@@ -15,13 +15,15 @@ and 1.5 in two, 1.4 and 1.75 in three, 1.75 and 2.1 in five, 2.1 and 3 in eight.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fbar.acceptance import Acceptance, accepted
-from fbar.checks import FloatArray, IntArray
+from fbar.checks import FloatArray, IntArray, non_negative_number
 from fbar.errors import InputError
 from fbar.estimators.crossfitted import Crossfitted
 from fbar.points import Points
@@ -46,6 +48,9 @@ FEW, FEW_SHARE = 5, 0.2
 PROBED = 300
 """Draws of a model that tell its acceptance probability where neighbours are not used for the fit."""
 
+STEADY = 8
+"""Effective draws for each parameter, and one more, below which the aim is followed in part only."""
+
 FITTED = 1500
 """Draws that a mixture is fitted to, at most: more are resampled."""
 
@@ -64,6 +69,8 @@ class Aim:
         for name in importance or {}:
             if name not in names:
                 raise InputError(f"importance names {name!r}, which is no target; targets: {', '.join(names)}")
+        if importance and all(importance.get(name, 1.0) == 0 for name in names):
+            raise InputError("the importance of every target is 0, so there is no error to reduce; make one positive")
         return Aim(tuple(targets), goal, dict(importance or {}))
 
     def g(self, points: Points, weights: FloatArray, base: FloatArray) -> FloatArray:
@@ -75,7 +82,7 @@ class Aim:
             own = psi[:, variance > 0] ** 2 / variance[variance > 0]
             squares.append(own * self.importance.get(target.name, 1.0))
         square = np.concatenate(squares, axis=1)  # each of posterior mean 1, times its importance
-        if square.shape[1] == 0:
+        if not square.any():  # targets that do not differ yet, or do not matter
             return np.ones(points.rows)
         share = np.ones(square.shape[1])
         if self.goal == "worst":
@@ -86,6 +93,17 @@ class Aim:
                 share /= share.sum()
         total = square @ share
         return np.asarray(np.sqrt(total + FLOOR**2 * (weights @ total)))
+
+
+def check_importance(importance: Any) -> None:
+    """Refuse weights that are none."""
+    if importance is None:
+        return
+    if not isinstance(importance, Mapping):
+        raise InputError(f"importance must be weights by the targets' names, {{'mean:a': 2}}; got {importance!r}")
+    for name, weight in importance.items():
+        if not math.isfinite(non_negative_number(weight, f"the importance of {name!r}")):
+            raise InputError(f"the importance of {name!r} must be finite; got {weight!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +141,7 @@ def learn(
         base = w * a[hit] ** 2 / np.sqrt(m2 * _costs(store, rows, hit))
         points = space.points(particles).with_derived(store.problem.derived).with_columns(store.recorded(rows[hit]))
         g = aim.g(points, weights, base)
-        omega = base * g
+        omega = _steadied(base * g, base, space.dimension)
         square = (weights * g) ** 2
         if space.dimension <= NEIGHBOURS_UPTO:
             # m1²/m2 is the share that θ explains; for an indicator both are the acceptance probability
@@ -149,15 +167,23 @@ def learn(
 
 
 def _with_a_chance(shares: FloatArray, space: Space, particles: Particles) -> FloatArray:
-    """Shares that sum to 1, with some for models of which little is known yet."""
+    """Shares that sum to 1, with some for models of which little is known yet.
+
+    Left to the defence alone, a model that is accepted rarely would hardly be found by a small budget.
+    """
     shares = shares / shares.sum()
-    hits = np.bincount(particles.model, minlength=len(shares))
-    few = (hits < FEW) & (space.shares > 0)
-    if few.all() or not few.any() or shares[few].sum() >= FEW_SHARE:
-        return shares
-    floor = np.where(few, space.shares, 0.0)
-    known = np.where(few, 0.0, shares)
-    return np.asarray((1 - FEW_SHARE) * known / known.sum() + FEW_SHARE * floor / floor.sum())
+    few = np.where(np.bincount(particles.model, minlength=len(shares)) < FEW, space.shares, 0.0)
+    return (1 - FEW_SHARE) * shares + FEW_SHARE * few / few.sum() if few.any() else shares
+
+
+def _steadied(omega: FloatArray, base: FloatArray, dimension: int) -> FloatArray:
+    """ω, or where few draws carry it, in part ω without g: a rare event that was seen once says little of its place.
+
+    A fit to these few would be as wide as the prior, and rounds be lost before the event is seen again.
+    """
+    ess = float(omega.sum() ** 2 / (omega**2).sum())
+    part = max(0.0, 1 - ess / (STEADY * (dimension + 1)))
+    return np.asarray((1 - part) * omega + part * base * (omega.sum() / base.sum()))
 
 
 def _resampled(x: FloatArray, weight: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
@@ -217,6 +243,9 @@ def _second_moments(
         if d == 0 or mine.size == 1:
             result[mine] = square.mean()
             continue
+        if space.parts[m].discrete.any():
+            result[mine] = _in_cells(everything.x[own, 0], square, everything.x[hit[mine], 0])
+            continue
         x, at = everything.x[own, :d], everything.x[hit[mine], :d]
         if d <= NEIGHBOURS_UPTO:
             result[mine] = _near(x, square, at, a[hit[mine]] ** 2)
@@ -225,6 +254,14 @@ def _second_moments(
         root = 1 / np.sqrt(_near(x, square, at[some], a[hit[mine[some]]] ** 2))
         result[mine] = (np.average(root, weights=weights[mine[some]])) ** -2
     return result
+
+
+def _in_cells(codes: FloatArray, square: FloatArray, at: FloatArray) -> FloatArray:
+    """The mean of a² over all simulations of the same value: simulations that are equal have no nearest neighbours."""
+    cells = codes.astype(np.int64)
+    sums, counts = np.bincount(cells, weights=square), np.bincount(cells)
+    mine = at.astype(np.int64)
+    return np.asarray(sums[mine] / counts[mine])
 
 
 def _near(x: FloatArray, square: FloatArray, at: FloatArray, own: FloatArray) -> FloatArray:

@@ -26,7 +26,7 @@ from fbar.estimators.crossfitted import Crossfitted, Piece
 from fbar.methods.adaptive import AdaptiveAllocation
 from fbar.methods.base import Method, Run, Stage, Start
 from fbar.methods.forecasts import Ahead, draws_ahead
-from fbar.methods.learning import Aim, Lesson, learn
+from fbar.methods.learning import Aim, Lesson, check_importance, learn
 from fbar.methods.other_tolerances import few_numbers
 from fbar.outcomes import Batch, Outcomes, Simulated, Tally
 from fbar.points import Points
@@ -50,6 +50,7 @@ DEFENCE = (0.1, 0.1, 0.2, 0.2, 0.3)
 """The share of draws from the prior in one, two, … five dimensions and more."""
 
 LEAST_ROUND = 256
+LEAST_ACCEPTED = 100
 SCRAMBLES = 32
 MOST_NUMBERS = 20_000_000
 """Numbers in the summaries that a run keeps for regression adjustment, 160 MB."""
@@ -102,8 +103,10 @@ class Targeted(Method):
             raise InputError("proposals learn from other groups, so there must be at least 2; got groups=1")
         if self.defence is not None and not 0 < non_negative_number(self.defence, "defence") < 1:
             raise InputError(f"defence must lie between 0 and 1; got {self.defence!r}")
+        check_importance(self.importance)
 
     def _begin(self, start: Start) -> Run:
+        aim = Aim.of(start.targets, self.goal, self.importance)
         if isinstance(start.problem.prior, Finite):
             finite = AdaptiveAllocation(tolerance=self.tolerance or 0.0, kernel=self.kernel, per=self.per)
             return finite._begin(start)
@@ -111,13 +114,13 @@ class Targeted(Method):
             raise InputError("trials= needs a finite parameter space; run the trials one by one")
         if self.per == "second":
             start.problem.require_costs()
-        return TargetedRun(self, start)
+        return TargetedRun(self, start, aim)
 
 
 class TargetedRun(Run):
     """A targeted run at work. ``store`` keeps every simulation, so its posterior takes any tolerance."""
 
-    def __init__(self, method: Targeted, start: Start) -> None:
+    def __init__(self, method: Targeted, start: Start, aim: Aim) -> None:
         super().__init__(start)
         self.method = method
         self._event = not self.problem.has_summaries
@@ -129,7 +132,7 @@ class TargetedRun(Run):
             self.problem.check_targets(self.targets)
         self.space = Space(self.problem.prior, "normal")
         self.store = Crossfitted(self.problem, self.space, method.groups)
-        self.aim = Aim.of(self.targets, method.goal, method.importance)
+        self.aim = aim
         self.defence = method.defence or DEFENCE[min(max(self.space.dimension, 1), len(DEFENCE)) - 1]
         self.block_size = start.block_size or self._default_block(BLOCK_SIZE)
         self._ended = ""
@@ -194,10 +197,12 @@ class TargetedRun(Run):
         groups = self.method.groups
         mine = [size // groups + (a < size % groups) for a in range(groups)]
         blocks = max(1, math.ceil(mine[0] / self.block_size))
-        if self._even:
-            blocks = max(blocks, SCRAMBLES // groups)
+        if self._even:  # two scrambles of a group at least, or nothing would tell their variance
+            blocks = max(blocks, SCRAMBLES // groups, 2)
         sizes = [n // blocks + (b < n % blocks) for b in range(blocks) for n in mine]
-        return [n for n in sizes if n]  # with fewer simulations than groups the last groups have none
+        while len(sizes) > 1 and sizes[-1] == 0:  # fewer simulations than groups
+            sizes.pop()
+        return sizes
 
     def _blocks(self) -> int:
         return len(self._sizes)
@@ -245,6 +250,8 @@ class TargetedRun(Run):
             self._ended = "budget spent"
             if self._chooses and not self._at_wanted:
                 self._choose(self._closest())
+            if not self._at_wanted:  # the last round may have come close enough
+                self._at_wanted = all(self._closer(a) <= self.wanted.tolerance for a in range(self.method.groups))
             if not self._at_wanted:
                 self.warnings.append(
                     f"the budget ended while simulations were still coming closer to the data: proposals had reached "
@@ -265,6 +272,9 @@ class TargetedRun(Run):
             if self._chooses and self.round > 1 and self._fine_enough(max(closer)):
                 self._choose(max(closer))
             self._at_wanted = self._at_wanted or all(t <= self.wanted.tolerance for t in closer)
+        if not self._at_wanted and max(closer) == math.inf:  # nothing but failures among the others of some group
+            self._repeat()
+            return
         if not self._at_wanted:
             proposals = [self._lesson(a, Acceptance(closer[a]), None).proposal for a in groups]
             # Rounds grow, so that they are few where even the best proposal comes close rarely.
@@ -272,8 +282,9 @@ class TargetedRun(Run):
             return
         weight = accepted(self.wanted, self.store.distance)
         there = int((weight > 0).sum())
-        if there < 2 * self.method.groups:  # nothing to learn from yet
-            self._open(list(self.store.proposals[-1]), self.simulations, self._reached[-1])
+        own = np.bincount(self.store.group[weight > 0], minlength=self.method.groups)
+        if there < 2 * self.method.groups or there - own.max() < 2:  # nothing to learn from yet
+            self._repeat()
             return
         lessons = [self._lesson(a, self.wanted, self.aim) for a in groups]
         if there >= ENOUGH and (self._models_known(weight > 0) or 2 * self.simulations > self._most):
@@ -289,6 +300,10 @@ class TargetedRun(Run):
         """Whether every model that was accepted at all was accepted often enough for a proposal of its own."""
         hits = np.bincount(self.store.particles.model[hit])
         return bool((hits[hits > 0] >= KNOWN).all())
+
+    def _repeat(self) -> None:
+        """As many simulations again, from the same proposals."""
+        self._open(list(self.store.proposals[-1]), self.simulations, self._reached[-1])
 
     def _go_on(self) -> None:
         """The rest of the budget with the proposals that are there; without one, rounds that grow."""
@@ -336,7 +351,7 @@ class TargetedRun(Run):
             return False
         in_round = self.store.distance[self.store.round == self.round - 1] <= tolerance
         rest = (self._most - self.simulations) * in_round.mean()
-        if near.accepted + rest < CLOSE // 2:  # fewer would have no error bar to speak of
+        if near.accepted + rest < LEAST_ACCEPTED:  # fewer would have no error bar to speak of
             return True
         mass = [np.exp(p.errors.draws.log_w).sum() for p in (near, far)]  # type: ignore[union-attr]
         d = max(math.log2(mass[1] / mass[0]), 0.5)
@@ -372,7 +387,8 @@ class TargetedRun(Run):
         self._even, self._evenly, self._at_wanted = bool(even), bool(evenly), bool(at_wanted)
         self._sizes = self._shared_out(int(size))
         own = self.round_state()
-        if own is None or not all(np.array_equal(own[name], array) for name, array in state.items()):
+        same = own is not None and set(own) == set(state)
+        if own is None or not same or not all(np.array_equal(own[name], array) for name, array in state.items()):
             proposals: list[Proposal] = []
             for a in range(self.method.groups):
                 mine = {n.partition("/")[2]: array for n, array in state.items() if n.startswith(f"{a}/")}
@@ -392,10 +408,11 @@ class TargetedRun(Run):
                 )
             self.wanted = Acceptance(tolerance, self.method.kernel if tolerance > 0 else "uniform")
             self.problem.check_acceptance(self.wanted)
-            self._at_wanted, self._kept = self._event, None
+            self._at_wanted, self._kept, self._chooses = self._event, None, False
         if [t.name for t in aim.targets] != [t.name for t in self.aim.targets]:
             self._kept = None
         self.aim, self._ended = aim, ""
+        self.warnings.clear()  # of the end that this goes beyond
         if len(self.store.proposals) > self.round:  # planned, and not asked for
             self.store.proposals.pop()
             self._reached.pop()
@@ -471,7 +488,8 @@ def _nearest(distance: FloatArray, k: int) -> float:
     finite = distance[np.isfinite(distance)]
     if not finite.size:
         return math.inf
-    return float(np.partition(finite, min(k, finite.size) - 1)[min(max(k, 1), finite.size) - 1])
+    place = min(max(k, 1), finite.size) - 1
+    return float(np.partition(finite, place)[place])
 
 
 def _evenly(size: int, dimension: int, rng: np.random.Generator) -> FloatArray:

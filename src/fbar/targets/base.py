@@ -156,7 +156,8 @@ def restricted(psi: FloatArray, given: BoolArray | None, share: FloatArray) -> F
     """1(given) ψ / P(given): the influence function of a conditional target."""
     if given is None:
         return np.asarray(psi)
-    return np.where(given[:, None], psi, 0.0) / share[..., None, None]
+    with np.errstate(invalid="ignore"):  # no point is given: ψ is not known
+        return np.where(given[:, None], psi, 0.0) / share[..., None, None]
 
 
 def column_of(points: Points, name: str, target: str) -> FloatArray:
