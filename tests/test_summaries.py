@@ -381,7 +381,7 @@ def test_a_run_that_is_stopped_in_its_pilot_or_after_goes_on_and_simulates_nothi
     problem, simulator = counted(most)
     with pytest.raises(KeyboardInterrupt):
         fbar.infer(problem, MU, **ASKED, run=tmp_path)
-    assert simulator.count == most
+    assert most <= simulator.count < most + 250
     if most == 500:
         with pytest.raises(fbar.NoPosterior, match="not all there yet"):
             fbar.load(tmp_path, problem)
@@ -470,7 +470,7 @@ def test_settings_that_make_no_sense(options, message):
     [
         ({"summaries": "trees"}, "known: linear, boosting, network, auto"),
         ({"summaries": 5}, "name of a regression"),
-        ({"tolerance": None}, "give a tolerance"),
+        ({"tolerance": None, "method": "rejection"}, "give a tolerance"),
         ({"budget": 200}, "too small to learn"),
         ({"summaries": fbar.LearnedSummaries(simulations=5000)}, "leave nothing of the budget"),
     ],

@@ -786,7 +786,7 @@ def test_simulations_that_all_fail_end_with_the_reason():
         run = fbar.Targeted().start(problem, A, 1, budget)
         while batches := run.ask():
             run.tell(*[(batch, fbar.simulate(problem, batch)) for batch in batches])
-        with pytest.raises(fbar.NoPosterior, match=f"none of {budget} simulations was accepted"):
+        with pytest.raises(fbar.NoPosterior, match=f"all {budget} simulations were rejected"):
             run.posterior()
 
 

@@ -25,11 +25,11 @@ from fbar.methods import (
     Method,
     Rejection,
     Run,
+    Targeted,
 )
 from fbar.methods.forecasts import Forecast
 from fbar.methods.schedules import AcceptanceRateSchedule, QuantileSchedule
 from fbar.methods.smc import SMC
-from fbar.methods.targeted import Targeted
 from fbar.points import Points
 from fbar.posterior import Posterior
 from fbar.priors import (

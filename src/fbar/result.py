@@ -201,7 +201,7 @@ class Result:
         if self.bias is None:
             return {}
         found = {b.name: {"value": plain(b.value), "standard_error": plain(b.standard_error)} for b in self.bias}
-        return {"tolerance": self.run._own_tolerance(), "bias": found}
+        return {"tolerance": float(self.run._own_tolerance()), "bias": found}
 
     # ------------------------------------------------------------ for other packages
 

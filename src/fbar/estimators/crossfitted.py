@@ -60,6 +60,27 @@ class Piece:
     even: bool
 
 
+class _Densities:
+    """Densities of a group's proposals at simulations that were asked for before, so that none is evaluated twice."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.rows: IntArray = np.zeros(0, dtype=np.int64)
+        self.log_prior: FloatArray = np.zeros(0)
+        self.log_q: dict[int, tuple[Proposal, FloatArray]] = {}
+
+    def look_at(self, rows: IntArray, proposals: Sequence[Proposal], particles: Particles) -> None:
+        new = np.setdiff1d(rows, self.rows)
+        if new.size:
+            there, at = particles.take(new), np.searchsorted(self.rows, new)
+            self.rows = np.insert(self.rows, at, new)
+            self.log_prior = np.insert(self.log_prior, at, self.space.log_prior(there))
+            self.log_q = {n: (q, np.insert(old, at, q.log_density(there))) for n, (q, old) in self.log_q.items()}
+        for proposal in proposals:
+            if id(proposal) not in self.log_q:
+                self.log_q[id(proposal)] = proposal, proposal.log_density(particles.take(self.rows))
+
+
 @dataclass(eq=False)
 class Crossfitted:
     """Every simulation of a run, in groups. ``proposals[r][a]`` is what group a draws from in round r."""
@@ -69,6 +90,7 @@ class Crossfitted:
     groups: int
     pieces: list[Piece] = field(default_factory=list)
     proposals: list[Sequence[Proposal]] = field(default_factory=list)
+    _known: dict[int, _Densities] = field(default_factory=dict)
 
     def add(self, piece: Piece) -> None:
         self.pieces.append(piece)
@@ -126,16 +148,18 @@ class Crossfitted:
             mine = np.flatnonzero(of == a)
             if not mine.size:
                 continue
-            particles = self.particles.take(rows[mine])
             stages: dict[int, tuple[Proposal, int]] = {}
             for r, proposals in enumerate(self.proposals):
                 if counts[r, a]:
                     before = stages.get(id(proposals[a]), (proposals[a], 0))[1]
                     stages[id(proposals[a])] = (proposals[a], before + int(counts[r, a]))
+            known = self._known.setdefault(a, _Densities(self.space))
+            known.look_at(rows[mine], [proposal for proposal, _ in stages.values()], self.particles)
+            place = np.searchsorted(known.rows, rows[mine])
             log_q = np.full(mine.size, -np.inf)
-            for proposal, draws in stages.values():
-                np.logaddexp(log_q, math.log(draws) + proposal.log_density(particles), out=log_q)
-            result[mine] = self.space.log_prior(particles) - log_q + math.log(counts[:, a].sum())
+            for number, (_, draws) in stages.items():
+                np.logaddexp(log_q, math.log(draws) + known.log_q[number][1][place], out=log_q)
+            result[mine] = known.log_prior[place] - log_q + math.log(counts[:, a].sum())
         return result
 
     def draws(self, acceptance: Acceptance, seen: Seen) -> Draws:
@@ -145,11 +169,14 @@ class Crossfitted:
         if not rows.size:
             told = f" ({seen})" if str(seen) else ""
             if not self.problem.has_summaries or acceptance.tolerance == math.inf:
-                at, advice = "", "raise the budget, or check the simulator against the data"
-            else:
-                at = f" at the tolerance {acceptance.tolerance:g}"
-                advice = "look at a larger tolerance, or raise the budget"
-            raise NoPosterior(f"none of {self.simulations} simulations was accepted{at}{told}; {advice}")
+                raise NoPosterior(
+                    f"all {self.simulations} simulations were rejected{told}, so there is no posterior; raise the "
+                    "budget, or check the simulator against the data"
+                )
+            raise NoPosterior(
+                f"none of {self.simulations} simulations was accepted at the tolerance {acceptance.tolerance:g}{told}; "
+                "look at a larger tolerance, or raise the budget"
+            )
         points = self.space.points(self.particles.take(rows)).with_derived(self.problem.derived)
         points = points.with_columns(self.recorded(rows))
         stratum = self.round[rows] * self.groups + self.group[rows]

@@ -122,6 +122,8 @@ def make_task(
     if budget is None and stop is None and not method.ends_by_itself:
         raise InputError("say when to stop: give a budget (budget=, --budget) or a precision (precision=, --precision)")
     limit = None
+    if stop is not None and budget is None and require_rule(stop).limit is None:
+        method = _with_tolerance(method, problem)
     if stop is not None:
         limit = min(n for n in (budget, require_rule(stop).limit, MOST_SIMULATIONS) if n is not None)
         budget = None
@@ -131,6 +133,18 @@ def make_task(
     elif summaries is not None:
         lesson = _lesson(LearnedSummaries.of(summaries), problem, listed, method, budget or limit)
     return Task(problem, listed, method, budget, limit, stop, block_size, lesson)
+
+
+def _with_tolerance(method: Method, problem: Problem) -> Method:
+    """Without a budget there is nothing to choose a tolerance from: whole numbers and labels are matched exactly."""
+    if not isinstance(method, Targeted) or method.tolerance is not None or not problem.has_summaries:
+        return method
+    if problem.observed is not None and problem.observed.dtype.kind == "f":
+        raise InputError(
+            "a precision is reached at a tolerance: say how close simulations must come to the data (tolerance=, "
+            "--tolerance), or give a budget (budget=, --budget) from which it is chosen"
+        )
+    return at_tolerance(method, 0.0)
 
 
 def _lesson(

@@ -161,7 +161,7 @@ class Run(OtherTolerances):
 
     @property
     def learning(self) -> bool:
-        """Whether its next simulations will be better than those before, so that a forecast would be too high."""
+        """Whether simulations to come will be better than those that are there, so that forecasts would be too high."""
         return False
 
     def stages(self) -> list[Stage]:

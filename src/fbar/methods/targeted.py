@@ -50,6 +50,7 @@ DEFENCE = (0.1, 0.1, 0.2, 0.2, 0.3)
 """The share of draws from the prior in one, two, … five dimensions and more."""
 
 LEAST_ROUND = 256
+LEAST_ACCEPTED = 100
 SCRAMBLES = 32
 MOST_NUMBERS = 20_000_000
 """Numbers in the summaries that a run keeps for regression adjustment, 160 MB."""
@@ -67,8 +68,8 @@ class Targeted(Method):
     Parameters
     ----------
     tolerance
-        How close simulations must come to the data. None: chosen from the budget, so that the bias it leaves is about
-        as large as the error bar; without a budget exact matching.
+        How close simulations must come to the data. None: chosen from the budget (or the limit), so that the bias it
+        leaves is about as large as the error bar would be; without one exact matching.
     kernel
         The acceptance kernel, see `Acceptance`.
     goal
@@ -123,7 +124,7 @@ class TargetedRun(Run):
         super().__init__(start)
         self.method = method
         self._event = not self.problem.has_summaries
-        self._chooses = method.tolerance is None and not self._event and self.budget is not None
+        self._chooses = method.tolerance is None and not self._event and self._most < math.inf
         tolerance = 0.0 if method.tolerance is None else method.tolerance
         self.wanted = Acceptance(tolerance, method.kernel if tolerance > 0 else "uniform")
         self.problem.check_acceptance(self.wanted)
@@ -139,6 +140,7 @@ class TargetedRun(Run):
         self._kept: Sequence[Proposal] | None = None  # proposals that learn no more
         self._evenly = self._even = False
         self._numbers = 0
+        self._latest: tuple[Acceptance, int, Posterior] | None = None
         self._reached: list[float] = []  # the tolerance of every round's proposals
         self._close = max(CLOSE, 20 * self.space.dimension)
         if self._chooses:  # the bias of a tolerance is weighed against the error of the whole budget
@@ -201,7 +203,9 @@ class TargetedRun(Run):
         if self._even:  # two scrambles of a group at least, or nothing would tell their variance
             blocks = max(blocks, SCRAMBLES // groups, 2)
         sizes = [n // blocks + (b < n % blocks) for b in range(blocks) for n in mine]
-        return [n for n in sizes if n]  # with fewer simulations than groups the last groups have none
+        while len(sizes) > 1 and sizes[-1] == 0:  # fewer simulations than groups
+            sizes.pop()
+        return sizes
 
     def _blocks(self) -> int:
         return len(self._sizes)
@@ -295,14 +299,14 @@ class TargetedRun(Run):
         size = min(max(LEAST_ROUND, there / rate), self.simulations)
         self._open([lesson.proposal for lesson in lessons], size, self.wanted.tolerance)
 
-    def _repeat(self) -> None:
-        """As many simulations again, from the same proposals."""
-        self._open(list(self.store.proposals[-1]), self.simulations, self._reached[-1])
-
     def _models_known(self, hit: BoolArray) -> bool:
         """Whether every model that was accepted at all was accepted often enough for a proposal of its own."""
         hits = np.bincount(self.store.particles.model[hit])
         return bool((hits[hits > 0] >= KNOWN).all())
+
+    def _repeat(self) -> None:
+        """As many simulations again, from the same proposals."""
+        self._open(list(self.store.proposals[-1]), self.simulations, self._reached[-1])
 
     def _go_on(self) -> None:
         """The rest of the budget with the proposals that are there; without one, rounds that grow."""
@@ -350,7 +354,7 @@ class TargetedRun(Run):
             return False
         in_round = self.store.distance[self.store.round == self.round - 1] <= tolerance
         rest = (self._most - self.simulations) * in_round.mean()
-        if near.accepted + rest < CLOSE // 2:  # fewer would have no error bar to speak of
+        if near.accepted + rest < LEAST_ACCEPTED:  # fewer would have no error bar to speak of
             return True
         mass = [np.exp(p.errors.draws.log_w).sum() for p in (near, far)]  # type: ignore[union-attr]
         d = max(math.log2(mass[1] / mass[0]), 0.5)
@@ -429,7 +433,10 @@ class TargetedRun(Run):
         if not self.store.pieces:
             raise NoPosterior("no simulations were told yet; ask the run for batches and tell it their outcomes")
         at = non_negative_number(tolerance, "tolerance")
-        return self.store.posterior(Acceptance(at, self.method.kernel if 0 < at < math.inf else "uniform"), self.seen)
+        asked = Acceptance(at, self.method.kernel if 0 < at < math.inf else "uniform")
+        if self._latest is None or self._latest[:2] != (asked, self.simulations):
+            self._latest = asked, self.simulations, self.store.posterior(asked, self.seen)
+        return self._latest[2]
 
     def _own_tolerance(self) -> float:
         return self.wanted.tolerance
