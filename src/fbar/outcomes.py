@@ -197,6 +197,16 @@ class Tally:
 Outcomes: TypeAlias = Simulated | Tally
 
 
+def require_simulated(outcomes: object) -> Simulated:
+    """What a run was told, if it is what simulations gave."""
+    if not isinstance(outcomes, Simulated):
+        raise InputError(
+            "tell takes pairs (batch, outcomes) with outcomes made by problem.outcomes(x, batch.simulations) "
+            f"or fbar.simulate; got {type(outcomes).__name__}"
+        )
+    return outcomes
+
+
 def tally(batch: Batch, weights: FloatArray, seen: Seen) -> Tally:
     """Sum the acceptance weights of single simulations over the repeats of each row, in index order."""
     if len(weights) != batch.simulations:

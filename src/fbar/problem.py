@@ -20,7 +20,7 @@ from fbar.checks import FloatArray, numeric_array
 from fbar.checks import function as check_function
 from fbar.distances import euclidean
 from fbar.errors import InputError
-from fbar.outcomes import SAMPLE, Batch, Failure, Outcomes, Seen, Simulated, Tally, tally
+from fbar.outcomes import SAMPLE, Batch, Failure, Outcomes, Seen, Simulated, Tally, require_simulated, tally
 from fbar.points import Points
 from fbar.priors import Distribution, Finite, ModelChoice
 from fbar.simulators import (
@@ -650,12 +650,7 @@ class Problem:
         """Acceptance weights summed over repeats. A failed simulation is a rejected one."""
         if isinstance(outcomes, Tally):
             return outcomes
-        if not isinstance(outcomes, Simulated):
-            raise InputError(
-                "tell takes pairs (batch, outcomes) with outcomes made by problem.outcomes(x, batch.simulations) "
-                f"or fbar.simulate; got {type(outcomes).__name__}"
-            )
-        distance, seen = self.distances(outcomes, acceptance.tolerance)
+        distance, seen = self.distances(require_simulated(outcomes), acceptance.tolerance)
         return tally(batch, accepted(acceptance, distance), seen)
 
     def distances(

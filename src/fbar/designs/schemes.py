@@ -195,11 +195,7 @@ class Sobol(Scheme):
         return [n // self.replicates + (index < n % self.replicates) for index in range(self.replicates)]
 
     def unit(self, block: int, sizes: list[int], dimension: int, rng: np.random.Generator) -> FloatArray:
-        from scipy.stats import qmc
-
-        # Drawing a power of two and dropping the end keeps scipy from warning of lost balance.
-        power = max(0, (sizes[block] - 1).bit_length())
-        return np.asarray(qmc.Sobol(dimension, rng=rng).random_base2(power)[: sizes[block]])
+        return scrambled(sizes[block], dimension, rng)
 
     def groups(self, block: int, sizes: list[int]) -> Groups:
         size = sizes[block]
@@ -208,6 +204,15 @@ class Sobol(Scheme):
 
     def stratum_sizes(self, n: int) -> IntArray:
         return np.array([self.replicates])
+
+
+def scrambled(size: int, dimension: int, rng: np.random.Generator) -> FloatArray:
+    """One scrambled Sobol set."""
+    from scipy.stats import qmc
+
+    # Drawing a power of two and dropping the end keeps scipy from warning of lost balance.
+    power = max(0, (size - 1).bit_length())
+    return np.asarray(qmc.Sobol(dimension, rng=rng).random_base2(power)[:size])
 
 
 SCHEMES: dict[str, Scheme] = {"independent": Independent(), "stratified": Stratified(), "sobol": Sobol()}

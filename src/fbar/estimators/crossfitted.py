@@ -35,7 +35,7 @@ from fbar.acceptance import Acceptance, accepted
 from fbar.checks import FloatArray, IntArray
 from fbar.errors import NoPosterior
 from fbar.estimate import ErrorBars
-from fbar.estimators.draws import DrawErrors, Draws
+from fbar.estimators.draws import DrawErrors, Draws, recorded_columns
 from fbar.outcomes import Seen
 from fbar.posterior import Posterior
 from fbar.problem import Problem
@@ -128,10 +128,7 @@ class Crossfitted:
         return np.repeat(np.array(values, dtype=np.int64), [len(piece.distance) for piece in self.pieces])
 
     def recorded(self, rows: IntArray) -> dict[str, npt.NDArray[Any]]:
-        names = dict.fromkeys(name for piece in self.pieces for name in piece.recorded)
-        # A block whose simulations all failed has none; its rows are never among those that are asked for.
-        parts = {n: [p.recorded.get(n, np.full(len(p.distance), np.nan)) for p in self.pieces] for n in names}
-        return {name: np.concatenate(part)[rows] for name, part in parts.items()}
+        return recorded_columns([(len(piece.distance), piece.recorded) for piece in self.pieces], rows)
 
     def counts(self) -> IntArray:
         """n_ar, shape (rounds, groups)."""

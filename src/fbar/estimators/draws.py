@@ -6,11 +6,12 @@ variance of that sum follows from how the θ were drawn; see `fbar.designs.schem
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fbar.checks import FloatArray, IntArray
 from fbar.errors import NoPosterior
@@ -74,6 +75,15 @@ class Draws:
                 f"all {self.simulations} simulations were rejected{seen}, so there is no posterior; "
                 "raise the tolerance or the budget, or check the simulator against the data"
             )
+
+
+def recorded_columns(
+    parts: Sequence[tuple[int, Mapping[str, npt.NDArray[Any]]]], rows: IntArray
+) -> dict[str, npt.NDArray[Any]]:
+    """What simulators recorded, at some rows of blocks: pairs (simulations, recorded outputs), one after the other."""
+    names = dict.fromkeys(name for _, recorded in parts for name in recorded)
+    # A block whose simulations all failed has none; its rows are never among those that are asked for.
+    return {n: np.concatenate([own.get(n, np.full(size, np.nan)) for size, own in parts])[rows] for n in names}
 
 
 @dataclass(frozen=True, eq=False)

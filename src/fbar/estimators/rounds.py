@@ -35,7 +35,7 @@ from fbar.checks import FloatArray, IntArray, choice
 from fbar.distances import PNorm
 from fbar.errors import NoPosterior
 from fbar.estimate import ErrorBars
-from fbar.estimators.draws import FEW_ACCEPTED, DrawErrors, Draws
+from fbar.estimators.draws import FEW_ACCEPTED, DrawErrors, Draws, recorded_columns
 from fbar.outcomes import Seen
 from fbar.posterior import Posterior
 from fbar.problem import Problem
@@ -132,10 +132,7 @@ class Round:
         return np.concatenate([piece.summaries for piece in self.pieces if piece.summaries is not None])
 
     def recorded(self, rows: IntArray) -> dict[str, npt.NDArray[Any]]:
-        names = dict.fromkeys(name for piece in self.pieces for name in piece.recorded)
-        # A block whose simulations all failed has none; its rows are never among those that are asked for.
-        parts = {n: [p.recorded.get(n, np.full(len(p.distance), np.nan)) for p in self.pieces] for n in names}
-        return {name: np.concatenate(part)[rows] for name, part in parts.items()}
+        return recorded_columns([(len(piece.distance), piece.recorded) for piece in self.pieces], rows)
 
     @cached_property
     def log_own(self) -> FloatArray:

@@ -7,6 +7,7 @@ absorbs them in index order, so that neither the number of workers nor their spe
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -133,6 +134,12 @@ class Run(OtherTolerances):
         In seconds of simulator time where it is measured. Failed simulations count where their cost is known.
         """
         return self._spent_cost
+
+    @property
+    def _most(self) -> float:
+        """The number of simulations never to exceed."""
+        most = self.limit if self.budget is None else self.budget
+        return math.inf if most is None else most
 
     @property
     def settles(self) -> bool:

@@ -19,7 +19,7 @@ from fbar.methods.base import Method, Run, Stage, Start
 from fbar.methods.forecasts import Ahead, draws_ahead
 from fbar.methods.other_tolerances import few_numbers
 from fbar.methods.schedules import QuantileSchedule, Schedule, Tolerances, as_schedule
-from fbar.outcomes import Batch, Outcomes, Seen, Simulated, Tally
+from fbar.outcomes import Batch, Outcomes, Seen, Tally, require_simulated
 from fbar.points import Points
 from fbar.posterior import Posterior
 from fbar.priors import Finite
@@ -208,11 +208,6 @@ class SMCRun(Run):
         return last is not None and any(round.complete and round.tolerance <= last for round in self.rounds)
 
     @property
-    def _most(self) -> float:
-        most = self.limit if self.budget is None else self.budget
-        return math.inf if most is None else most
-
-    @property
     def _open_ended(self) -> bool:
         return self.method.simulations is None and self._left() > 0
 
@@ -314,11 +309,7 @@ class SMCRun(Run):
     def _distances(self, outcomes: Outcomes) -> tuple[FloatArray, Seen, Any, Any]:
         if isinstance(outcomes, Tally):
             return np.where(outcomes.weight > 0, 0.0, np.inf), outcomes.seen, {}, None
-        if not isinstance(outcomes, Simulated):
-            raise InputError(
-                "tell takes pairs (batch, outcomes) with outcomes made by problem.outcomes(x, batch.simulations) "
-                f"or fbar.simulate; got {type(outcomes).__name__}"
-            )
+        outcomes = require_simulated(outcomes)
         learns = self.method.distance is not None
         if learns and self.measure is None:
             # No scale is known yet: everything that did not fail is accepted, and measured when the round ends.

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from fbar.acceptance import Acceptance, accepted
 from fbar.checks import BoolArray, FloatArray, IntArray, choice, non_negative_number, positive_integer
+from fbar.designs.schemes import scrambled
 from fbar.errors import InputError, NoPosterior
 from fbar.estimators.crossfitted import Crossfitted, Piece
 from fbar.methods.adaptive import AdaptiveAllocation
@@ -28,7 +29,7 @@ from fbar.methods.base import Method, Run, Stage, Start
 from fbar.methods.forecasts import Ahead, draws_ahead
 from fbar.methods.learning import Aim, Lesson, check_importance, learn
 from fbar.methods.other_tolerances import few_numbers
-from fbar.outcomes import Batch, Outcomes, Simulated, Tally
+from fbar.outcomes import Batch, Outcomes, Tally, require_simulated
 from fbar.points import Points
 from fbar.posterior import Posterior
 from fbar.priors import Finite
@@ -152,11 +153,6 @@ class TargetedRun(Run):
     # ------------------------------------------------------------ state
 
     @property
-    def _most(self) -> float:
-        most = self.limit if self.budget is None else self.budget
-        return math.inf if most is None else most
-
-    @property
     def finished(self) -> bool:
         return bool(self._ended)
 
@@ -215,7 +211,7 @@ class TargetedRun(Run):
         proposal = self.store.proposals[self.round][block % self.method.groups]
         if self._even:
             assert isinstance(proposal, Learnt)
-            particles = proposal.from_unit(_evenly(self._sizes[block], proposal.unit_dimension, rng))
+            particles = proposal.from_unit(scrambled(self._sizes[block], proposal.unit_dimension, rng))
         else:
             particles = proposal.draw(rng, self._sizes[block])
         self._drawn[block] = particles
@@ -227,16 +223,12 @@ class TargetedRun(Run):
         summaries = None
         if isinstance(outcomes, Tally):
             distance, seen = np.where(outcomes.weight > 0, 0.0, np.inf), outcomes.seen
-        elif isinstance(outcomes, Simulated):
+        else:
+            outcomes = require_simulated(outcomes)
             distance, seen = self.problem.distances(outcomes, self.wanted.tolerance)
             recorded = outcomes.recorded
             self._numbers += outcomes.summaries.size
             summaries = few_numbers(outcomes.summaries) if self._numbers <= MOST_NUMBERS else None
-        else:
-            raise InputError(
-                "tell takes pairs (batch, outcomes) with outcomes made by problem.outcomes(x, batch.simulations) "
-                f"or fbar.simulate; got {type(outcomes).__name__}"
-            )
         cost = None
         if self.method.per == "second":
             cost = self.problem.costs(batch, outcomes)
@@ -496,11 +488,3 @@ def _nearest(distance: FloatArray, k: int) -> float:
         return math.inf
     place = min(max(k, 1), finite.size) - 1
     return float(np.partition(finite, place)[place])
-
-
-def _evenly(size: int, dimension: int, rng: np.random.Generator) -> FloatArray:
-    """One scrambled Sobol set."""
-    from scipy.stats import qmc
-
-    power = max(0, (size - 1).bit_length())
-    return np.asarray(qmc.Sobol(dimension, rng=rng).random_base2(power)[:size])
