@@ -141,6 +141,7 @@ class TargetedRun(Run):
         self._kept: Sequence[Proposal] | None = None  # proposals that learn no more
         self._evenly = self._even = False
         self._numbers = 0
+        self._passed = 0  # how many tolerances in a row were low enough
         self._latest: tuple[Acceptance, int, Posterior] | None = None
         self._reached: list[float] = []  # the tolerance of every round's proposals
         self._close = max(CLOSE, 20 * self.space.dimension)
@@ -264,8 +265,11 @@ class TargetedRun(Run):
             return
         if not self._at_wanted:
             closer = [self._closer(a) for a in groups]
-            if self._chooses and self.round > 1 and self._fine_enough(max(closer)):
-                self._choose(max(closer))
+            if self._chooses and self.round > 1:
+                # Twice in a row, since the bias is known with an error.
+                self._passed = self._passed + 1 if self._fine_enough(max(closer)) else 0
+                if self._passed == 2:
+                    self._choose(max(closer))
             self._at_wanted = self._at_wanted or all(t <= self.wanted.tolerance for t in closer)
         if not self._at_wanted and max(closer) == math.inf:  # nothing but failures among the others of some group
             self._repeat()

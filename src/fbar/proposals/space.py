@@ -23,6 +23,9 @@ from fbar.priors import Categorical, Distribution, Finite, ModelChoice, Prior
 COORDINATES = ("theta", "normal")
 PROBED = 64
 SMALLEST = 2.0**-60
+REACH = 5.2
+"""Normal coordinates beyond this stand for the parameter's value at it: the prior's outermost 10⁻⁷ on either side. The
+tails of proposals would else reach values that no run of the prior would meet, or infinite ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,8 +178,7 @@ class _Normal:
         self.discrete = np.zeros(prior.dimension, dtype=bool)
 
     def points(self, x: FloatArray) -> Points:
-        # Beyond eight standard deviations Φ(z) rounds to 1, and θ would be infinite.
-        return self.prior.from_unit(np.clip(ndtr(x), SMALLEST, 1 - 2.0**-53))
+        return self.prior.from_unit(ndtr(np.clip(x, -REACH, REACH)))
 
     def log_prior(self, x: FloatArray, points: Points | None = None) -> FloatArray:
         return np.asarray(-0.5 * (x**2).sum(axis=1) - x.shape[1] / 2 * math.log(2 * math.pi))
