@@ -49,8 +49,8 @@ class Combined(Posterior):
     combine the two values.
     """
 
-    def __init__(self, large: Posterior, small: Posterior, coefficients: tuple[float, float]) -> None:
-        self.large, self.small = large, small
+    def __init__(self, large: Posterior, small: Posterior, ratio: float, coefficients: tuple[float, float]) -> None:
+        self.large, self.small, self.ratio = large, small, ratio
         self._rows = _places(small, large)
         self._k = coefficients
         super().__init__(
@@ -120,8 +120,7 @@ class ExtrapolatedPosterior(Combined):
     """(c² T_{ε/c} − T_ε)/(c² − 1) for every target T; its weights sum to 1."""
 
     def __init__(self, large: Posterior, small: Posterior, ratio: float) -> None:
-        self.ratio = ratio
-        super().__init__(large, small, (ratio**2 / (ratio**2 - 1), -1 / (ratio**2 - 1)))
+        super().__init__(large, small, ratio, (ratio**2 / (ratio**2 - 1), -1 / (ratio**2 - 1)))
 
 
 class Bias(Combined):
@@ -129,7 +128,7 @@ class Bias(Combined):
 
     def __init__(self, large: Posterior, small: Posterior, ratio: float) -> None:
         k = ratio**2 / (ratio**2 - 1)
-        super().__init__(large, small, (-k, k))
+        super().__init__(large, small, ratio, (-k, k))
 
 
 def _z(posterior: Posterior, influence: Any) -> FloatArray:
