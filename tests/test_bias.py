@@ -60,18 +60,42 @@ def test_the_bias_is_that_of_the_extrapolation(method):
 def test_a_bias_beyond_the_error_bar_is_warned_of():
     result = fbar.infer(problem(), TARGETS, method=METHODS["targeted"], budget=40_000, seed=3)
     told = str(result)
-    assert "the tolerance 1.5 may leave a bias: mean:a -0." in told
-    assert "warning: in mean:a, second_moment:a that is more than the error bar" in told
+    assert "tolerance 1.5; it may leave a bias: mean:a -0." in told
+    assert "warning: the tolerance biases mean:a, second_moment:a by more than the error bar" in told
+    assert any("by more than the error bar" in text for text in result.warnings)
     stored = result.as_dict()
     assert stored["tolerance"] == TOLERANCE
+    assert stored["about_tolerance"] in told
+    assert stored["warnings"] == list(result.warnings)
     assert stored["bias"]["mean:a"]["value"] == pytest.approx(result.bias["mean:a"].value)
     assert "bias" not in str(result.at(1.0))  # the run's own estimates alone have been looked at
 
 
 def test_a_small_tolerance_warns_of_nothing():
     told = str(fbar.infer(problem(), TARGETS, tolerance=0.1, budget=20_000, seed=3))
-    assert "may leave a bias" in told
+    assert "tolerance 0.1; it may leave a bias" in told
     assert "more than the error bar" not in told
+
+
+def test_a_bias_that_cannot_be_told_is_not_zero():
+    """Whole numbers: within 1.5 and within 1.1 of the data are the same simulations."""
+    counts = fbar.Problem(fbar.Prior(a=stats.uniform(1, 9)), lambda t, rng: rng.poisson(t["a"]), observed=4)
+    result = fbar.infer(counts, fbar.mean("a"), tolerance=1.5, budget=4000, seed=1)
+    assert result.bias is None
+    assert "tolerance 1.5; what bias it leaves cannot be told" in str(result)
+
+
+def test_a_budget_too_small_for_a_tolerance_warns():
+    def raw(theta, rng):
+        return theta["a"][:, None] + rng.standard_normal((theta.rows, 20))
+
+    many = fbar.Problem(fbar.Prior(a=stats.norm(0, 3)), raw, observed=np.linspace(-1, 3, 20))
+    result = fbar.infer(many, fbar.variance("a"), budget=3000, seed=1)
+    assert any("the budget ended before a tolerance was found" in text for text in result.warnings)
+    assert ", chosen from the budget" in str(result)
+    never = fbar.Problem(fbar.Prior(a=stats.norm(0, 3)), lambda t, rng: np.zeros(t.rows), observed=1.0)
+    told = str(fbar.infer(never, fbar.mean("a"), budget=3000, seed=1))
+    assert "no simulation came closer to the data than 1" in told
 
 
 def test_where_there_is_no_tolerance_there_is_no_bias():

@@ -324,7 +324,9 @@ def _rejection(
     # Draws outside the support are in the sizes of strata; of clusters these are the numbers.
     number = float(draws.simulations if draws.cluster is not None else draws.stratum_sizes.sum())
     variance = float(number / posterior.simulations * top.sum() / bottom.sum() ** 2)
-    own = float(np.sum(posterior.expect(target).variance))
+    known = getattr(posterior.errors, "known_share", None)
+    parts = np.atleast_1d(posterior.expect(target).variance) * (1.0 if known is None else known(influence))
+    own = float(np.sum(parts))  # what was added for simulations that were not seen is no part of a comparison
     # The relative errors of A/B² and of the ratio to Σz², as sums over independent draws.
     part = top / top.sum() - (2 * bottom / bottom.sum() if square is None else square / square.sum())
     return (_alternative("rejection (draws from the prior)", variance, own, math.sqrt((part**2).sum())),)

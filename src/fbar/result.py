@@ -127,7 +127,7 @@ class Result:
         """What the run has to say beside the warnings of single estimates."""
         seen = self.run.seen
         failed = f"{seen.failures} simulations failed and were rejected: {seen.failed}" if seen.failures else ""
-        return tuple(text for text in (*self.run.warnings, failed, *self.notes) if text)
+        return tuple(text for text in (*self.run.warnings, failed, self._biased(), *self.notes) if text)
 
     def __str__(self) -> str:
         accepted = np.sum(self.accepted)
@@ -136,31 +136,42 @@ class Result:
         told = f"{np.sum(self.simulations):,} simulations, {accepted:,.6g} accepted; {self.stopped_by}"
         lines.append(f"{told}; {cost}" if cost else told)
         lines.extend(self.remarks)
-        lines.extend(self._bias_in_words())
+        lines.extend([self.about_tolerance] if self.about_tolerance else [])
         lines.extend(f"{name} would need {forecast}" for name, forecast in self.missing.items())
         return "\n".join(lines)
 
     __repr__ = __str__
 
-    def _bias_in_words(self) -> list[str]:
-        """The bias of scalar estimates, and those in which it is larger than the error bar beyond doubt."""
-        bias = self.bias
-        if bias is None:
-            return []
-        scalar = [item for item in bias if not np.ndim(item.value)]
-        shown = ", ".join(f"{item.name} {item}".removesuffix(" (not to be trusted)") for item in scalar[:MOST_SHOWN])
-        large = [
-            item.name
-            for item in scalar
-            if abs(item.value) - 2 * item.standard_error > self.estimates[item.name].standard_error
-        ]
-        told = [f"the tolerance {self.run._own_tolerance():.4g} may leave a bias: {shown}"] if shown else []
-        if large:
-            told.append(
-                f"warning: in {', '.join(large)} that is more than the error bar; lower the tolerance, or see "
-                "result.extrapolated() and result.adjusted()"
-            )
-        return told
+    @property
+    def about_tolerance(self) -> str:
+        """The tolerance and the bias that it may leave in scalar estimates, in words; nothing where there is none."""
+        tolerance = self.run.tolerance_told if self.own else None
+        if not tolerance or np.ndim(self.simulations):
+            return ""
+        told = f"tolerance {tolerance:.4g}" + (", chosen from the budget" if self.run.chooses_tolerance else "")
+        if self.bias is None:
+            return f"{told}; what bias it leaves cannot be told from these simulations"
+        scalar = [item for item in self.bias if not np.ndim(item.value)]
+        shown = ", ".join(f"{item.name} {item}" for item in scalar[:MOST_SHOWN])
+        return f"{told}; it may leave a bias: {shown}" if shown else told
+
+    def _biased(self) -> str:
+        """A warning of estimates whose bias is larger than their error bar, by Student's t and Bonferroni at 1%."""
+        if self.bias is None or not all(np.ndim(item.value) == 0 for item in self.bias):
+            return ""
+        level = 1 - 0.01 / len(self.bias)
+        large = []
+        for item in self.bias:
+            low, high = item.interval(level)
+            least = max(low, -high, 0.0)  # of its size
+            if item.trusted and least > self.estimates[item.name].standard_error:
+                large.append(item.name)
+        if not large:
+            return ""
+        names = ", ".join(large)
+        return (
+            f"the tolerance biases {names} by more than the error bar; lower it, or see extrapolated() and adjusted()"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """The estimates and how the run went, in JSON's terms."""
@@ -198,10 +209,10 @@ class Result:
         }
 
     def _bias_as_dict(self, plain: Callable[[Any], Any]) -> dict[str, Any]:
-        if self.bias is None:
+        if not self.about_tolerance:
             return {}
-        found = {b.name: {"value": plain(b.value), "standard_error": plain(b.standard_error)} for b in self.bias}
-        return {"tolerance": float(self.run._own_tolerance()), "bias": found}
+        found = {b.name: {"value": plain(b.value), "standard_error": plain(b.standard_error)} for b in self.bias or ()}
+        return {"tolerance": self.run.tolerance_told, "about_tolerance": self.about_tolerance, "bias": found}
 
     # ------------------------------------------------------------ for other packages
 

@@ -367,10 +367,8 @@ def _print_stored(result: Mapping[str, Any]) -> None:
     print(f"{told}; {cost}" if cost else told)
     for text in result.get("remarks", ()):
         print(text)
-    if "bias" in result:
-        found = {name: (b["value"], b["standard_error"]) for name, b in result["bias"].items()}
-        shown = ", ".join(f"{name} {shorthand(*b)}" for name, b in found.items() if isinstance(b[0], float))
-        print(f"the tolerance {result['tolerance']:.4g} may leave a bias: {shown}")
+    if "about_tolerance" in result:
+        print(result["about_tolerance"])
     for name, found in result.get("missing", {}).items():
         print(f"{name} would need {Forecast(**found, at=0)}")
 

@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import chdtri
 
 from fbar.acceptance import Acceptance, accepted
 from fbar.checks import FloatArray, IntArray
@@ -41,9 +42,9 @@ from fbar.posterior import Posterior
 from fbar.problem import Problem
 from fbar.proposals import Particles, Proposal, Space
 
-APART = 6.0
-"""How many times the jackknife's variance over four groups may be the error bar's: chance alone gives more once in
-2,500 estimates (F with 3 and many degrees of freedom)."""
+APART = 1 / 2500
+"""How often chance alone lets the groups' jackknife raise a doubt: its variance over the error bar's has an F
+distribution with K − 1 and many degrees of freedom."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,9 +221,16 @@ class CrossfittedErrors(DrawErrors):
 
     def error_bars(self, influence: FloatArray) -> ErrorBars:
         bars = super().error_bars(influence)
-        apart = self._jackknife(influence) > APART * np.diagonal(bars.covariance)
+        limit = float(chdtri(self.groups - 1, APART)) / (self.groups - 1)
+        apart = self._jackknife(influence) > limit * np.diagonal(bars.covariance)
         text = "the groups of simulations disagree by more than the error bar explains; raise the budget"
         return ErrorBars(bars.covariance, bars.df, (*bars.doubts, (apart, text)))
+
+    def known_share(self, influence: FloatArray) -> FloatArray:
+        """The part of the variances that is there without the addition for what was not seen."""
+        total = np.diagonal(super().error_bars(influence).covariance)
+        unseen = self._unseen(self.contributions(influence))
+        return np.where(total > 0, 1 - unseen / np.where(total > 0, total, 1.0), 1.0)
 
     def _unseen(self, z: FloatArray) -> FloatArray:
         """The largest z² among single draws, once more."""

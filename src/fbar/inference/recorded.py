@@ -338,6 +338,15 @@ def _finish_leg(
     return result
 
 
+def _learnt_for_others(task: Task) -> str:
+    """A warning of targets that were asked for after the summaries were learnt."""
+    if task.lesson is None:
+        return ""
+    learnt = {target.name for target in task.lesson.targets}
+    others = [target.name for target in task.targets if target.name not in learnt]
+    return f"summaries were learnt for {', '.join(sorted(learnt))}, not for {', '.join(others)}" if others else ""
+
+
 def _without_posterior(run: Run, error: NoPosterior) -> dict[str, Any]:
     """How a run went that accepted nothing, as `Result.as_dict` has it."""
     return {
@@ -424,7 +433,7 @@ def _finish(
             again = "left out" if replay_only else "recomputed from their seeds"
             notes = (*notes, f"damaged in {ledger.directory} and {again}: {', '.join(ledger.damaged)}")
     posterior = run.posterior()
-    told = (*notes, watch.dependence(), "" if task.learnt is None else task.learnt.warning)
+    told = (*notes, watch.dependence(), _learnt_for_others(task), "" if task.learnt is None else task.learnt.warning)
     return Result(
         run,
         posterior,

@@ -139,6 +139,8 @@ def _with_tolerance(method: Method, problem: Problem) -> Method:
     """Without a budget there is nothing to choose a tolerance from: whole numbers and labels are matched exactly."""
     if not isinstance(method, Targeted) or method.tolerance is not None or not problem.has_summaries:
         return method
+    if isinstance(problem.prior, Finite):
+        return method
     if problem.observed is not None and problem.observed.dtype.kind == "f":
         raise InputError(
             "a precision is reached at a tolerance: say how close simulations must come to the data (tolerance=, "

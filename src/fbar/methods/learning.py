@@ -39,8 +39,8 @@ NEIGHBOURS_UPTO = 2
 """Dimensions up to which nearest neighbours tell the acceptance probability."""
 
 INFLATION, INFLATION_IN_ONE = 2.5, 4.0
-"""What covariances are multiplied by, in one dimension and in more: twice what is best for the variance itself, where
-the best is flat, so that the tails of z are lighter and the estimate of the variance is steadier."""
+"""What covariances are multiplied by, in several dimensions and in one: twice what is best for the variance itself,
+where the best is flat, so that the tails of z are lighter and the estimate of the variance is steadier."""
 
 FEW = 5
 """Acceptances of a model below which its share of the simulations is a bound, not an estimate."""

@@ -53,6 +53,20 @@ class OtherTolerances(ABC):
         """The tolerance of its posterior."""
         raise InputError(f"{type(self).__name__} keeps no distances, so it has no posterior at another tolerance")
 
+    @property
+    def chooses_tolerance(self) -> bool:
+        """Whether its tolerance was not given."""
+        return False
+
+    @property
+    def tolerance_told(self) -> float | None:
+        """The tolerance of its posterior, where it has one above 0."""
+        try:
+            found = float(self._own_tolerance())
+        except InputError:
+            return None
+        return found if 0 < found < math.inf else None
+
     # ------------------------------------------------------------ the bias that a tolerance leaves
 
     def curve(
@@ -99,9 +113,12 @@ class OtherTolerances(ABC):
             return None
         ratio = min(2.0, at / near)
         try:
-            return Bias(large, self.posterior_at(at / ratio), ratio)
+            small = self.posterior_at(at / ratio)
         except NoPosterior:
             return None
+        if small.points.rows in (0, large.points.rows):  # whole-number data: nothing lies between the two
+            return None
+        return Bias(large, small, ratio)
 
     def _distances_of(self, rows: IntArray) -> FloatArray:
         """The distances of some of the simulations that are kept."""

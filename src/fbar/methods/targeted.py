@@ -39,7 +39,8 @@ from fbar.targets import Target
 
 BLOCK_SIZE = 4096
 CLOSE = 200
-"""How many simulations within it a falling tolerance leaves, at least, and 20 for each dimension."""
+"""How many simulations a falling tolerance keeps within it, or 20 for each dimension if that is more; fewer where the
+budget is small."""
 
 ENOUGH = 1000
 """Acceptances at the wanted tolerance after which proposals are kept."""
@@ -70,7 +71,8 @@ class Targeted(Method):
     ----------
     tolerance
         How close simulations must come to the data. None: chosen from the budget (or the limit), so that the bias it
-        leaves is about as large as the error bar would be; without one exact matching.
+        seems to leave is at most about the error bar; the result warns if the budget was too small for that. Without a
+        budget, and on a finite space, exact matching.
     kernel
         The acceptance kernel, see `Acceptance`.
     goal
@@ -80,7 +82,8 @@ class Targeted(Method):
         Weights of the targets' relative squared errors, by name; 1 for those left out.
     per
         What is scarce: ``"simulation"``, or ``"second"`` of simulator time, where the costs of single simulations are
-        known (see ``cost`` of `Problem`).
+        known (see ``cost`` of `Problem`). Measured times differ from run to run, and with them where it simulates: the
+        same seed gives the same result only where costs are returned or given.
     groups
         Cross-fitting groups: proposals of one learn from the others.
     defence
@@ -109,6 +112,8 @@ class Targeted(Method):
     def _begin(self, start: Start) -> Run:
         aim = Aim.of(start.targets, self.goal, self.importance)
         if isinstance(start.problem.prior, Finite):
+            if self.goal != "weighted" or self.importance:
+                raise InputError("on a finite space all targets count alike; leave goal= and importance= out")
             finite = AdaptiveAllocation(tolerance=self.tolerance or 0.0, kernel=self.kernel, per=self.per)
             return finite._begin(start)
         if start.trials is not None:
@@ -246,6 +251,15 @@ class TargetedRun(Run):
             self._ended = "budget spent"
             if self._chooses and not self._at_wanted:
                 self._choose(self._closest())
+                self.warnings.append(
+                    f"the budget ended before a tolerance was found whose bias is small beside the error bar: at "
+                    f"{self.wanted.tolerance:.4g} it may be larger; raise the budget, or compare by fewer summaries"
+                )
+            if self._chooses and self.seen.closest >= 0.999 * self.wanted.tolerance > 0:
+                self.warnings.append(
+                    f"no simulation came closer to the data than {self.seen.closest:.4g}, the tolerance that was "
+                    "chosen; check that the simulator can give such data"
+                )
             if not self._at_wanted:  # the last round may have come close enough
                 self._at_wanted = all(self._closer(a) <= self.wanted.tolerance for a in range(self.method.groups))
             if not self._at_wanted:
@@ -362,7 +376,7 @@ class TargetedRun(Run):
             difference = (np.atleast_1d(wide.value) - np.atleast_1d(at.value))[known] / 3
             # Simulations within ε are among those within 2ε: var(f̂_2ε − f̂_ε) ≈ V_ε − V_2ε.
             chance = np.abs(np.atleast_1d(at.variance) - np.atleast_1d(wide.variance))[known] / 9
-            bias += float(((difference**2 - chance) / unit[known]).sum())
+            bias += float((np.maximum(difference**2 - chance, 0.0) / unit[known]).sum())
             variance += float((np.atleast_1d(at.variance)[known] / unit[known]).sum())
         return bool(bias <= d / 4 * variance * near.accepted / (near.accepted + rest))
 
@@ -433,6 +447,10 @@ class TargetedRun(Run):
         if self._latest is None or self._latest[:2] != (asked, self.simulations):
             self._latest = asked, self.simulations, self.store.posterior(asked, self.seen)
         return self._latest[2]
+
+    @property
+    def chooses_tolerance(self) -> bool:
+        return self._chooses
 
     def _own_tolerance(self) -> float:
         return self.wanted.tolerance
