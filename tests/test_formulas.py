@@ -302,7 +302,9 @@ def test_a_run_says_why_it_ended():
     assert "its stopping rule was not reached" in str(short)
     never = fbar.Problem(fbar.Prior(theta=stats.norm(0, 1)), lambda t, rng: t["theta"], observed=0.5)
     with pytest.raises(fbar.NoPosterior, match="simulations were rejected"):
-        fbar.infer(never, TARGET, precision={"mean:theta": 0.01}, seed=1)
+        fbar.infer(never, TARGET, method="rejection", precision={"mean:theta": 0.01}, seed=1)
+    with pytest.raises(fbar.NoPosterior, match="simulations was accepted at the tolerance 0"):
+        fbar.infer(never, TARGET, tolerance=0, precision={"mean:theta": 0.01}, seed=1)
 
 
 def test_allocation_towards_a_precision_grows():

@@ -134,6 +134,7 @@ class TargetedRun(Run):
         tolerance = 0.0 if method.tolerance is None else method.tolerance
         self.wanted = Acceptance(tolerance, method.kernel if tolerance > 0 else "uniform")
         self.problem.check_acceptance(self.wanted)
+        self.problem.check_acceptance_probability(tolerance)
         if not self.problem.records:
             self.problem.check_targets(self.targets)
         self.space = Space(self.problem.prior, "normal")
