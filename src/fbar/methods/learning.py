@@ -27,7 +27,7 @@ from fbar.checks import FloatArray, IntArray, non_negative_number
 from fbar.errors import InputError
 from fbar.estimators.crossfitted import Crossfitted
 from fbar.points import Points
-from fbar.proposals import Learnt
+from fbar.proposals import Learnt, Particles, Space
 from fbar.proposals.learnt import Part, Table
 from fbar.proposals.student import fit
 from fbar.targets import Target
@@ -42,8 +42,8 @@ INFLATION, INFLATION_IN_ONE = 2.5, 4.0
 """What covariances are multiplied by, in several dimensions and in one: twice what is best for the variance itself,
 where the best is flat, so that the tails of z are lighter and the estimate of the variance is steadier."""
 
-FEW = 5
-"""Acceptances of a model below which its share of the simulations is a bound, not an estimate."""
+FEW, FEW_SHARE = 5, 0.2
+"""Models with fewer acceptances than that share at least this part of the simulations: too little is known of them."""
 
 PROBED = 300
 """Draws of a model that tell its acceptance probability where neighbours are not used for the fit."""
@@ -134,16 +134,14 @@ def learn(
     w = np.exp(log_w - log_w.max())
     weights = w * a[hit]
     weights /= weights.sum()
-    omega, typical = weights, 1 / float((w * a[hit]).sum())
+    omega = weights
     removable = 0.0
     if aim is not None:
         m2 = _second_moments(store, rows, a, hit, weights, rng)
-        cost = _costs(store, rows, hit)
-        base = w * a[hit] ** 2 / np.sqrt(m2 * cost)
+        base = w * a[hit] ** 2 / np.sqrt(m2 * _costs(store, rows, hit))
         points = space.points(particles).with_derived(store.problem.derived).with_columns(store.recorded(rows[hit]))
         g = aim.g(points, weights, base)
         omega = _steadied(base * g, base, space.dimension)
-        typical = float(np.sqrt(weights @ g**2) * (weights @ cost**-0.5))
         square = (weights * g) ** 2
         if space.dimension <= NEIGHBOURS_UPTO:
             # m1²/m2 is the share that θ explains; for an indicator both are the acceptance probability
@@ -165,24 +163,18 @@ def learn(
         x, weight = _resampled(x, weight, rng)
         inflation = 1.0 if aim is None else INFLATION_IN_ONE if d == 1 else INFLATION
         parts[m] = fit(x, weight, rng, inflation=inflation)
-    shares = _with_a_chance(shares, store, rows, hit, typical * np.exp(-log_w.max()) * len(rows))
-    return Lesson(Learnt(space, shares, tuple(parts), defence), removable)
+    return Lesson(Learnt(space, _with_a_chance(shares, space, particles), tuple(parts), defence), removable)
 
 
-def _with_a_chance(shares: FloatArray, store: Crossfitted, rows: IntArray, hit: IntArray, unit: float) -> FloatArray:
-    """Shares ∝ ∫ p √m2 g of the models, in units of ``unit``, where few acceptances tell them not below a bound.
+def _with_a_chance(shares: FloatArray, space: Space, particles: Particles) -> FloatArray:
+    """Shares that sum to 1, with some for models of which little is known yet.
 
-    With k acceptances among n simulations m2 may well be (k+1)/(n+1), so the bound is p_m √((k+1)/(n+1)): a model that
-    is rare is not forgotten before it is seen, and one that is impossible takes less and less. What is added for such
-    models is half of the whole at most.
+    Left to the defence alone, a model that is accepted rarely would hardly be found by a small budget, and proposals be
+    kept that do without it.
     """
-    model, prior = store.particles.model[rows], store.space.shares
-    n, k = (np.bincount(m, minlength=len(shares)) for m in (model, model[hit]))
-    bound = np.where(k < FEW, unit * prior * np.sqrt((k + 1) / (n + 1)), 0.0)
-    more = np.maximum(bound - shares, 0.0)
-    if more.sum() > 0:
-        shares = shares + more * min(1.0, shares.sum() / more.sum())
-    return np.asarray(shares / shares.sum())
+    shares = shares / shares.sum()
+    few = np.where(np.bincount(particles.model, minlength=len(shares)) < FEW, space.shares, 0.0)
+    return (1 - FEW_SHARE) * shares + FEW_SHARE * few / few.sum() if few.any() else shares
 
 
 def _steadied(omega: FloatArray, base: FloatArray, dimension: int) -> FloatArray:
