@@ -511,3 +511,38 @@ def test_a_program_ends_with_the_worker_that_called_it(script, tmp_path):
 def test_a_program_that_cannot_work_is_refused(call, message):
     with pytest.raises(fbar.InputError, match=message):
         call()
+
+
+FOREST = """
+import numpy as np
+import fbar
+from scipy import stats
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+grid = np.linspace(0, 1, 5000)[:, None]
+emulator = HistGradientBoostingRegressor(max_iter=5).fit(grid, grid[:, 0])  # with OpenMP's threads, in this process
+
+
+def simulate(theta, rng):
+    return emulator.predict(theta["mu"][:, None]) + rng.normal(0, 0.1, theta.rows)
+
+
+problem = fbar.Problem(fbar.Prior(mu=stats.uniform(0, 1)), simulate, observed=0.5)
+print(fbar.infer(problem, fbar.mean("mu"), tolerance=0.1, budget=2000, seed=1, method=fbar.Rejection(), workers=2))
+"""
+
+
+def test_a_simulator_with_openmp_works_in_workers(tmp_path):
+    """A forked process that asks OpenMP for threads its parent had waits for ever."""
+    script = tmp_path / "forest.py"
+    script.write_text(FOREST)
+    done = subprocess.run(
+        [sys.executable, script],
+        env={**os.environ, "OMP_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "mean:mu" in done.stdout

@@ -1,4 +1,4 @@
-"""Processes that end with the process that started them, however that one dies."""
+"""Processes that end with the process that started them, however that one dies, and that keep to one thread."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -43,3 +44,23 @@ def _watch(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(LOOK)
     os._exit(1)
+
+
+def keep_to_one_openmp_thread() -> None:
+    """From here to the end of this process, in libraries loaded now or later.
+
+    After a fork OpenMP waits for ever for threads that only the parent has, unless one thread is all it wants. Linear
+    algebra is left as it is: it knows of forks, and its sums may depend on the number of threads.
+    """
+    os.environ["OMP_NUM_THREADS"] = "1"
+    limit_threads("openmp")
+
+
+def limit_threads(kind: str | None = None) -> AbstractContextManager[Any]:
+    """One thread for OpenMP, for linear algebra (``kind`` "openmp", "blas") or for both, until the context is left."""
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return nullcontext()
+    context: AbstractContextManager[Any] = threadpool_limits(1, user_api=kind)
+    return context

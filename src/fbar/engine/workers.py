@@ -17,7 +17,7 @@ from fbar.engine.pool import DEPTH, Fault, Pool, PoolSession
 from fbar.engine.work import Job, Report, packed, unpacked, work
 from fbar.errors import EngineFailed, InputError, MissingExtra
 from fbar.problem import Problem
-from fbar.processes import die_with_parent, prepare
+from fbar.processes import die_with_parent, keep_to_one_openmp_thread, prepare
 
 MOST_RESTARTS = 5
 """A pool that breaks so often without finishing one job is given up."""
@@ -183,6 +183,7 @@ def _begin(payload: bytes, board: Any, driver: int) -> None:
         unpacked(payload)  # before the first job's time begins
     except Exception:
         return  # and the first job says why
+    keep_to_one_openmp_thread()
 
 
 def _run(slot: int, job: Job, timeout: float | None) -> Report:

@@ -11,13 +11,13 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from fbar.errors import EngineFailed, InputError, MissingExtra
-from fbar.processes import die_with_parent, prepare
+from fbar.processes import die_with_parent, limit_threads, prepare
 from fbar.scores import Score
 from fbar.study.contenders import Contender
 from fbar.study.trials import Arena, Cell, Record, Stand, run_trial, trial_seeds
@@ -99,20 +99,8 @@ def _unpacked(payload: bytes) -> Stage:
 
 def run_packed(payload: bytes, chunk: Chunk) -> list[tuple[int, Record]]:
     """What a process of an executor runs."""
-    with _one_thread():
+    with limit_threads():  # trials run side by side, and would be in each other's way
         return _unpacked(payload).run(chunk)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Trials run side by side; threads of linear algebra in each would only be in each other's way."""
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        yield
-        return
-    with threadpool_limits(1):
-        yield
 
 
 Done = tuple[Cell, list[tuple[int, Record]]]
@@ -228,5 +216,5 @@ def _begin(payload: bytes, driver: int) -> None:
 
 
 def _run(chunk: Chunk) -> list[tuple[int, Record]]:
-    with _one_thread():
+    with limit_threads():
         return _Here.stage.run(chunk)

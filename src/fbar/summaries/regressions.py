@@ -10,6 +10,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -183,7 +184,15 @@ class Boosting(Fit):
     models: Sequence[Any]
 
     def predict(self, x: FloatArray) -> FloatArray:
-        return np.stack([model.predict(x) for model in self.models], axis=1)
+        with _threads().limit(limits=1, user_api="openmp"):  # more would wait for ever in a process forked from this
+            return np.stack([model.predict(x) for model in self.models], axis=1)
+
+
+@lru_cache(maxsize=1)
+def _threads() -> Any:
+    from threadpoolctl import ThreadpoolController  # scikit-learn needs it
+
+    return ThreadpoolController()
 
 
 def fit_boosting(x: FloatArray, y: FloatArray, seed: int) -> Boosting:
