@@ -335,7 +335,7 @@ def test_looking_at_tolerances_in_any_order_gives_the_same(finished):
     for tolerance in (10, 1, 3, 10):
         a, b = fresh.posterior(tolerance), finished.posterior(tolerance)
         assert np.allclose(a.weights, b.weights, rtol=1e-12)
-    prefix = fresh.history.upto(3).posterior(Acceptance(10), "mixture", fresh.seen)
+    prefix = fresh.store.upto(3).posterior(Acceptance(10), "mixture", fresh.seen)
     alone = run(fbar.SMC(SCHEDULE[:3], accepted=300), filippi()).posterior()
     assert np.allclose(prefix.weights, alone.weights, rtol=1e-12)
     assert np.allclose(fresh.posterior(10).weights, finished.posterior(10).weights, rtol=1e-12)

@@ -15,6 +15,7 @@ from fbar.estimate import Estimates
 from fbar.explanation import Explanation, explain
 from fbar.methods import Run
 from fbar.methods.forecasts import Forecast
+from fbar.methods.history import Moment
 from fbar.posterior import Posterior
 from fbar.stopping import StoppingRule, as_rule
 from fbar.targets import Target
@@ -54,6 +55,14 @@ class Result:
     @property
     def seed(self) -> int:
         return self.run.seeds.entropy
+
+    @property
+    def history(self) -> tuple[Moment, ...]:
+        """The run's own estimates as its simulations grew, by half at least from one moment to the next.
+
+        The last moment is the end of the run. Empty where nothing could be estimated before, and for many trials.
+        """
+        return tuple(self.run.history)
 
     def expect(self, targets: Target | Sequence[Target]) -> Any:
         """The `Estimate` of any target, or the `Estimates` of several."""

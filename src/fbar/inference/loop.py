@@ -10,6 +10,7 @@ from fbar.errors import SimulatorFailed
 from fbar.faults import FailureWatch
 from fbar.ledger import Ledger
 from fbar.methods import Run
+from fbar.methods.history import Recorder
 from fbar.outcomes import Batch, Outcomes
 from fbar.stopping import StoppingRule, require_rule
 
@@ -32,16 +33,36 @@ def drive(
     watch: FailureWatch | None = None,
     until_round: int | None = None,
     replay_only: bool = False,
+    history: bool = True,
 ) -> str:
     """Ask, simulate and tell until the run is finished or the stopping rule holds at a round's end.
 
     Returns why it ended. ``progress`` is called with the run after every block; the run's ``expected`` then says what
     is left to do until the rule holds, as forecast at the end of the last round. With a ``ledger``, recorded blocks are
     told from it and others recorded; workers start when the first block has to be simulated. ``until_round`` ends at
-    the start of that round, ``replay_only`` where the record ends.
+    the start of that round, ``replay_only`` where the record ends. ``history=False`` spares the looks at the posterior
+    that fill ``run.history``.
     """
     if stop is not None:
         require_rule(stop).check(run)
+    recorder = Recorder(run) if history else None
+    ended = _drive(run, stop, engine, progress, ledger, watch, until_round, replay_only, recorder)
+    if recorder is not None:
+        recorder.run_ended()
+    return ended
+
+
+def _drive(
+    run: Run,
+    stop: StoppingRule | None,
+    engine: Engine | None,
+    progress: Progress | None,
+    ledger: Ledger | None,
+    watch: FailureWatch | None,
+    until_round: int | None,
+    replay_only: bool,
+    recorder: Recorder | None,
+) -> str:
     with ExitStack() as stack:
         session = None
         round = -1
@@ -58,6 +79,8 @@ def drive(
                     run.posterior()  # a rule on the error is never met without acceptances: say so now
                 if ledger is not None:
                     _restore_round(run, ledger, replay_only)
+                if recorder is not None:
+                    recorder.round_ended()
             batches = run.ask(ahead=0 if session is None else session.ahead)
             known, new = _look_up(batches, ledger)
             for batch, outcomes in known:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from fbar.checks import positive_integer
 from fbar.errors import InputError, NoPosterior
 from fbar.methods.forecasts import Ahead, Forecast, forecast, proportional
+from fbar.methods.history import Moment
 from fbar.methods.other_tolerances import OtherTolerances
 from fbar.outcomes import Batch, Outcomes, Seen, Simulated
 from fbar.points import Points
@@ -72,12 +73,14 @@ class Run(OtherTolerances):
 
     def __init__(self, start: Start) -> None:
         self.problem, self.targets, self.seeds = start.problem, start.targets, start.seeds
-        self.budget, self.limit = start.budget, start.limit
+        self.budget, self.limit, self.trials = start.budget, start.limit, start.trials
         self.round = 0
         self.seen = Seen()
         self.warnings: list[str] = []
         self.expected: Forecast | None = None
         """What is left to do, as it was forecast at the end of the last round, where somebody watches."""
+        self.history: list[Moment] = []
+        """Its estimates when it had fewer simulations, where `fbar.drive` drove it; each time as they were then."""
         self._largest_block = SLOW_BLOCK if one_by_one(start.problem.simulate) else None
         self._leg_round = self._leg_spent = 0
         self._asked = 0

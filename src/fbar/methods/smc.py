@@ -156,7 +156,7 @@ class SMCRun(Run):
         self.space = Space(self.problem.prior, method.coordinates)
         if not self.problem.records:
             self.problem.check_targets(self.targets)
-        self.history = Rounds(self.problem, self.space)
+        self.store = Rounds(self.problem, self.space)
         self.measure: PNorm | None = None
         self._measured: PNorm | None = None
         wanted = method.accepted if method.simulations is None else method.simulations
@@ -181,16 +181,16 @@ class SMCRun(Run):
 
     @property
     def simulations(self) -> int:
-        return self.history.simulations
+        return self.store.simulations
 
     @property
     def surplus(self) -> int:
         """Simulations behind the acceptances that ended rounds: kept, counted, not used."""
-        return sum(round.surplus for round in self.history.rounds)
+        return sum(round.surplus for round in self.store.rounds)
 
     @property
     def rounds(self) -> list[Round]:
-        return self.history.rounds
+        return self.store.rounds
 
     @property
     def tolerance(self) -> float:
@@ -217,10 +217,10 @@ class SMCRun(Run):
         self._present = Round(self.round, proposal, tolerance, self.measure)
         self._acceptance = Acceptance(tolerance, self.method.kernel if tolerance < math.inf else "uniform")
         self._accepted = 0.0
-        self._before = self.history.simulations
+        self._before = self.store.simulations
         self._drawn: dict[int, _Drawn] = {}
         self._ends: list[int] = []  # simulations of the round up to and with each block
-        self.history.rounds.append(self._present)
+        self.store.rounds.append(self._present)
         self._wanted = self.method.accepted if self.method.simulations is None else self.method.simulations
         if self._extra:  # rounds at the last tolerance grow with what there is, so that few are needed
             extra = self.rounds[-self._extra : -1]
@@ -351,7 +351,7 @@ class SMCRun(Run):
 
     def _end(self, why: str) -> None:
         self._ended = why
-        self.history.rounds = [round for round in self.rounds if round.pieces]
+        self.store.rounds = [round for round in self.rounds if round.pieces]
 
     def _end_round(self) -> None:
         present = self._present
@@ -359,7 +359,7 @@ class SMCRun(Run):
         if self.method.simulations is not None:
             full = self._accepted > 0 and present.used >= self._wanted
         present.complete = full
-        if not full and self.history.simulations >= self._most:
+        if not full and self.store.simulations >= self._most:
             self._end(f"budget spent in round {self.round}, at tolerance {present.tolerance:.4g}")
             last = self.schedule.last
             if last is not None and not self.settled:
@@ -408,7 +408,7 @@ class SMCRun(Run):
     def _advance(self) -> None:
         """Plan the next round, or end the run."""
         present = self._present
-        if self.history.simulations >= self._most:
+        if self.store.simulations >= self._most:
             self._end("budget spent")
             return
         at_last = self._stuck or (self.schedule.last is not None and present.tolerance <= self.schedule.last)
@@ -479,7 +479,7 @@ class SMCRun(Run):
 
     def _remember(self, proposal: Proposal, source: Round, rows: Any) -> None:
         self._proposals.append(proposal)
-        self.history.sources[id(proposal)] = (source, rows)
+        self.store.sources[id(proposal)] = (source, rows)
 
     # ------------------------------------------------------------ records and extensions
 
@@ -496,7 +496,7 @@ class SMCRun(Run):
         if before.is_made_of(state):  # rounds that share a proposal go on sharing it
             return
         self._present.proposal = proposal = before.restored(state)
-        self._remember(proposal, *self.history.sources[id(before)])
+        self._remember(proposal, *self.store.sources[id(before)])
 
     def _retolerate(self, tolerance: float) -> None:
         self._present.tolerance = tolerance
@@ -515,7 +515,7 @@ class SMCRun(Run):
             self._open(self._present.proposal, self._present.tolerance)
             return
         if was_open:  # planned, and not asked for
-            self.history.rounds.pop()
+            self.store.rounds.pop()
         if self.rounds[-1].complete:
             self._present = self.rounds[-1]
             self._retolerate(self._present.tolerance)
@@ -533,7 +533,7 @@ class SMCRun(Run):
         at = self.tolerance if tolerance is None else non_negative_number(tolerance, "tolerance")
         self._measure_all(next((round.measure for round in reversed(self.rounds) if round.complete), None))
         kernel = self.method.kernel if at < math.inf else "uniform"
-        return self.history.posterior(Acceptance(at, kernel), weights or self.method.weights, self.seen)
+        return self.store.posterior(Acceptance(at, kernel), weights or self.method.weights, self.seen)
 
     def posterior_at(self, tolerance: float) -> Posterior:
         return self.posterior(tolerance)
@@ -554,7 +554,7 @@ class SMCRun(Run):
         return found
 
     def _whence(self, round: Round) -> str:
-        source = self.history.sources.get(id(round.proposal))
+        source = self.store.sources.get(id(round.proposal))
         return "from the prior" if source is None else f"from particles of round {source[0].number + 1}, perturbed"
 
     def places(self, most: int) -> Points | None:
@@ -571,7 +571,7 @@ class SMCRun(Run):
         errors, proposal = posterior.errors, self._present.proposal
         if not isinstance(errors, MixtureErrors) or posterior.contributions(target) is None:
             return super().ahead(posterior, target)
-        ratio = self.history.density_ratios(errors.draws, proposal)
+        ratio = self.store.density_ratios(errors.draws, proposal)
         if ratio is None:
             return super().ahead(posterior, target)
         told = [round for round in self.rounds if round.pieces]

@@ -80,7 +80,7 @@ def trial_runner(setting: str, budget: int) -> Callable[[Seeds], list[float]]:
         assert isinstance(run, SMCRun)
         numbers: list[float] = []
         for index, round in enumerate(run.rounds):
-            rounds = run.history.upto(index + 1)
+            rounds = run.store.upto(index + 1)
             rate = float(round.weights(Acceptance(round.tolerance)).sum()) / round.used
             numbers += [float(rounds.simulations), rate]
             for weights in CHEAP:

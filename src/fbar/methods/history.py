@@ -1,0 +1,70 @@
+"""How the estimates of a run came about: moments at which it was looked at, as its simulations grew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fbar.errors import NoPosterior
+from fbar.estimate import Estimates
+
+if TYPE_CHECKING:
+    from fbar.methods.base import Run
+
+GROWTH = 1.5
+"""Simulations at a moment over those at the one before, at least: looks are few, and evenly spread on a log scale."""
+
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """A run at the end of a round. ``tolerance`` is that of the estimates, None where there is none above 0."""
+
+    simulations: int
+    round: int
+    tolerance: float | None
+    accepted: float
+    ess: float | None
+    estimates: Estimates
+
+
+class Recorder:
+    """Fills ``run.history`` while a run is driven. Numbers of simulations decide when, and never a clock."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._next = GROWTH * run.history[-1].simulations if run.history else 1.0
+        self._looked = -1
+
+    def round_ended(self) -> None:
+        """Look if simulations have grown by half since the last moment."""
+        if self._run.simulations >= self._next:
+            self._look()
+
+    def run_ended(self) -> None:
+        """Look once more, unless nothing was told since."""
+        if self._run.simulations > max(self._looked, 0):
+            self._look()
+
+    def _look(self) -> None:
+        run = self._run
+        self._looked = run.simulations
+        if run.trials is not None:
+            return  # each has a number of simulations of its own
+        try:
+            posterior = run.posterior()
+        except NoPosterior:
+            return
+        if run.history and run.history[-1].simulations == run.simulations:
+            run.history.pop()  # the run was extended, and what is asked for now needed no simulation
+        ess = posterior.ess
+        run.history.append(
+            Moment(
+                run.simulations,
+                run.round,
+                run.tolerance_told,
+                float(posterior.accepted),
+                None if ess is None else float(ess),
+                posterior.expect(list(run.targets)),
+            )
+        )
+        self._next = GROWTH * run.simulations
