@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fbar.outcomes import Batch, Outcomes, Simulated
+from fbar.outcomes import Batch, FailedPlace, Outcomes, Simulated
 
 FALSE_ALARM = 1e-3
 MOST_ROWS = 20_000
 FEWEST = 10
+
+
+PARTS = 5
+"""Parts of equal size that a parameter's values are seen in."""
+
+MOST_CATEGORIES = 12
 
 
 class FailureWatch:
@@ -36,30 +43,52 @@ class FailureWatch:
             self._blocks = kept
             self._rows = sum(failed.size for _, failed in kept.values())
 
+    def _seen(self) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.bool_]]:
+        """The columns of θ and who failed, in the order of the blocks."""
+        blocks = [self._blocks[key] for key in sorted(self._blocks)]
+        columns = {
+            name: np.concatenate([theta[name] for theta, _ in blocks]) for name in (blocks[0][0] if blocks else ())
+        }
+        return columns, np.concatenate([part for _, part in blocks]) if blocks else np.zeros(0, bool)
+
+    def places(self) -> tuple[FailedPlace, ...]:
+        """Where simulations failed, parameter by parameter; nothing where none did."""
+        columns, failed = self._seen()
+        if not failed.any():
+            return ()
+        return tuple(
+            FailedPlace(name, words, int(rows.sum()), int(failed[rows].sum()))
+            for name, column in columns.items()
+            for words, rows in _parts(column)
+        )
+
     def dependence(self) -> str:
         """A warning if failures depend on a parameter, by a test that cries wolf once in a thousand runs; or nothing.
 
         Rank sums (Mann–Whitney) for numbers and χ² for categories, each at the rate divided by their number.
         """
-        if not self._blocks:
-            return ""
-        blocks = [self._blocks[key] for key in sorted(self._blocks)]
-        failed = np.concatenate([part for _, part in blocks])
+        columns, failed = self._seen()
         if not FEWEST <= failed.sum() <= failed.size - FEWEST:
             return ""
-        names = list(blocks[0][0])
-        found = []
-        for name in names:
-            column = np.concatenate([theta[name] for theta, _ in blocks])
-            p = _p_value(column, failed)
-            if p < FALSE_ALARM / len(names):
-                found.append(name)
+        found = [name for name, column in columns.items() if _p_value(column, failed) < FALSE_ALARM / len(columns)]
         if not found:
             return ""
         return (
             f"failures depend on {', '.join(found)}: rejecting them is right if the model itself fails there, and "
             "biases the answer if the failure is numerical; mend the simulator, or exclude the region from the prior"
         )
+
+
+def _parts(column: npt.NDArray[Any]) -> list[tuple[str, npt.NDArray[np.bool_]]]:
+    """Parts of a parameter's values in words, and the rows of each: fifths of numbers, or the values themselves."""
+    if column.dtype.kind not in "biuf" or np.unique(column).size <= MOST_CATEGORIES:
+        known = column == column
+        return [(str(value), column == value) for value in np.unique(column[known])[:MOST_CATEGORIES]]
+    edges = np.quantile(column[~np.isnan(column)], np.linspace(0, 1, PARTS + 1))
+    return [
+        (f"{low:.4g} to {high:.4g}", (column >= low) & ((column < high) | (high == edges[-1])))
+        for low, high in pairwise(edges)
+    ]
 
 
 def _p_value(column: npt.NDArray[Any], failed: npt.NDArray[np.bool_]) -> float:

@@ -182,6 +182,16 @@ class Seen:
         return ", ".join(parts)
 
 
+@dataclass(frozen=True)
+class FailedPlace:
+    """Simulations, and failed ones, in a part of a parameter's values; of those that were watched."""
+
+    parameter: str
+    words: str
+    simulations: int
+    failed: int
+
+
 @dataclass(frozen=True, eq=False)
 class Tally:
     """Sums of the acceptance weights a over the repeats of each row: Σa and Σa², shape (..., rows).

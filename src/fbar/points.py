@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -131,6 +131,14 @@ class Points(Mapping[str, Column]):
     def only(self, names: Sequence[str]) -> Points:
         """Some of the columns, as a complete batch."""
         return Points({name: self._columns[name] for name in names})
+
+    def without(self, names: Iterable[str]) -> Points:
+        """All columns but some, such as outputs that a simulator recorded."""
+        gone = set(names) & set(self._columns)
+        if not gone:
+            return self
+        columns = {name: column for name, column in self._columns.items() if name not in gone}
+        return Points(columns, self.derived, self._present, self.unit, self.owner)
 
     def with_derived(self, derived: Mapping[str, Callable[[Points], npt.ArrayLike]]) -> Points:
         return Points(self._columns, derived, self._present, self.unit, self.owner) if derived else self

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from fbar.explanation import Explanation, explain
 from fbar.methods import Run
 from fbar.methods.forecasts import Forecast
 from fbar.methods.history import Moment
+from fbar.outcomes import FailedPlace
 from fbar.posterior import Posterior
 from fbar.stopping import StoppingRule, as_rule
 from fbar.targets import Target
@@ -43,6 +45,12 @@ class Result:
     """What was done beforehand, such as learning summaries."""
     own: bool = True
     """Whether it is the run's own posterior, not one at another tolerance, adjusted or extrapolated."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What was asked, in JSON's terms: everything that decides the result."""
+    directory: Path | None = None
+    """Where the run is recorded."""
+    failed: tuple[FailedPlace, ...] = ()
+    """Where simulations failed."""
 
     @property
     def simulations(self) -> Any:
@@ -122,6 +130,16 @@ class Result:
         any other. No simulation is run. Print what comes back; its numbers are in `Explanation.as_dict`.
         """
         return explain(self.run, self.posterior, target)
+
+    def report(self, path: str | Path, *, title: str | None = None, predictive: int | None = None) -> Path:
+        """Write one HTML file that holds the whole story: answer, precision, posterior, evidence, checks, settings.
+
+        It opens from disk and loads nothing. ``predictive`` is the number of new simulations from the posterior to be
+        put beside the data: by default up to 200, as many as there is time for in 20 seconds; 0 for none.
+        """
+        from fbar.report import report_run
+
+        return report_run(self, path, title=title, predictive=predictive)
 
     def _of(self, posterior: Posterior) -> Result:
         return replace(

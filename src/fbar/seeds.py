@@ -25,6 +25,7 @@ class Purpose(enum.IntEnum):
     TRIAL = 3
     GLOBAL = 4
     PILOT = 5
+    PREDICT = 6
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,10 @@ class Seeds:
     def pilot(self) -> Seeds:
         """The seeds of the simulations that a run learns from beforehand."""
         return self._child(Purpose.PILOT, 0, 0)
+
+    def predictive(self) -> Seeds:
+        """The seeds of new simulations from a run's posterior."""
+        return self._child(Purpose.PREDICT, 0, 0)
 
     def _child(self, purpose: Purpose, first: int, second: int) -> Seeds:
         words = self.sequence(purpose, first, second).generate_state(2, np.uint64)

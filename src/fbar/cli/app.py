@@ -11,6 +11,7 @@ import fbar
 from fbar.cli.catalogue import methods, problems, scores
 from fbar.cli.common import fail
 from fbar.cli.paper import paper
+from fbar.cli.report import report
 from fbar.cli.runs import explain, export, extend, infer, init, resume, show
 from fbar.cli.score import score
 from fbar.errors import FbarError
@@ -25,7 +26,7 @@ app = App(
         "Everything is also a Python library: `import fbar; help(fbar.infer)`."
     ),
 )
-for command in (init, infer, show, explain, resume, extend, export, score, problems, methods, scores, paper):
+for command in (init, infer, show, explain, report, resume, extend, export, score, problems, methods, scores, paper):
     app.command(command)
 
 

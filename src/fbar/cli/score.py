@@ -45,8 +45,8 @@ def score(
 ) -> None:
     """Score algorithms by their error on problems with known truth, over replicated trials.
 
-    Prints who is better and how sure that is; with --out also CSV tables and figures, and every finished trial: the
-    same command again goes on where it was.
+    Prints who is better and how sure that is; with --out also CSV tables, figures, a report to be opened in a browser,
+    and every finished trial: the same command again goes on where it was.
 
     Examples: "fbar score --problem two-moons --method rejection smc --budget 1000 10000 --trials 50 --out study",
     "fbar score --preset paper-claims --out claims".
@@ -82,7 +82,7 @@ def score(
     dask
         Address of a Dask scheduler to run on.
     out
-        Directory for trials, tables and figures.
+        Directory for trials, tables, figures and the report.
     quick
         With a preset: a tenth of its trials.
     json_
@@ -281,9 +281,10 @@ def _clean(tree: Any) -> Any:
 
 
 def write(result: StudyResult, out: Path, *, quiet: bool = False) -> None:
-    """Tables and figures."""
+    """Tables, figures and a report."""
     from fbar.study.figures import write_figures
 
     paths = [*result.write(out), *write_figures(result, out)]
+    report = result.report(out / "report.html")
     if not quiet:
-        open_console().print(f"{len(paths)} tables and figures are in {out}/")
+        open_console().print(f"{len(paths)} tables and figures are in {out}/; look at {report}")

@@ -442,4 +442,7 @@ def _finish(
         tuple(note for note in told if note),
         {} if task.stop is None else task.stop.missing(run),
         () if task.learnt is None else (task.learnt.remark,),
+        settings=task.settings(run.seeds) if ledger is None else ledger.legs[-1].settings,
+        directory=None if ledger is None else ledger.directory,
+        failed=watch.places(),
     )

@@ -232,6 +232,11 @@ class Run(OtherTolerances):
         self._leg_round, self._leg_spent = self.round, self.simulations
         self._extend(tolerance)
 
+    @property
+    def extended(self) -> bool:
+        """Whether it went on after an end."""
+        return self._leg_spent > 0
+
     def _extend(self, tolerance: float | None) -> None:
         """Plan the next round of an extended run."""
         raise InputError(f"{type(self).__name__} cannot be extended; start a new run")

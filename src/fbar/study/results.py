@@ -259,6 +259,12 @@ class StudyResult:
             raise FbarError(f"cannot write to {directory}: {error.strerror or error}") from None
         return paths
 
+    def report(self, path: str | Path, *, title: str | None = None) -> Path:
+        """Write one HTML file: rankings, curves, score against score, every table. It opens from disk."""
+        from fbar.report import report_study
+
+        return report_study(self, path, title=title)
+
     def __repr__(self) -> str:
         return f"<study of {len(self.cells)} cells, {self.number_of_trials} trials each>"
 

@@ -1,0 +1,61 @@
+"""A run's report from the command line."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from fbar.cli.common import MaybeWhole
+from fbar.errors import InputError
+from fbar.inference import load
+
+
+def report(
+    run: Path,
+    /,
+    *,
+    out: Path | None = None,
+    title: str | None = None,
+    predictive: MaybeWhole = None,
+) -> None:
+    """Write a recorded run's report: one HTML file that opens from disk and loads nothing.
+
+    The answer first, then how its error fell, where simulations went and which of them carry it, estimate against
+    tolerance, rounds, posterior, the model against the data, failures, settings. Nothing is inferred anew.
+
+    Example: "fbar report my-run --out my-run.html".
+
+    Parameters
+    ----------
+    run
+        The run's directory.
+    out
+        The file to write; report.html in the run's directory by default.
+    title
+        The report's title; the model file's name by default.
+    predictive
+        New simulations from the posterior to put beside the data; by default up to 200, as many as 20 seconds allow;
+        0 for none.
+    """
+    if (run / "trials.jsonl").is_file():
+        raise InputError(f"{run} is a study, which writes its report itself: {run / 'report.html'}")
+    from fbar.report import report_run
+
+    path = report_run(load(run), out or run / "report.html", title=title, predictive=predictive, shown=_counted())
+    print(f"wrote {path}")
+
+
+def _counted() -> Callable[[int, int], None] | None:
+    """A line on the terminal while new simulations are made for longer than two seconds."""
+    if not sys.stderr.isatty():
+        return None
+    start = time.monotonic()
+
+    def shown(done: int, of: int) -> None:
+        if time.monotonic() - start > 2:
+            sys.stderr.write(f"\r\x1b[K{done} of {of} new simulations" if done < of else "\r\x1b[K")
+            sys.stderr.flush()
+
+    return shown

@@ -1,0 +1,186 @@
+"""The middle of a run's report: posterior, where simulations went, what carries the estimates, tolerance, rounds."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fbar.errors import FbarError
+from fbar.estimate import shorthand
+from fbar.explanation import Explanation
+from fbar.methods.base import Stage
+from fbar.report.answer import Explained, note_of_unknown
+from fbar.report.page import Html, Section, element, figures, join, paragraph, table
+from fbar.report.svg import inline, panel
+
+if TYPE_CHECKING:
+    from fbar.result import Result
+
+MOST_PANELS = 12
+"""Parameters that have a picture, at most."""
+
+
+def parameters(result: Result) -> list[str]:
+    problem = result.run.problem
+    return [*problem.prior.names, *problem.derived][:MOST_PANELS]
+
+
+def places(result: Result, explained: Explained) -> Section:
+    """The design against prior and posterior; the share of each region."""
+    from fbar import plot
+
+    pictures = [
+        panel(partial(plot.places, result, [name]), f"where {name} was simulated") for name in parameters(result)
+    ]
+    body: list[object] = [
+        figures(pictures, "Where simulations were spent, beside the prior and the posterior."),
+        _pairs(result, places=True),
+    ]
+    body += [_regions(name, found) for name, found in explained.items() if found.regions]
+    return Section("places", "Where simulations went", join(body))
+
+
+def influence(result: Result, explained: Explained) -> Section:
+    """Weights and influence: which simulations carry each estimate."""
+    from fbar import plot
+
+    pictures = [
+        panel(partial(plot.influence, result, name), f"what carries {name}")
+        for name, found in explained.items()
+        if found.carriers is not None
+    ]
+    caption = "The share of an error's variance that the simulations with the largest parts carry together."
+    rows = [
+        (
+            name,
+            f"{found.carriers.half:,} of {found.carriers.number:,} {found.carriers.what}",
+            f"{100 * found.carriers.largest:.3g}%",
+            ", ".join(f"{key} = {_short(value)}" for key, value in found.carriers.theta.items()),
+        )
+        for name, found in explained.items()
+        if found.carriers is not None
+    ]
+    head = ["target", "half of the variance is in", "largest share", "at"]
+    others = [
+        (name, other.words, f"{other.standard_error:.3g}", shorthand(other.times, other.times_error))
+        for name, found in explained.items()
+        for other in found.alternatives
+    ]
+    words = ["target", "another way", "its standard error", "simulations it needs, relative"]
+    body = [
+        figures(pictures, caption),
+        table(head, rows, left=4) if rows else paragraph("Its estimates are no sums over single simulations."),
+        table(words, others, left=2, caption="What as many simulations would have given in other ways")
+        if others
+        else "",
+        note_of_unknown(explained),
+    ]
+    return Section("influence", "What carries the estimates", join(body))
+
+
+def tolerance(result: Result) -> Section:
+    """Estimate against tolerance."""
+    from fbar import plot
+
+    if result.run.tolerance_told is None:
+        text = "Simulations were accepted exactly or by a rule: there is no tolerance, and no bias from one."
+        return Section("tolerance", "Tolerance", paragraph(text))
+    pictures = []
+    for estimate in result.estimates:
+        if np.ndim(estimate.value):
+            continue
+        try:
+            pictures.append(
+                panel(
+                    partial(plot.tolerance, result, estimate.name),
+                    f"{estimate.name} against the tolerance",
+                )
+            )
+        except FbarError as error:
+            return Section("tolerance", "Tolerance", paragraph(str(error)))
+    caption = (
+        "Estimates at other tolerances from the same simulations, with 95% bands. A line that is level within its band "
+        "is a tolerance that does no harm."
+    )
+    return Section("tolerance", "Tolerance", join([paragraph(result.about_tolerance), figures(pictures, caption)]))
+
+
+def rounds(result: Result) -> Section:
+    """Tolerance, acceptance and proposal of each stage; effective sample size as the run went on."""
+    from fbar import plot
+
+    stages = result.run.stages()
+    rows = [
+        (k + 1, stage.words, f"{stage.simulations:,}", _rate(stage), _within(stage)) for k, stage in enumerate(stages)
+    ]
+    head = ["", "proposal", "simulations", "accepted", "tolerance"]
+    body: list[object] = [table(head, rows, left=2)]
+    moments = [
+        (
+            m.round,
+            f"{m.simulations:,}",
+            f"{m.accepted:,.6g}",
+            "" if m.ess is None else f"{m.ess:,.4g}",
+            _tolerance(m.tolerance),
+        )
+        for m in result.history
+    ]
+    if moments:
+        columns = ["after round", "simulations", "accepted", "effective sample size", "tolerance"]
+        body.append(table(columns, moments, caption="As the run went on, all its simulations taken together"))
+    if len(stages) > 1:
+        pictures = inline(lambda: plot.rounds(result), "tolerance, acceptance and effective sample size by round")
+        body.insert(0, figures([pictures], kind="whole"))
+    return Section("rounds", "Rounds", join(body))
+
+
+def posterior(result: Result) -> Section:
+    """Marginals and pairs."""
+    from fbar import plot
+
+    pictures = [panel(partial(plot.marginals, result, [name]), f"posterior of {name}") for name in parameters(result)]
+    return Section("posterior", "Posterior", join([figures(pictures, "Grey is the prior."), _pairs(result)]))
+
+
+def _pairs(result: Result, places: bool = False) -> Html:
+    from fbar import plot
+
+    if len(parameters(result)) < 2:
+        return Html("")
+    if places:
+        made = inline(lambda: plot.places(result, pairs=True), "pairs of parameters: where they were simulated")
+    else:
+        made = inline(lambda: plot.pairs(result), "pairs of parameters")
+    return figures([made], kind="whole")
+
+
+def _regions(name: str, found: Explanation) -> Html:
+    by = "value" if found.parameter is None else found.parameter
+    rows = [
+        (r.words, *(_percent(share) for share in (r.posterior, r.simulations, r.accepted, r.variance)))
+        for r in found.regions
+    ]
+    head = [by, "posterior", "simulations", "acceptances", "variance"]
+    return join([element("h3", name), table(head, rows, caption="Shares of each region; the variance is the error's")])
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.3g}%"
+
+
+def _rate(stage: Stage) -> str:
+    return "" if stage.accepted is None else f"{100 * stage.accepted / max(stage.simulations, 1):.3g}%"
+
+
+def _within(stage: Stage) -> str:
+    return _tolerance(stage.tolerance)
+
+
+def _tolerance(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

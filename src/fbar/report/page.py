@@ -1,0 +1,121 @@
+"""One self-contained HTML page: no script, nothing from elsewhere, light and dark, on a phone and on paper."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+from fbar.errors import FbarError
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""What a browser may load for the page: nothing."""
+
+ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
+    "%3Ctext x='3' y='13' font-size='13' font-style='italic' fill='%230072B2'%3Ef%3C/text%3E"
+    "%3Cpath d='M4 2h9' stroke='%230072B2'/%3E%3C/svg%3E"
+)
+
+
+class Html(str):
+    """Text that is HTML already; every other text is escaped when it meets one."""
+
+    __slots__ = ()
+
+
+def html(text: object) -> Html:
+    """Any text as HTML; control characters are dropped, which no browser would show."""
+    if isinstance(text, Html):
+        return text
+    return Html(escape(re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", str(text))))
+
+
+def element(name: str, *children: object, **attributes: str) -> Html:
+    """<name attributes>children</name>; an attribute is written class_ where Python has the word for itself."""
+    given = "".join(f' {key.rstrip("_")}="{escape(value)}"' for key, value in attributes.items())
+    return Html(f"<{name}{given}>{''.join(html(child) for child in children)}</{name}>")
+
+
+def paragraph(*children: object, **attributes: str) -> Html:
+    return element("p", *children, **attributes)
+
+
+def join(parts: Iterable[object], by: str = "\n") -> Html:
+    return Html(by.join(html(part) for part in parts))
+
+
+def table(head: Sequence[object], rows: Iterable[Sequence[object]], *, left: int = 1, caption: str = "") -> Html:
+    """The first ``left`` columns are words, the others numbers."""
+
+    def row(cells: Sequence[object], name: str) -> Html:
+        return element(
+            "tr",
+            *(
+                element(name, cell, **({} if place < left else {"class_": "number"}))
+                for place, cell in enumerate(cells)
+            ),
+        )
+
+    title = element("caption", caption) if caption else ""
+    body = element("tbody", *(row(cells, "td") for cells in rows))
+    return element("div", element("table", title, element("thead", row(head, "th")), body), class_="wide")
+
+
+def notes(texts: Iterable[object], kind: str = "note") -> Html:
+    """Warnings (``kind`` "warning") or remarks, one under the other."""
+    return join(paragraph(text, class_=kind) for text in texts)
+
+
+def figures(pictures: Sequence[Html], caption: object = "", kind: str = "panels") -> Html:
+    """Pictures side by side where there is room (``kind`` "panels"), or one as wide as the page ("whole")."""
+    if not pictures:
+        return Html("")
+    under = element("figcaption", caption) if caption else ""
+    return element("figure", element("div", *pictures, class_=kind), under)
+
+
+def details(summary: object, *children: object) -> Html:
+    return element("details", element("summary", summary), *children)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page, by its name in the table of contents."""
+
+    name: str
+    title: str
+    body: Html
+
+
+def page(title: str, subtitle: object, sections: Sequence[Section], foot: object) -> str:
+    contents = element("nav", *(element("a", s.title, href=f"#{s.name}") for s in sections))
+    parts = [element("section", element("h2", s.title), s.body, id=s.name) for s in sections]
+    style = files("fbar.report").joinpath("style.css").read_text(encoding="utf-8")
+    head = "".join(
+        [
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            f'<link rel="icon" href="{ICON}">',
+            f"<title>{html(title)}</title>",
+            f"<style>{style}</style>",
+        ]
+    )
+    header = element("header", element("h1", title), paragraph(subtitle, class_="subtitle"))
+    body = f"{header}{contents}<main>{''.join(parts)}</main>{element('footer', foot)}"
+    return f'<!DOCTYPE html>\n<html lang="en">\n<head>{head}</head>\n<body>{body}</body>\n</html>\n'
+
+
+def write(path: str | Path, text: str) -> Path:
+    file = Path(path)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise FbarError(f"cannot write the report to {file}: {error.strerror or error}") from None
+    return file

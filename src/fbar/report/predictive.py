@@ -1,0 +1,110 @@
+"""Does the model make data like those observed? New simulations from the posterior, beside the data.
+
+The accepted simulations are near the data because they were chosen so. New ones are not: y ~ ∫ p(y|θ) p(θ|x*) dθ.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar.checks import FloatArray, IntArray
+from fbar.engine import simulate
+from fbar.methods import Run
+from fbar.outcomes import Batch, Outcomes, require_simulated
+from fbar.posterior import Posterior
+from fbar.seeds import Purpose
+
+NUMBER, PART = 200, 20
+"""New simulations, and how many are made at a time."""
+
+PATIENCE = 20.0
+"""Seconds after which no further part is begun, unless their number was asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Summaries of new simulations, (n, …), and the observed ones; ``failed`` counts those that gave none.
+
+    ``missing`` says why there are fewer than were wanted, or none.
+    """
+
+    observed: npt.NDArray[Any] | None
+    simulated: npt.NDArray[Any]
+    failed: int
+    missing: str = ""
+
+    @property
+    def numbers(self) -> FloatArray | None:
+        """The simulated summaries as (n, d), where they are numbers."""
+        if self.simulated.dtype.kind not in "biuf" or not len(self.simulated):
+            return None
+        return self.simulated.reshape(len(self.simulated), -1).astype(np.float64)
+
+
+def predict(
+    run: Run,
+    posterior: Posterior,
+    number: int | None = None,
+    shown: Callable[[int, int], None] | None = None,
+) -> Predictions:
+    """Simulate anew at θ drawn from the posterior.
+
+    ``number`` simulations, or as many of 200 as there is time for. A run whose simulations have no data has none.
+    """
+    problem = run.problem
+    nothing = np.zeros(0)
+    if problem.observed is None or number == 0:
+        why = "No new simulations were asked for." if number == 0 else "Its simulations give no data, only a match."
+        return Predictions(problem.observed, nothing, 0, why)
+    wanted = NUMBER if number is None else number
+    slow = _seconds_each(run)
+    if number is None and slow is not None and slow * PART > PATIENCE:
+        why = f"A simulation takes about {slow:.3g} s, so none were run; ask for them: --predictive {NUMBER}"
+        return Predictions(problem.observed, nothing, 0, why)
+    if (posterior.weights < 0).any():
+        return Predictions(problem.observed, nothing, 0, "Some weights are negative, so nothing can be drawn by them.")
+    seeds = run.seeds.predictive()
+    rows = _systematic(posterior.weights, wanted, seeds.generator(Purpose.DESIGN, 0, 0))
+    theta = posterior.points.without(problem.records).take(rows)
+    kept: list[npt.NDArray[Any]] = []
+    failed = done = 0
+    start = time.monotonic()
+    while done < wanted:
+        part = np.arange(done, min(done + PART, wanted))
+        batch = Batch(0, done // PART, theta.take(part).with_derived(problem.derived), None, seeds)
+        found, lost = _summaries(simulate(problem, batch))
+        kept.append(found)
+        failed, done = failed + lost, int(part[-1]) + 1
+        if shown is not None:
+            shown(done, wanted)
+        if number is None and time.monotonic() - start > PATIENCE:
+            break
+    missing = "" if done == wanted else f"There was time for {done} of {wanted}."
+    return Predictions(problem.observed, np.concatenate(kept), failed, missing)
+
+
+def _seconds_each(run: Run) -> float | None:
+    """What a simulation takes, where it was measured."""
+    if not run.problem.measures_cost or not run.spent_cost or not run.simulations:
+        return None
+    return run.spent_cost / run.simulations
+
+
+def _systematic(weights: FloatArray, number: int, rng: np.random.Generator) -> IntArray:
+    """Rows by their weights in equal steps from a random start; in random order, so that a part is like the whole."""
+    steps = (np.arange(number) + rng.random()) / number
+    rows = np.searchsorted(np.cumsum(weights) / weights.sum(), steps).clip(max=weights.size - 1)
+    return rng.permutation(rows)
+
+
+def _summaries(outcomes: Outcomes) -> tuple[npt.NDArray[Any], int]:
+    """The summaries of those that did not fail, and how many did."""
+    found = require_simulated(outcomes)
+    fine = np.ones(len(found.summaries), bool) if found.failure is None else np.asarray(found.failure) == 0
+    return np.asarray(found.summaries)[fine], int((~fine).sum())

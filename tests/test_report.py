@@ -1,0 +1,307 @@
+"""Reports: what they say is what the run found, whatever the labels; new simulations are from the posterior predictive."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import fbar
+from fbar.cli import app
+from fbar.errors import FbarError, InputError
+from fbar.report.predictive import predict
+
+SECTIONS = [
+    "answer",
+    "precision",
+    "posterior",
+    "places",
+    "influence",
+    "tolerance",
+    "rounds",
+    "predictive",
+    "failures",
+    "settings",
+]
+VOID = {"meta", "link", "br", "hr", "img"}
+
+
+class Page(HTMLParser):
+    """A page's tags, ids and text; every tag that is opened must be closed, in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.ids, self.tags, self.links, self.text = [], [], [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        given = dict(attributes)
+        self.ids += [given["id"]] if "id" in given else []
+        self.links += [value for key, value in attributes if key in ("src", "href", "xlink:href")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+    @property
+    def words(self):
+        return " ".join("".join(self.text).split())
+
+
+def read(result, tmp_path, **options):
+    path = result.report(tmp_path / "report.html", **options)
+    text = path.read_text(encoding="utf-8")
+    found = Page(text)
+    assert not {"script", "iframe", "object", "img"} & set(found.tags)
+    assert all(link.startswith(("#", "data:")) for link in found.links)
+    assert len(set(found.ids)) == len(found.ids)
+    return found
+
+
+def normal(theta, rng):
+    return theta["mu"] + rng.standard_normal(theta.rows)
+
+
+NORMAL = fbar.Problem(fbar.Prior(mu=stats.norm(0, 1)), normal, 1.0, derived={"double": lambda t: 2 * t["mu"]})
+"""The posterior of mu is N(1/2, 1/2), that of new data N(1/2, 3/2)."""
+
+TARGETS = [fbar.mean("mu"), fbar.probability("double > 1")]
+
+
+def flaky(theta, rng):
+    """Fails above mu = 1, half of the time."""
+    x = theta["mu"] + rng.standard_normal(theta.rows)
+    return np.where((theta["mu"] > 1) & (rng.random(theta.rows) < 0.5), np.nan, x)
+
+
+def poisson(theta, rng):
+    return rng.poisson(theta["rate"])
+
+
+CASES = {
+    "targeted": lambda: fbar.infer(NORMAL, TARGETS, tolerance=0.3, budget=6000, seed=1),
+    "rejection": lambda: fbar.infer(NORMAL, TARGETS, method="rejection", tolerance=0.3, budget=3000, seed=1),
+    "smc": lambda: fbar.infer(NORMAL, TARGETS, method="smc", tolerance=0.3, seed=1),
+    "precision": lambda: fbar.infer(NORMAL, TARGETS, tolerance=0.3, precision={"mu": 0.05}, seed=1),
+    "missed": lambda: fbar.infer(NORMAL, TARGETS, tolerance=0.3, precision={"mu": 1e-4}, budget=3000, seed=1),
+    "finite": lambda: fbar.infer(
+        fbar.Problem(fbar.Finite(rate=[1, 2, 3]), poisson, 2), [fbar.mean("rate"), fbar.posterior()], budget=900, seed=1
+    ),
+    "tabulated": lambda: fbar.infer(
+        fbar.Problem.tabulated(fbar.Finite(theta=[1, 2, 3]), [0.3, 0.05, 0.2]), fbar.mean("theta"), budget=900, seed=1
+    ),
+    "models": lambda: fbar.infer(
+        fbar.Problem.models(
+            {
+                "poisson": fbar.Model(poisson, fbar.Prior(rate=stats.expon())),
+                "geometric": fbar.Model(lambda t, rng: rng.geometric(t["p"]) - 1, fbar.Prior(p=stats.uniform(0.1, 0.8))),
+            },
+            observed=2,
+        ),
+        [fbar.model_probability("poisson"), fbar.mean("rate")],
+        budget=4000,
+        tolerance=0,
+        seed=1,
+    ),
+    "labels": lambda: fbar.infer(
+        fbar.Problem(
+            fbar.Prior(p=stats.uniform(0, 1)), lambda t, rng: np.where(rng.random(t.rows) < t["p"], "yes", "no"), "yes"
+        ),
+        fbar.mean("p"),
+        method="rejection",
+        budget=800,
+        seed=1,
+    ),
+    "flaky": lambda: fbar.infer(
+        fbar.Problem(fbar.Prior(mu=stats.norm(0, 1)), flaky, 1.0), fbar.mean("mu"), tolerance=0.3, budget=4000, seed=1
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_run_has_a_whole_report(case, tmp_path):
+    result = CASES[case]()
+    found = read(result, tmp_path)
+    assert [name for name in found.ids if name in SECTIONS] == SECTIONS
+    for estimate in result.estimates:
+        assert estimate.name in found.words
+        if not np.ndim(estimate.value):
+            assert str(estimate).removesuffix(" (not to be trusted)") in found.words
+    assert f"{result.simulations:,} simulations" in found.words
+    assert str(result.seed) in found.words
+    for text in result.warnings:
+        assert text[1:] in found.words
+
+
+def test_vectors_have_a_row_for_each_component(tmp_path):
+    result = CASES["finite"]()
+    words = read(result, tmp_path).words
+    for label, value, error in zip(("1", "2", "3"), result["posterior"].value, result["posterior"].standard_error):
+        assert fbar.estimate.shorthand(value, error) in words, label
+
+
+def test_a_run_that_missed_its_precision_says_what_it_takes(tmp_path):
+    assert "mean:mu would need about" in read(CASES["missed"](), tmp_path).words
+
+
+def test_labels_are_text(tmp_path):
+    """Names of parameters, targets, titles and failures come from users, and must not become markup."""
+    evil = "<script>alert(1)</script>"
+
+    def simulate(theta, rng):
+        if rng.random() < 0.1:
+            raise ValueError(f"{evil} & \x1b[31m co")
+        return theta["a<b&$c$"] + rng.standard_normal(theta.rows)
+
+    problem = fbar.Problem(fbar.Prior(**{"a<b&$c$": stats.norm(0, 1), "plain": stats.norm(0, 1)}), simulate, 0.5)
+    target = fbar.expectation(lambda t: t["a<b&$c$"] ** 2, name=evil)
+    result = fbar.infer(problem, [target, fbar.mean("a<b&$c$")], tolerance=0.5, budget=3000, block_size=20, seed=1)
+    found = read(result, tmp_path, title=f"{evil}")
+    assert found.words.count(evil) >= 3
+    assert "a<b&$c$" in found.words
+    assert "\x1b" not in found.words
+
+
+def test_failures_are_shown_by_kind_and_place(tmp_path):
+    result = CASES["flaky"]()
+    found = read(result, tmp_path)
+    assert f"{result.run.seen.failures:,} of {result.run.simulations:,} simulations failed" in found.words
+    places = [place for place in result.failed if place.parameter == "mu"]
+    assert sum(place.simulations for place in places) == result.run.simulations
+    assert sum(place.failed for place in places) == result.run.seen.failures
+    low, high = places[0], places[-1]
+    assert low.failed == 0
+    # Above 1 every second one fails: |z| < 5
+    assert abs(high.failed - high.simulations / 2) < 5 * np.sqrt(high.simulations) / 2
+
+
+def test_new_simulations_are_from_the_posterior_predictive():
+    """y ~ N(1/2, 3/2) at a small tolerance: mean and variance within five standard errors (one alarm in 10⁶).
+
+    The accepted simulations themselves would have the variance ε²/3, the prior predictive the variance 2.
+    """
+    result = fbar.infer(NORMAL, fbar.mean("mu"), tolerance=0.1, budget=40_000, seed=3)
+    n = 20_000
+    y = predict(result.run, result.posterior, n).numbers[:, 0]
+    assert y.size == n
+    own = result["mean:mu"].standard_error
+    assert abs(y.mean() - 0.5) < 5 * (np.sqrt(1.5 / n) + own) + 0.005
+    assert abs(y.var() - 1.5) < 5 * 1.5 * (np.sqrt(2 / n) + np.sqrt(2 / result.posterior.ess) / 3) + 0.01
+
+
+def test_new_simulations_are_the_same_again_and_not_the_runs_own():
+    result = CASES["rejection"]()
+    first, second = (predict(result.run, result.posterior, 50).numbers for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    shorter = predict(result.run, result.posterior, 0)
+    assert not len(shorter.simulated)
+    assert "asked" in shorter.missing
+
+
+def test_new_simulations_stop_when_time_is_up(monkeypatch):
+    monkeypatch.setattr("fbar.report.predictive.PATIENCE", 0.0)
+    result = CASES["rejection"]()
+    found = predict(result.run, result.posterior)
+    assert len(found.simulated) == 20
+    assert "20 of 200" in found.missing
+    assert len(predict(result.run, result.posterior, 60).simulated) == 60  # asked for: all are made
+
+
+def test_a_slow_simulator_is_not_run_unasked(monkeypatch):
+    @fbar.each
+    def slow(theta, rng):
+        return rng.poisson(theta["rate"])
+
+    problem = fbar.Problem(fbar.Prior(rate=stats.expon()), slow, 1)
+    result = fbar.infer(problem, fbar.mean("rate"), tolerance=0, method="rejection", budget=200, seed=1)
+    monkeypatch.setattr("fbar.report.predictive.PATIENCE", 1e-9)
+    found = predict(result.run, result.posterior)
+    assert not len(found.simulated)
+    assert "--predictive" in found.missing
+    assert len(predict(result.run, result.posterior, 5).simulated) == 5
+
+
+def test_failed_new_simulations_are_counted():
+    result = CASES["flaky"]()
+    found = predict(result.run, result.posterior, 400)
+    assert found.failed > 0
+    assert found.failed + len(found.simulated) == 400
+
+
+def test_the_report_says_how_to_run_it_again(tmp_path, monkeypatch, capsys):
+    """The command of the report gives the numbers of the report."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(line):
+        try:
+            app(shlex.split(line)[1:], exit_on_error=False, print_error=False)
+        except SystemExit as end:
+            assert not end.code
+        return capsys.readouterr().out
+
+    call("fbar init model.py")
+    for options in ("--budget 4000", "--tolerance 1 --method smc", "--tolerance 0.8 --precision rate=2% spread:0.9=1"):
+        options = options.replace("spread:0.9=1", "'probability:rate > 10=0.05'")
+        first = call(f"fbar infer model.py {options} --seed 7 --run my-run")
+        call("fbar report my-run --predictive 0")
+        words = (tmp_path / "my-run" / "report.html").read_text(encoding="utf-8")
+        (pre,) = re.findall(r"Run it again</h3><pre>(.*?)</pre>", words, flags=re.DOTALL)
+        resume, again = Page(pre).text[0].splitlines()[:2]
+        assert call(again.partition("#")[0]) == first
+        assert call(resume.partition("#")[0]) == first
+        for file in sorted((tmp_path / "my-run").rglob("*"), reverse=True):
+            file.rmdir() if file.is_dir() else file.unlink()
+
+
+def test_command_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        try:
+            app(list(words), exit_on_error=False, print_error=False)
+        except SystemExit as end:
+            assert not end.code
+        return capsys.readouterr().out
+
+    call("init", "model.py")
+    call("infer", "model.py", "--budget", "3000", "--seed", "1", "--run", "my-run")
+    assert call("report", "my-run").strip() == "wrote my-run/report.html"
+    assert call("report", "my-run", "--out", "deep/there.html", "--title", "Rates").strip() == "wrote deep/there.html"
+    text = (tmp_path / "deep" / "there.html").read_text(encoding="utf-8")
+    assert "<title>Rates</title>" in text
+    with pytest.raises(InputError, match="holds no run"):
+        call("report", "nothing")
+    with pytest.raises(InputError, match="predictive"):
+        call("report", "my-run", "--predictive", "-3")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FbarError, match="cannot write the report"):
+        call("report", "my-run", "--out", "file/report.html")
+
+
+def test_a_study_has_a_report(tmp_path):
+    study = fbar.Study(["ramp", "two-moons"], ["rejection", "smc"], [300, 1000], 4, ["mse", "ess"], seed=1)
+    result = study.run(workers=0, progress=False)
+    text = result.report(tmp_path / "study.html", title="a < b").read_text(encoding="utf-8")
+    found = Page(text)
+    for name in ("ranking", "curves", "versus", "scores", "failures", "settings"):
+        assert name in found.ids
+    for standing in result.ranking().standings:
+        assert fbar.estimate.shorthand(standing.mean, standing.error) in found.words
+    assert all(link.startswith(("#", "data:")) for link in found.links)
+    assert "a < b" in found.words
