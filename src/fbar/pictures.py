@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
@@ -112,6 +113,12 @@ RC: dict[Any, Any] = {
 }
 
 
+def look() -> AbstractContextManager[None]:
+    """Within it figures are made and saved in this look."""
+    found: AbstractContextManager[None] = mpl.rc_context(RC)
+    return found
+
+
 def plain(text: Any) -> str:
     r"""Text that is shown as it stands: names are not formulas, and a name with an underscore in front is no secret.
 
@@ -126,7 +133,7 @@ class Picture(Figure):
     """A figure of no window and no global state, that notebooks show."""
 
     def _repr_png_(self) -> bytes:
-        with mpl.rc_context(RC):
+        with look():
             file = io.BytesIO()
             self.savefig(file, dpi=110, facecolor="white", format="png")
         return file.getvalue()
@@ -147,7 +154,7 @@ def letter(axes: Any, titles: list[str]) -> None:
 def render(draw: Callable[[Data], Figure], record: Data, stem: Path) -> list[Path]:
     """Draw a record and save PNG and SVG beside each other; the same data give the same bytes."""
     paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
-    with mpl.rc_context(RC):
+    with look():
         figure = draw(record)
         figure.savefig(paths[0], dpi=160, facecolor="white", metadata={"Software": None})
         figure.savefig(paths[1], facecolor="white", metadata={"Date": None, "Creator": None})

@@ -18,13 +18,16 @@ from fbar.plot.pairs import Pairs
 from fbar.plot.places import Places, PlacesPair
 from fbar.plot.predictive import Predictive
 from fbar.plot.rounds import Rounds
+from fbar.plot.study import Curves, Ranking, Versus, write_figures
 from fbar.plot.tolerance import Tolerance
 from fbar.targets import Target
 
 if TYPE_CHECKING:
     from fbar.result import Result
+    from fbar.study import StudyResult
 
 __all__ = [
+    "Curves",
     "Error",
     "Influence",
     "Marginals",
@@ -32,16 +35,22 @@ __all__ = [
     "Places",
     "PlacesPair",
     "Predictive",
+    "Ranking",
     "Rounds",
     "Tolerance",
+    "Versus",
+    "curves",
     "error",
     "influence",
     "marginals",
     "pairs",
     "places",
     "predictive",
+    "ranking",
     "rounds",
     "tolerance",
+    "versus",
+    "write_figures",
 ]
 
 
@@ -61,9 +70,7 @@ def pairs(result: Result, names: Sequence[str] | None = None, *, ax: Any = None)
     return Pairs.of(result, names).draw(ax)
 
 
-def places(
-    result: Result, names: str | Sequence[str] | None = None, *, pairs: bool = False, ax: Any = None
-) -> Any:
+def places(result: Result, names: str | Sequence[str] | None = None, *, pairs: bool = False, ax: Any = None) -> Any:
     """Where the simulations were: the densities of prior, simulations and posterior for each parameter.
 
     With ``pairs`` the simulated values of two parameters, as points under the posterior's regions.
@@ -101,3 +108,18 @@ def predictive(
 ) -> Any:
     """Data simulated at parameters from the posterior (a row each) beside the observed data."""
     return Predictive.of(observed, simulated, names).draw(ax)
+
+
+def ranking(study: StudyResult, score: str = "mse", *, target: str | None = None, ax: Any = None) -> Any:
+    """Every method's mean score with its error, and in brackets the places that it may truly have."""
+    return Ranking.of(study, score, target).draw(ax)
+
+
+def curves(study: StudyResult, score: str = "mse", *, target: str | None = None, ax: Any = None) -> Any:
+    """A score against the number of simulations, a panel for each problem, with the fitted rates."""
+    return Curves.of(study, score, target).draw(ax)
+
+
+def versus(study: StudyResult, scores: str | Sequence[str] | None = None, *, ax: Any = None) -> Any:
+    """Other scores against the error, a panel each: where they fall to the right they mislead."""
+    return Versus.of(study, scores).draw(ax)

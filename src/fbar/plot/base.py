@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
 
 from fbar.errors import InputError
 from fbar.explanation import as_json
-from fbar.pictures import RC, Figure, legend_entries, panels
+from fbar.pictures import legend_entries, look, panels, plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Record:
@@ -55,7 +58,7 @@ class Record:
 
         Figures are made without pyplot: ``figure.savefig("x.png")`` saves one, and a notebook shows it.
         """
-        with mpl.rc_context(RC):
+        with look():
             if ax is None and self.empty:
                 figure, axes = panels(1, 1, width=6.0, height=1.0)
                 _say(axes[0, 0], self.message)
@@ -97,10 +100,6 @@ def legend(axes: Sequence[Any], figure: Figure | None, **options: Any) -> None:
 
 
 def _say(ax: Any, message: str) -> None:
-    from textwrap import fill
-
-    from fbar.pictures import plain
-
     ax.set_axis_off()
     ax.text(0.5, 0.5, fill(plain(message), 80), ha="center", va="center", transform=ax.transAxes)
 

@@ -1,8 +1,8 @@
 """Densities of weighted points: on an interval by diffusion, which keeps to the interval, or bars for single values.
 
-A kernel estimate by diffusion (Botev, Grotowski & Kroese 2010) lets the weights, as a histogram on a fine grid, flow for
-a time t = h² with nothing lost at the ends: in the cosine series of the interval [0, 1] the k-th coefficient falls by
-exp(−k² π² t/2). Inside it is the Gaussian kernel of deviation h, at the ends that of the reflected points. h is the
+A kernel estimate by diffusion (Botev, Grotowski & Kroese 2010) lets the weights, as a histogram on a fine grid, flow
+for a time t = h² with nothing lost at the ends: in the cosine series of the interval [0, 1] the k-th coefficient falls
+by exp(−k² π² t/2). Inside it is the Gaussian kernel of deviation h, at the ends that of the reflected points. h is the
 solution of their fixed-point equation, which needs no normal reference and so keeps modes apart.
 """
 
@@ -103,7 +103,7 @@ def masses(where: Axis, column: npt.NDArray[Any], weights: FloatArray) -> FloatA
     cells = where.cells(column)
     inside = cells >= 0
     size = where.x.size
-    return np.bincount(cells[inside], weights[inside], size) / weights.sum()
+    return np.asarray(np.bincount(cells[inside], weights[inside], size) / weights.sum(), dtype=np.float64)
 
 
 def density(where: Axis, column: npt.NDArray[Any], weights: FloatArray, least: float = LEAST) -> FloatArray:
@@ -145,7 +145,7 @@ def bandwidth(mass: FloatArray, number: float, least: float = LEAST) -> float:
     silverman = 0.9 * math.sqrt(max(float((mass * (x - centre) ** 2).sum()) / total, 0.0)) * number**-0.2
     h = _fixed_point(mass / total, number)
     h = silverman if h is None else min(max(h, least * silverman), 2 * silverman)
-    return max(h, 1 / mass.size)
+    return float(max(h, 1 / mass.size))
 
 
 def _fixed_point(mass: FloatArray, number: float) -> float | None:
@@ -172,7 +172,7 @@ def _fixed_point(mass: FloatArray, number: float) -> float | None:
     first, last = gap(low), gap(high)
     if not (first < 0 < last):
         return None
-    return math.sqrt(brentq(gap, low, high, xtol=1e-10))
+    return float(math.sqrt(brentq(gap, low, high, xtol=1e-10)))
 
 
 def levels(mass: FloatArray, shares: Sequence[float]) -> list[float]:

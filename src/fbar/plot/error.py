@@ -12,11 +12,13 @@ import numpy as np
 from fbar.checks import FloatArray, choice
 from fbar.estimate import Estimate
 from fbar.explanation import halving
-from fbar.pictures import MARKS, PALETTE, Figure, decimal_ticks, plain
+from fbar.pictures import MARKS, PALETTE, decimal_ticks, plain
 from fbar.plot.base import Record, legend, one_run
 from fbar.targets import Target
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from fbar.result import Result
 
 MOST = 8
@@ -89,9 +91,7 @@ class Error(Record):
         ax = axes[0]
         for i, line in enumerate(self.lines):
             colour = PALETTE[i % len(PALETTE)]
-            ax.plot(
-                line.simulations, line.errors, color=colour, marker=MARKS[i % len(MARKS)], label=plain(line.target)
-            )
+            ax.plot(line.simulations, line.errors, color=colour, marker=MARKS[i % len(MARKS)], label=plain(line.target))
             n, e = line.simulations, line.errors
             end = 4 * n[-1] if line.halved is None else max(line.halved, n[-1])
             x = np.geomspace(n[0], end, 30)
@@ -99,7 +99,8 @@ class Error(Record):
             if line.halved is not None and line.halved_low is not None and line.halved_high is not None:
                 ax.hlines(e[-1] / 2, line.halved_low, line.halved_high, color=colour, linewidth=1)
                 ax.plot(line.halved, e[-1] / 2, color=colour, marker="|", markersize=11, markeredgewidth=2)
-        ax.set(xscale="log", yscale="log", xlabel="simulations", ylabel=self.label)
+        ax.set(xscale="log", yscale="log", xlabel="simulations")
+        ax.set_title(self.label, loc="left")
         decimal_ticks(ax.xaxis)
         decimal_ticks(ax.yaxis)
         ax.grid(axis="y")

@@ -11,11 +11,13 @@ import numpy as np
 from fbar.checks import FloatArray, IntArray
 from fbar.estimators.cells import CellErrors
 from fbar.explanation import asked_of, explain
-from fbar.pictures import GREEN, POSTERIOR, PRIOR, Figure, decimal_ticks, plain
+from fbar.pictures import GREEN, POSTERIOR, PRIOR, decimal_ticks, plain
 from fbar.plot.base import Record, legend, one_run
 from fbar.targets import Target
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from fbar.result import Result
 
 STEPS = 300
@@ -62,7 +64,9 @@ class Influence(Record):
             square = None if z is None else (z**2).sum(axis=1)
         if square is None or not (np.isfinite(square).all() and square.sum() > 0):
             nothing, message = np.empty(0), f"which simulations carry {asked.name} is not known"
-            return cls(asked.name, what, 0, np.empty(0, np.int64), nothing, nothing, 0, 0.0, None, nothing, nothing, message)
+            return cls(
+                asked.name, what, 0, np.empty(0, np.int64), nothing, nothing, 0, 0.0, None, nothing, nothing, message
+            )
         share = square / square.sum()
         k = np.unique(np.geomspace(1, share.size, min(STEPS, share.size)).round().astype(np.int64))
         curve, weight = (np.cumsum(np.sort(part)[::-1])[k - 1] for part in (share, weights / weights.sum()))
@@ -76,9 +80,7 @@ class Influence(Record):
             theta, shares = posterior.points[parameter][rows].astype(np.float64), share[rows]
         else:
             parameter = None
-        return cls(
-            asked.name, what, share.size, k, curve, weight, half, float(share.max()), parameter, theta, shares
-        )
+        return cls(asked.name, what, share.size, k, curve, weight, half, float(share.max()), parameter, theta, shares)
 
     @property
     def empty(self) -> bool:
@@ -107,7 +109,11 @@ class Influence(Record):
         ax.set_title(plain(self.target), loc="left")
         if self.parameter is not None:
             other = axes[1]
-            other.scatter(self.theta, self.shares, s=7, color=POSTERIOR, alpha=0.5, linewidths=0, rasterized=True)
+            few = self.theta.size <= 100
+            size, alpha = (30, 0.9) if few else (10, 0.5)
+            other.scatter(
+                self.theta, self.shares, s=size, color=POSTERIOR, alpha=alpha, linewidths=0, rasterized=not few
+            )
             other.set(xlabel=plain(self.parameter), ylabel="share of the variance", ylim=(0, None))
             each = "one value of θ" if self.what == "values of θ" else "one accepted simulation"
             other.set_title(f"each point is {each}", loc="left")

@@ -11,12 +11,14 @@ import numpy as np
 
 from fbar.checks import FloatArray
 from fbar.explanation import quantiles
-from fbar.pictures import POSTERIOR, PRIOR, Figure, plain
+from fbar.pictures import POSTERIOR, PRIOR, plain
 from fbar.plot.base import Record, legend
 from fbar.plot.density import density
 from fbar.plot.source import Source
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from fbar.result import Result
 
 WIDTHS = 4.2, 6.2, 7.2

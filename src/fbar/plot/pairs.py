@@ -11,13 +11,15 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray
 from fbar.errors import InputError
-from fbar.pictures import POSTERIOR, Figure, plain
+from fbar.pictures import POSTERIOR, plain
 from fbar.plot.base import Record
 from fbar.plot.density import Axis, bandwidth, effective, levels, smoothed
 from fbar.plot.marginals import Marginal, draw_marginal, marginal
 from fbar.plot.source import Source
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from fbar.result import Result
 
 MOST = 6
@@ -70,7 +72,8 @@ def _histogram(a: npt.NDArray[Any], b: npt.NDArray[Any], w: FloatArray, x: Axis,
     j, i = x.cells(a), y.cells(b)
     inside = (i >= 0) & (j >= 0)
     size = y.x.size, x.x.size
-    return np.bincount(i[inside] * size[1] + j[inside], w[inside], size[0] * size[1]).reshape(size)
+    mass = np.bincount(i[inside] * size[1] + j[inside], w[inside], size[0] * size[1])
+    return np.asarray(mass, dtype=np.float64).reshape(size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,9 +167,7 @@ def draw_pair(ax: Any, one: Pair) -> None:
         edges = [_edges(part) for part in (one.x, one.y)]
         ax.pcolormesh(*edges, one.mass, cmap=shades, vmin=0, rasterized=True)
         return
-    heights = one.regions
-    if not all(a < b for a, b in zip(heights, heights[1:], strict=False)):
-        heights = sorted(set(heights))
+    heights = sorted(set(one.regions))
     colours = [to_rgba(POSTERIOR, alpha) for alpha in np.linspace(0.2, 0.85, len(heights))]
     ax.contourf(one.x, one.y, one.mass, [*heights, one.mass.max() * 1.001], colors=colours)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fbar.checks import FloatArray
 from fbar.errors import InputError
-from fbar.pictures import POSTERIOR, PRIOR, SIMULATIONS, Figure, plain
+from fbar.pictures import POSTERIOR, PRIOR, SIMULATIONS, plain
 from fbar.plot.base import Record, legend
 from fbar.plot.density import density
 from fbar.plot.marginals import WIDTHS, arranged, bar_width, label_values
@@ -18,6 +18,8 @@ from fbar.plot.pairs import CELLS, Pair, draw_pair, pair
 from fbar.plot.source import Source
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from fbar.result import Result
 
 MOST_POINTS = 2000

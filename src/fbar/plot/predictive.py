@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fbar.checks import FloatArray
 from fbar.errors import InputError
-from fbar.pictures import OBSERVED, POSTERIOR, Figure, plain
+from fbar.pictures import OBSERVED, POSTERIOR, plain
 from fbar.plot.base import Record, legend
 from fbar.plot.marginals import label_values
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 LEVELS = np.array([0.025, 0.25, 0.5, 0.75, 0.975])
 
@@ -49,13 +53,12 @@ class Predictive(Record):
             raise InputError("predictive data must be finite; leave simulations that failed out")
         if names is not None and len(names) != flat.size:
             raise InputError(f"give a name for each of {flat.size} components; got {len(names)}")
-        listed = tuple(str(i + 1) for i in range(flat.size)) if names is None else tuple(map(str, names))
+        numbered = ("data",) if flat.size == 1 else tuple(str(i + 1) for i in range(flat.size))
+        listed = numbered if names is None else tuple(map(str, names))
         equal = (x == flat).mean(axis=0) / 2
         below, above = (x < flat).mean(axis=0) + equal, (x > flat).mean(axis=0) + equal
         tails = np.minimum(1.0, 2 * np.minimum(below, above))
-        return cls(
-            listed, flat, np.quantile(x, LEVELS, axis=0), tails, len(x), x[:, 0] if flat.size == 1 else None
-        )
+        return cls(listed, flat, np.quantile(x, LEVELS, axis=0), tails, len(x), x[:, 0] if flat.size == 1 else None)
 
     def render(self, axes: Sequence[Any], figure: Figure | None) -> None:
         ax = axes[0]

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.checks import FloatArray
-from fbar.pictures import GREEN, POSTERIOR, SIMULATIONS, Figure, decimal_ticks
+from fbar.pictures import GREEN, POSTERIOR, SIMULATIONS, decimal_ticks
 from fbar.plot.base import Record, one_run
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from fbar.result import Result
 
 
@@ -73,7 +75,6 @@ class Rounds(Record):
                 ax.plot(self.at, values, color=colour, marker="o")
             else:
                 ax.hlines(values, self.begin, self.end, color=colour, linewidth=2.4)
-                ax.plot((self.begin + self.end) / 2, values, color=colour, linewidth=0.7, marker="o", markersize=3)
             positive = values[np.isfinite(values) & (values > 0)]
             if positive.size == np.isfinite(values).sum() and positive.max() > 5 * positive.min():
                 ax.set_yscale("log")

@@ -125,7 +125,9 @@ class Source:
             # No density is known beyond what was drawn; reflecting tails there changes nothing.
             bounds = max(bounds[0], float(found.min())), min(bounds[1], float(found.max()))
         if whole:
-            parts = [(part, most) for part, most in ((drawn, 0.9), (self.of_simulations(name), 0.98)) if part is not None]
+            parts = [
+                (part, most) for part, most in ((drawn, 0.9), (self.of_simulations(name), 0.98)) if part is not None
+            ]
             column = np.concatenate([column, *(_central(part[0], most) for part, most in parts)])
             weights = np.ones(column.size)
         return axis(column, weights, bounds, values, cells)
@@ -157,4 +159,4 @@ def _central(column: npt.NDArray[Any], share: float) -> npt.NDArray[Any]:
     if column.dtype.kind != "f":
         return column
     low, high = np.quantile(column, [(1 - share) / 2, (1 + share) / 2])
-    return column[(column >= low) & (column <= high)]
+    return np.asarray(column[(column >= low) & (column <= high)])

@@ -12,11 +12,13 @@ import numpy as np
 from fbar.checks import FloatArray
 from fbar.errors import InputError, NoPosterior
 from fbar.estimate import Estimate
-from fbar.pictures import GREEN, POSTERIOR, PRIOR, Figure, plain
+from fbar.pictures import GREEN, POSTERIOR, PRIOR, plain
 from fbar.plot.base import Record, legend, one_run
 from fbar.plot.marginals import WIDTHS, arranged
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from fbar.result import Result
 
 MOST = 6
@@ -90,7 +92,8 @@ class Tolerance(Record):
             finite = np.isfinite(band.low) & np.isfinite(band.high)
             x = band.tolerances
             ax.fill_between(x, band.low, band.high, where=finite, color=POSTERIOR, alpha=0.2, linewidth=0)
-            ax.plot(x, band.values, color=POSTERIOR, marker="o", label="estimate, 95% band")
+            bars = np.nan_to_num([band.values - band.low, band.high - band.values], posinf=0.0)
+            ax.errorbar(x, band.values, bars, color=POSTERIOR, marker="o", capsize=2, label="estimate, 95% interval")
             if self.own is not None:
                 ax.axvline(self.own, color=PRIOR, linewidth=1, linestyle=(0, (4, 3)), label="the run's tolerance")
             if band.extrapolated is not None and math.isfinite(band.extrapolated):
@@ -98,8 +101,10 @@ class Tolerance(Record):
                 assert band.extrapolated_high is not None
                 ends = [[band.extrapolated - band.extrapolated_low], [band.extrapolated_high - band.extrapolated]]
                 bar = np.nan_to_num(ends, posinf=0.0)
-                ax.errorbar([0], [band.extrapolated], bar, color=GREEN, marker="D", capsize=3, label="extrapolated to 0")
-            ax.set_xlim(left=-0.04 * float(x.max()))
+                ax.errorbar(
+                    [0], [band.extrapolated], bar, color=GREEN, marker="D", capsize=3, label="extrapolated to 0"
+                )
+            ax.set_xlim(-0.06 * float(x.max()), 1.06 * float(x.max()))
             ax.set_title(plain(band.name), loc="left")
             ax.set_xlabel("tolerance")
             ax.grid(axis="y")
