@@ -36,7 +36,7 @@ def predictive(found: Predictions) -> Section:
         size = (6.4, 3.0) if numbers.shape[1] > 1 else (3.5, 2.6)
         made = panel(record.draw, "new simulations beside the data", size)
         body.append(figures([made], f"{len(numbers)} new simulations; the data are the marks.", "whole"))
-        body.append(paragraph(_outside(np.asarray(record.tail))))
+        body.append(paragraph(_outside(record.tails)))
     elif len(found.simulated):
         same = float(np.mean(found.simulated.reshape(len(found.simulated)) == found.observed))
         body.append(paragraph(f"{100 * same:.3g}% of {len(found.simulated)} new simulations are like the data."))

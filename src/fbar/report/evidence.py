@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from fbar.errors import FbarError
 from fbar.estimate import shorthand
 from fbar.explanation import Explanation
 from fbar.methods.base import Stage
@@ -87,19 +85,12 @@ def tolerance(result: Result) -> Section:
     if result.run.tolerance_told is None:
         text = "Simulations were accepted exactly or by a rule: there is no tolerance, and no bias from one."
         return Section("tolerance", "Tolerance", paragraph(text))
-    pictures = []
-    for estimate in result.estimates:
-        if np.ndim(estimate.value):
-            continue
-        try:
-            pictures.append(
-                panel(
-                    partial(plot.tolerance, result, estimate.name),
-                    f"{estimate.name} against the tolerance",
-                )
-            )
-        except FbarError as error:
-            return Section("tolerance", "Tolerance", paragraph(str(error)))
+    record = plot.Tolerance.of(result)
+    if record.empty:
+        return Section("tolerance", "Tolerance", paragraph(record.message))
+    pictures = [
+        panel(replace(record, bands=(band,)).draw, f"{band.name} against the tolerance") for band in record.bands
+    ]
     caption = (
         "Estimates at other tolerances from the same simulations, with 95% bands. A line that is level within its band "
         "is a tolerance that does no harm."
