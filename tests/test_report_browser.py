@@ -48,7 +48,7 @@ def run_page(tmp_path_factory):
 @pytest.fixture(scope="module")
 def study_page(tmp_path_factory):
     study = fbar.Study(["ramp", "two-moons"], ["rejection", "smc"], [300, 1000], 4, ["mse", "ess"], seed=1)
-    return study.run(workers=0, progress=False).report(tmp_path_factory.mktemp("study") / "report.html")
+    return study.run(workers=1, progress=False).report(tmp_path_factory.mktemp("study") / "report.html")
 
 
 class Visit:
@@ -137,7 +137,9 @@ def test_a_browser_may_load_nothing(browser, run_page, tmp_path):
     """The page's own policy forbids what a mistake might add."""
     text = run_page.read_text(encoding="utf-8")
     wrong = tmp_path / "wrong.html"
-    wrong.write_text(text.replace("<main>", '<main><img src="http://127.0.0.1:9/x.png"><script>document.title="x"</script>'))
+    wrong.write_text(
+        text.replace("<main>", '<main><img src="http://127.0.0.1:9/x.png"><script>document.title="x"</script>')
+    )
     with Visit(browser, wrong) as visit:
         assert visit.page.title() != "x"
         assert len(visit.said) >= 2

@@ -48,6 +48,9 @@ ENOUGH = 1000
 KNOWN = 30
 """Acceptances of every model that is accepted at all, before proposals are kept."""
 
+WIDER = 4
+"""Tolerances above its own that a curve shows, each √2 times the one below."""
+
 DEFENCE = (0.1, 0.1, 0.2, 0.2, 0.3)
 """The share of draws from the prior in one, two, … five dimensions and more."""
 
@@ -456,6 +459,13 @@ class TargetedRun(Run):
     def _own_tolerance(self) -> float:
         return self.wanted.tolerance
 
+    def _curve_tolerances(self) -> list[float]:
+        """Larger ones too, since every simulation is kept."""
+        own = self._own_tolerance()
+        far = float(np.nanmax(np.where(np.isfinite(self.store.distance), self.store.distance, 0.0), initial=0.0))
+        larger = [own * 2 ** (k / 2) for k in range(WIDER, 0, -1)]
+        return [tolerance for tolerance in larger if own < tolerance < far] + super()._curve_tolerances()
+
     def _distances_of(self, rows: IntArray) -> FloatArray:
         return self.store.distance[rows]
 
@@ -464,7 +474,7 @@ class TargetedRun(Run):
 
     def stages(self) -> list[Stage]:
         found: list[Stage] = []
-        weight = accepted(self.wanted, self.store.distance) > 0
+        distance, kernel = self.store.distance, self.wanted.kernel
         for r in range(int(self.store.round[-1]) + 1 if self.store.pieces else 0):
             proposals, mine = self.store.proposals[r], self.store.round == r
             if isinstance(proposals[0], FromPrior):
@@ -473,13 +483,13 @@ class TargetedRun(Run):
                 words = "towards the data"
             else:
                 words = "where the error of the targets falls most"
-            n, hits = int(mine.sum()), int(weight[mine].sum())
+            at = self._reached[r] if words == "towards the data" else self.wanted.tolerance
+            n, hits = int(mine.sum()), int((accepted(Acceptance(at, kernel), distance[mine]) > 0).sum())
             last = found[-1] if found else None
             if last is not None and last.words == words and words != "towards the data":
                 found[-1] = Stage(words, last.simulations + n, (last.accepted or 0) + hits, self.wanted.tolerance)
             else:
-                at = None if self._event else self._reached[r] if words == "towards the data" else self.wanted.tolerance
-                found.append(Stage(words, n, hits, at))
+                found.append(Stage(words, n, hits, None if self._event else at))
         return found
 
     def places(self, most: int) -> Points | None:

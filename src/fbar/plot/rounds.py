@@ -37,7 +37,9 @@ class Rounds(Record):
         stages = [stage for stage in result.run.stages() if stage.simulations]
         end = np.cumsum([stage.simulations for stage in stages], dtype=np.float64)
         size = np.array([stage.simulations for stage in stages], dtype=np.float64)
-        tolerance = [stage.tolerance if stage.tolerance else np.nan for stage in stages]
+        tolerance = [
+            stage.tolerance if stage.tolerance and np.isfinite(stage.tolerance) else np.nan for stage in stages
+        ]
         accepted = [np.nan if stage.accepted is None else stage.accepted for stage in stages]
         known = [(m.simulations, m.ess) for m in getattr(result, "history", ()) if m.ess is not None]
         last = result.posterior.ess

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from fbar import stopping
@@ -109,4 +109,14 @@ def _precisions(stop: StoppingRule | None) -> dict[str, str] | None:
 
 
 def _prefixed(part: Any) -> str:
-    return re.sub(r"\b([A-Z]\w*\()", r"fbar.\1", repr(part))
+    """How a method or rule is written, without what is so by default."""
+    if not is_dataclass(part) or isinstance(part, type):
+        return repr(part)
+    plain = {field.name: _default(field) for field in fields(part)}
+    given = {name: getattr(part, name) for name in plain}
+    own = [f"{name}={_prefixed(value)}" for name, value in given.items() if value != plain[name]]
+    return f"fbar.{type(part).__name__}({', '.join(own)})"
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()

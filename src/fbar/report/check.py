@@ -93,7 +93,7 @@ def settings(result: Result) -> Section:
     body = [
         table(["setting", "value"], rows, left=2),
         element("h3", "Run it again"),
-        element("pre", again(result)),
+        element("pre", again(result), class_="wrapped"),
         element("h3", "Versions"),
         table(["package", "version"], _versions(), left=2),
         details("Everything that decides the result", element("pre", json.dumps(asked, indent=2, ensure_ascii=False)))

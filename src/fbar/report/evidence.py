@@ -45,7 +45,7 @@ def influence(result: Result, explained: Explained) -> Section:
     from fbar import plot
 
     pictures = [
-        panel(partial(plot.influence, result, name), f"what carries {name}")
+        inline(partial(plot.influence, result, name), f"what carries {name}")
         for name, found in explained.items()
         if found.carriers is not None
     ]
@@ -68,7 +68,7 @@ def influence(result: Result, explained: Explained) -> Section:
     ]
     words = ["target", "another way", "its standard error", "simulations it needs, relative"]
     body = [
-        figures(pictures, caption),
+        figures(pictures, caption, "whole"),
         table(head, rows, left=4) if rows else paragraph("Its estimates are no sums over single simulations."),
         table(words, others, left=2, caption="What as many simulations would have given in other ways")
         if others

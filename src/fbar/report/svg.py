@@ -8,11 +8,19 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from fbar.pictures import GRID, INK, RC, Figure, mpl
+from matplotlib.figure import Figure
+
+from fbar.pictures import BLUE, GREEN, GRID, INK, VERMILLION, look
 from fbar.report.page import Html, html
 
 PANEL = 3.5, 2.45
 """Inches of a picture that stands beside others."""
+
+LARGER = 1.15
+"""How much larger than in print a picture is shown, where there is room."""
+
+COLOURS = {INK: "ink", GRID: "line", BLUE: "blue", VERMILLION: "vermillion", GREEN: "green"}
+"""Colours that the page has of its own, brighter ones in the dark."""
 
 _number = count()
 
@@ -31,7 +39,7 @@ def panel(draw: Callable[..., Any], label: str, size: tuple[float, float] = PANE
 def inline(make: Callable[[], Figure], label: str) -> Html:
     """The figure that ``make`` draws, as a part of the page."""
     out = io.StringIO()
-    with mpl.rc_context(RC):
+    with look():
         figure = make()
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = out.getvalue()
@@ -39,8 +47,10 @@ def inline(make: Callable[[], Figure], label: str) -> Html:
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
-    text = text.replace("<svg", f'<svg role="img" aria-label="{html(label)}"', 1)
-    text = text.replace(INK, "var(--ink)").replace(GRID, "var(--line)")
+    width = f"max-width: {LARGER * 96 * figure.get_figwidth():.0f}px"
+    text = text.replace("<svg", f'<svg role="img" aria-label="{html(label)}" style="{width}"', 1)
+    for colour, name in COLOURS.items():
+        text = text.replace(colour.lower(), f"var(--{name})")
     # Names inside one picture are not those inside another.
     own = f"p{next(_number)}-"
     text = re.sub(r'\bid="', f'id="{own}', text)
