@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import dataclass, replace
 from itertools import count
@@ -67,13 +68,15 @@ def runs():
     targets = [
         fbar.mean("double"),
         fbar.expectation(lambda t: t["a$b$c"] > 0.5, name="probability:a$b$c > 0.5"),
-        fbar.expectation(lambda t: np.stack([t["a$b$c"], t["_n"]], axis=1), name="both"),
+        fbar.expectation(lambda t: np.stack([t["a$b$c"], t["_n"]], axis=1), name="both", vector=True),
     ]
     finite = fbar.Problem.tabulated(fbar.Finite(theta=[1.0, 2.0, 3.5]), [0.3, 0.05, 0.1])
     models = fbar.Problem.models(
         {
-            "one": (fbar.Prior(a=stats.norm(), b=stats.uniform()), lambda t, rng: t["a"] + rng.normal(size=t.rows)),
-            "two": (fbar.Prior(c=stats.expon()), lambda t, rng: t["c"] + rng.normal(size=t.rows)),
+            "one": fbar.Model(
+                lambda t, rng: t["a"] + rng.normal(size=t.rows), fbar.Prior(a=stats.norm(), b=stats.uniform())
+            ),
+            "two": fbar.Model(lambda t, rng: t["c"] + rng.normal(size=t.rows), fbar.Prior(c=stats.expon())),
         },
         observed=0.5,
     )
@@ -89,7 +92,10 @@ def runs():
         "finite-draws": infer(finite, fbar.mean("theta"), method=fbar.Rejection(), budget=2000),
         "models": infer(models, fbar.model_probability("one"), method=fbar.Rejection(tolerance=0.5), budget=5000),
         "regression": infer(
-            odd, targets[:1], method=fbar.Rejection(tolerance=0.5, estimator=fbar.DoublyRobust()), budget=4000
+            fbar.problems.load("ramp"),
+            fbar.mean("theta"),
+            method=fbar.Importance("prior", estimator=fbar.DoublyRobust()),
+            budget=2000,
         ),
     }
 
@@ -313,7 +319,7 @@ def test_predictive_tails_and_bands():
         (0.5, rng.normal(size=200)),
         (np.ones((4, 5)), rng.normal(size=(9, 4, 5))),
     ):
-        plot.predictive(data, rows).savefig(__import__("io").BytesIO())
+        plot.predictive(data, rows).savefig(io.BytesIO())
     with pytest.raises(InputError, match="observed shape"):
         plot.Predictive.of([1, 2], simulated)
     with pytest.raises(InputError, match="finite"):
