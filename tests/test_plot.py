@@ -126,7 +126,6 @@ def test_every_figure_of_every_kind_of_run(runs, tmp_path, run, figure):
     assert record.draw(given) is given
     assert all(ax.has_data() or record.empty for ax in axes)
     assert len(own.axes) == len(axes)
-    own.savefig(tmp_path / "own.png")
     if not record.empty:
         with pytest.raises(InputError, match="panels"):
             record.draw(own.subplots(2, 5))
