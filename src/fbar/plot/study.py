@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.checks import FloatArray
-from fbar.pictures import GRID, decimal_ticks, method_look, plain, render
+from fbar.pictures import GREY, decimal_ticks, method_look, plain, render
 from fbar.plot.base import Record, legend
 from fbar.scores.expectation import ExpectationMSE
 
@@ -25,7 +25,7 @@ ERROR = ExpectationMSE.name
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A method's mean scores on a problem by budget; exp(``intercept``) N^``rate`` is the fit, NaN where there is none."""
+    """A method's mean scores on a problem by budget; exp(``intercept``) N^``rate`` is the fit, NaN for none."""
 
     problem: str
     method: str
@@ -234,7 +234,7 @@ class Versus(Record):
             for group in dict.fromkeys((point.problem, point.budget) for point in panel.points):
                 here = [point for point in panel.points if (point.problem, point.budget) == group]
                 here.sort(key=lambda point: point.x)
-                ax.plot([p.x for p in here], [p.y for p in here], color=GRID, linewidth=0.8, zorder=0)
+                ax.plot([p.x for p in here], [p.y for p in here], color=GREY, linewidth=0.6, zorder=0)
             for point in panel.points:
                 look = method_look(point.method, self.methods)
                 bars = {"ecolor": look["color"], "elinewidth": 0.8, "linestyle": "none"}

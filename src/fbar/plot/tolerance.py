@@ -11,7 +11,7 @@ import numpy as np
 
 from fbar.checks import FloatArray
 from fbar.errors import InputError, NoPosterior
-from fbar.estimate import Estimate
+from fbar.estimate import Estimate, Estimates
 from fbar.pictures import GREEN, POSTERIOR, PRIOR, plain
 from fbar.plot.base import Record, legend, one_run
 from fbar.plot.marginals import WIDTHS, arranged
@@ -41,8 +41,11 @@ class Band:
 
 @dataclass(frozen=True, eq=False)
 class Tolerance(Record):
+    """``own`` is the run's tolerance, and ``extrapolated_from`` the larger of the two that an extrapolation is from."""
+
     bands: tuple[Band, ...]
     own: float | None
+    extrapolated_from: float | None
     message: str = ""
 
     @classmethod
@@ -50,15 +53,12 @@ class Tolerance(Record):
         one_run(result)
         own = result.run.tolerance_told
         if own is None:
-            return cls((), None, "this run has no tolerance above 0")
+            return cls((), None, None, "this run has no tolerance above 0")
         try:
             curve = sorted(result.curve(), key=lambda pair: pair[0])
         except (InputError, NoPosterior) as error:
-            return cls((), own, str(error))
-        try:
-            limits: Any = result.extrapolated().estimates
-        except (InputError, NoPosterior):
-            limits = None
+            return cls((), own, None, str(error))
+        limits, source = _limits(result, own)
         bands = []
         for i, target in enumerate(result.run.targets):
             names = _names(curve[0][1][i])
@@ -68,7 +68,9 @@ class Tolerance(Record):
                 limit = (None,) * 3 if limits is None else _numbers(limits[target.name], k)
                 bands.append(Band(name, x, value, low, high, *limit))
         left = [band.name for band in bands[MOST:]]
-        return cls(tuple(bands[:MOST]), own, f"not shown: {', '.join(left)}" if left else "")
+        said = [f"not shown: {', '.join(left)}"] if left else []
+        said += [] if limits is not None else ["too few simulations are near enough for an extrapolation to 0"]
+        return cls(tuple(bands[:MOST]), own, source, "; ".join(said))
 
     @property
     def empty(self) -> bool:
@@ -109,6 +111,23 @@ class Tolerance(Record):
             ax.set_xlabel("tolerance")
             ax.grid(axis="y")
         legend(axes, figure)
+        if figure is not None and self.message:
+            figure.supxlabel(plain(self.message), fontsize=8)
+
+
+def _limits(result: Result, own: float) -> tuple[Estimates | None, float | None]:
+    """Extrapolations from the run's tolerance, or else from twice as much where it keeps such simulations (SMC).
+
+    None where neither has errors that can be stood behind.
+    """
+    for at in (own, 2 * own):
+        try:
+            found = result.extrapolated(tolerance=at).estimates
+        except (InputError, NoPosterior):
+            continue
+        if all(np.all(estimate.trusted) for estimate in found):
+            return found, at
+    return None, None
 
 
 def _names(estimate: Estimate) -> list[str]:
