@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, choice
+from fbar.checks import BoolArray, FloatArray, choice
 from fbar.estimate import Estimate
 from fbar.explanation import halving
 from fbar.pictures import MARKS, PALETTE, decimal_ticks, plain
@@ -35,13 +35,14 @@ UNITS = {
 class ErrorLine:
     """The errors of one target in terms of ``unit``; of a vector target its worst component's.
 
-    ``halved`` is where half of the last error would be, as a number of simulations with its 80% interval.
+    ``trusted`` are the moments whose error bar could be stood behind. ``halved`` is where half of the last error would be, as a number of simulations with its 80% interval.
     """
 
     target: str
     unit: float
     simulations: FloatArray
     errors: FloatArray
+    trusted: BoolArray
     halved: float | None
     halved_low: float | None
     halved_high: float | None
@@ -71,14 +72,14 @@ class Error(Record):
             units = _units(result, target, last, relative)
             worst = int(np.argmax(np.nan_to_num(np.atleast_1d(last.standard_error) / units)))
             found = [(m.simulations, _component(m.estimates, target.name, worst)) for m in moments]
-            rows = [(n, e / units[worst]) for n, e in found if math.isfinite(e) and e > 0]
+            rows = [(n, e / units[worst], sure) for n, (e, sure) in found if math.isfinite(e) and e > 0]
             if not rows or not math.isfinite(units[worst]):
                 continue
             forecast = halving(result.run, result.posterior, target, last)
             ends = (None,) * 3 if forecast is None else (forecast.more, forecast.low, forecast.high)
             at = [None if n is None else float(n + result.run.simulations) for n in ends]
-            n, e = np.array(rows, dtype=np.float64).T
-            lines.append(ErrorLine(target.name, float(units[worst]), n, e, *at))
+            n, e, sure = np.array(rows, dtype=np.float64).T
+            lines.append(ErrorLine(target.name, float(units[worst]), n, e, sure > 0, *at))
         left = [target.name for target in result.run.targets[MOST:]]
         message = f"not shown: {', '.join(left)}" if left else ""
         return cls(label, tuple(lines), message if lines else "no error of this run is known")
@@ -91,8 +92,10 @@ class Error(Record):
         ax = axes[0]
         for i, line in enumerate(self.lines):
             colour = PALETTE[i % len(PALETTE)]
-            ax.plot(line.simulations, line.errors, color=colour, marker=MARKS[i % len(MARKS)], label=plain(line.target))
-            n, e = line.simulations, line.errors
+            n, e, sure = line.simulations, line.errors, line.trusted
+            mark: dict[str, Any] = {"color": colour, "marker": MARKS[i % len(MARKS)]}
+            ax.plot(n, e, label=plain(line.target), markevery=list(np.flatnonzero(sure)), **mark)
+            ax.plot(n[~sure], e[~sure], linestyle="none", fillstyle="none", **mark)
             end = 4 * n[-1] if line.halved is None else max(line.halved, n[-1])
             x = np.geomspace(n[0], end, 30)
             ax.plot(x, e[-1] * np.sqrt(n[-1] / x), color=colour, linewidth=0.9, linestyle=(0, (4, 3)))
@@ -105,6 +108,10 @@ class Error(Record):
         decimal_ticks(ax.yaxis)
         ax.grid(axis="y")
         ax.plot([], [], color=PALETTE[-1], linewidth=0.9, linestyle=(0, (4, 3)), label="∝ 1/√N")
+        if not all(line.trusted.all() for line in self.lines):
+            ax.plot(
+                [], [], color=PALETTE[-1], marker="o", fillstyle="none", linestyle="none", label="not to be trusted"
+            )
         if any(line.halved is not None for line in self.lines):
             ax.plot([], [], color=PALETTE[-1], marker="|", markersize=9, markeredgewidth=2, linewidth=1, label="halved")
         legend(axes, figure, ncols=min(len(self.lines) + 2, 3))
@@ -123,7 +130,10 @@ def _units(result: Result, target: Target, last: Estimate, relative: str) -> Flo
     return np.where(found > 0, found, np.nan)
 
 
-def _component(estimates: Any, name: str, which: int) -> float:
-    """The standard error of a target's component at that time; NaN for a target that was asked for later."""
-    found = [estimate for estimate in estimates if estimate.name == name]
-    return float(np.atleast_1d(found[0].standard_error)[which]) if found else math.nan
+def _component(estimates: Any, name: str, which: int) -> tuple[float, bool]:
+    """The standard error of a target's component at that time, and whether it is trusted; NaN if it was asked later."""
+    for estimate in estimates:
+        if estimate.name == name:
+            error, trusted = np.broadcast_arrays(np.atleast_1d(estimate.standard_error), estimate.trusted)
+            return float(error[which]), bool(trusted[which])
+    return math.nan, False

@@ -52,8 +52,8 @@ def answer(result: Result, explained: Explained) -> Section:
     for estimate in result.estimates:
         for name, part in components(estimate):
             low, high = part.interval()
-            rows.append((name, shorthand(part.value, part.standard_error), _interval(low, high), _trust(part)))
-    main = element("div", table(["target", "estimate", "95% interval", "error bar"], rows, left=4), class_="answer")
+            rows.append((name, shorthand(part.value, part.standard_error), _trust(part), _interval(low, high)))
+    main = element("div", table(["target", "estimate", "error bar", "95% interval"], rows, left=4), class_="answer")
     warnings = dict.fromkeys(text for estimate in result.estimates for text in estimate.warnings)
     told = [f"{accepted_of(result)}; {result.stopped_by}.", *result.remarks]
     if result.about_tolerance:
