@@ -433,11 +433,13 @@ def _finish(
             again = "left out" if replay_only else "recomputed from their seeds"
             notes = (*notes, f"damaged in {ledger.directory} and {again}: {', '.join(ledger.damaged)}")
     posterior = run.posterior()
+    # The loop has looked when it ended.
+    last = run.history[-1] if run.history and run.history[-1].simulations == run.simulations else None
     told = (*notes, watch.dependence(), _learnt_for_others(task), "" if task.learnt is None else task.learnt.warning)
     return Result(
         run,
         posterior,
-        posterior.expect(list(task.targets)),
+        posterior.expect(list(task.targets)) if last is None else last.estimates,
         ended,
         tuple(note for note in told if note),
         {} if task.stop is None else task.stop.missing(run),

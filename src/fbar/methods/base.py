@@ -159,6 +159,11 @@ class Run(OtherTolerances):
         """Why a finished run ended."""
         return "budget spent"
 
+    @property
+    def dear(self) -> bool:
+        """Whether its posterior takes longer than cheap simulations do; it is then taken at the end alone."""
+        return False
+
     def round_state(self) -> dict[str, npt.NDArray[Any]] | None:
         """What the present round's draws depend on beyond the seed, where it was fitted; None if nothing was."""
         return None

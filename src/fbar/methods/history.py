@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 GROWTH = 1.5
 """Simulations at a moment over those at the one before, at least: looks are few, and evenly spread on a log scale."""
 
+MANY, MANY_GROWTH = 20_000, 2.0
+"""After so many acceptances looks are rarer: there is less to be seen, and each takes longer."""
+
 
 @dataclass(frozen=True, eq=False)
 class Moment:
@@ -32,12 +35,12 @@ class Recorder:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._next = GROWTH * run.history[-1].simulations if run.history else 1.0
+        self._next = _next(run.history[-1]) if run.history else 1.0
         self._looked = -1
 
     def round_ended(self) -> None:
         """Look if simulations have grown by half since the last moment."""
-        if self._run.simulations >= self._next:
+        if self._run.simulations >= self._next and not self._run.dear:
             self._look()
 
     def run_ended(self) -> None:
@@ -67,4 +70,8 @@ class Recorder:
                 posterior.expect(list(run.targets)),
             )
         )
-        self._next = GROWTH * run.simulations
+        self._next = _next(run.history[-1])
+
+
+def _next(last: Moment) -> float:
+    return (MANY_GROWTH if last.accepted > MANY else GROWTH) * last.simulations
