@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fbar.errors import NoPosterior
 from fbar.estimate import Estimates
+from fbar.posterior import Posterior
 
 if TYPE_CHECKING:
     from fbar.methods.base import Run
@@ -41,20 +43,20 @@ class Recorder:
     def round_ended(self) -> None:
         """Look if simulations have grown by half since the last moment."""
         if self._run.simulations >= self._next and not self._run.dear:
-            self._look()
+            self._look(self._run.glance)
 
     def run_ended(self) -> None:
         """Look once more, unless nothing was told since."""
         if self._run.simulations > max(self._looked, 0):
-            self._look()
+            self._look(self._run.posterior)
 
-    def _look(self) -> None:
+    def _look(self, take: Callable[[], Posterior]) -> None:
         run = self._run
         self._looked = run.simulations
         if run.trials is not None:
             return  # each has a number of simulations of its own
         try:
-            posterior = run.posterior()
+            posterior = take()
         except NoPosterior:
             return
         if run.history and run.history[-1].simulations == run.simulations:
