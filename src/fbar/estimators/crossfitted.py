@@ -100,7 +100,7 @@ class Crossfitted:
     _known: dict[int, _Densities] = field(default_factory=dict)
 
     def copy(self) -> Crossfitted:
-        """The same simulations; densities it remembers on its own, since in batches of other sizes they round otherwise."""
+        """The same simulations, with a memory of its own: densities in batches of other sizes round otherwise."""
         made = copy(self)
         made._known = {group: known.copy() for group, known in self._known.items()}
         return made
