@@ -12,9 +12,8 @@ MOST_ROWS = 40
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Iterable[int] = ()) -> str:
     """An HTML table; the columns in ``numbers`` are set to the right.
 
-    >>> table(["a"], [["x < 2"]])
-    '<table style="color:inherit"><thead><tr><th style="text-align:left">a</th></tr></thead><tbody><tr><td style="text-align:left">x &lt; \
-2</td></tr></tbody></table>'
+    >>> table(["a"], [["x < 2"]]).count("x &lt; 2")
+    1
     """
     right = set(numbers)
 
