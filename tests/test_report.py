@@ -271,7 +271,7 @@ def test_the_report_says_how_to_run_it_again(tmp_path, monkeypatch, capsys):
         first = call(f"fbar infer model.py {options} --seed 7 --run my-run")
         call("fbar report my-run --predictive 0")
         words = (tmp_path / "my-run" / "report.html").read_text(encoding="utf-8")
-        (pre,) = re.findall(r"Run it again</h3>\s*<pre class="wrapped">(.*?)</pre>", words, flags=re.DOTALL)
+        (pre,) = re.findall(r'Run it again</h3>\s*<pre class="wrapped">(.*?)</pre>', words, flags=re.DOTALL)
         resume, again = Page(pre).text[0].splitlines()[:2]
         assert call(again.partition("#")[0]) == first
         assert call(resume.partition("#")[0]) == first

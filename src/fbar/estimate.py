@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,11 @@ import numpy.typing as npt
 
 from fbar.checks import BoolArray, FloatArray, choice
 from fbar.errors import InputError
+from fbar.notebook import joined, table
+from fbar.notebook import warnings as warned
+
+MOST_BRIEF = 6
+"""Estimates in a line, at most."""
 
 
 def shorthand(value: float, error: float) -> str:
@@ -84,6 +89,31 @@ class Estimate:
     def __repr__(self) -> str:
         return f"Estimate({self.name}: {self})"
 
+    def _repr_html_(self) -> str:
+        return joined(_html([self]), warned(self.warnings))
+
+    def _rows(self) -> list[list[str]]:
+        """Name, value with error, 95% interval and trust, a row for each number."""
+        value = np.asarray(self.value)
+        if value.ndim > 1 or value.size == 0:
+            return [[self.name, str(self), "", ""]]
+        flat = [np.broadcast_to(np.asarray(part), value.shape).reshape(-1) for part in (value, self.standard_error)]
+        low, high = (np.asarray(end, dtype=np.float64).reshape(-1) for end in self.interval())
+        trusted = np.broadcast_to(np.asarray(self.trusted), value.shape).reshape(-1)
+        names = [self.name]
+        if value.ndim:
+            parts = self.labels if self.labels and len(self.labels) == value.size else map(str, range(value.size))
+            names = [f"{self.name} [{part}]" for part in parts]
+        return [
+            [
+                names[i],
+                shorthand(float(flat[0][i]), float(flat[1][i])),
+                _between(float(low[i]), float(high[i])),
+                "" if trusted[i] else "not to be trusted",
+            ]
+            for i in range(value.size)
+        ]
+
 
 class Estimates(Sequence[Estimate]):
     """Estimates of several targets from the same simulations, with their joint covariance.
@@ -152,6 +182,41 @@ class Estimates(Sequence[Estimate]):
         lines = [f"{estimate.name:<{width}}  {estimate}" for estimate in self._estimates]
         warnings = dict.fromkeys(text for estimate in self._estimates for text in estimate.warnings)
         return "\n".join([*lines, *(f"warning: {text}" for text in warnings)])
+
+    def __repr__(self) -> str:
+        return f"Estimates({brief(self._estimates)})"
+
+    def _repr_html_(self) -> str:
+        return joined(_html(self), warned(text for estimate in self for text in estimate.warnings))
+
+
+def brief(estimates: Sequence[Estimate]) -> str:
+    """The first few in a line."""
+    shown = [f"{estimate.name}: {estimate}" for estimate in estimates[:MOST_BRIEF]]
+    more = [f"and {len(estimates) - MOST_BRIEF} more"] if len(estimates) > MOST_BRIEF else []
+    return ", ".join([*shown, *more])
+
+
+def _between(low: float, high: float) -> str:
+    """An interval in as many digits as its width has to say.
+
+    >>> _between(0.371012, 0.445281), _between(1.0, 1.0), _between(103.2, 2207.9), _between(-math.inf, 1.0)
+    ('0.371 to 0.445', '1 to 1', '103 to 2208', 'not known')
+    """
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return "not known"
+    digits = 1 - math.floor(math.log10(high - low)) if high > low else 99
+    if digits > 12:
+        return f"{low:.6g} to {high:.6g}"
+    return f"{low:.{max(digits, 0)}f} to {high:.{max(digits, 0)}f}"
+
+
+def _html(estimates: Iterable[Estimate]) -> str:
+    rows = [row for estimate in estimates for row in estimate._rows()]
+    columns = ["target", "estimate", "95% interval", ""]
+    if not any(row[3] for row in rows):
+        columns, rows = columns[:3], [row[:3] for row in rows]
+    return table(columns, rows, (1, 2))
 
 
 @dataclass(frozen=True, eq=False)

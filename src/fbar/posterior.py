@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from fbar.checks import BoolArray, FloatArray
 from fbar.estimate import ErrorBars, Estimate, Estimates
+from fbar.notebook import joined, paragraph, table
 from fbar.points import Points
 from fbar.targets import Target, as_targets
 
@@ -40,6 +42,36 @@ class Posterior:
         self.errors = errors
         self.simulations = simulations
         self.accepted = accepted
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._told()})"
+
+    def _told(self) -> str:
+        if np.ndim(self.weights) > 1:
+            return (
+                f"{' × '.join(map(str, np.shape(self.weights)[:-1]))} trials of {np.shape(self.weights)[-1]:,} points"
+            )
+        ess = self.ess
+        worth = "" if ess is None else f", effective sample size {float(ess):,.6g}"
+        return (
+            f"{self.points.rows:,} weighted points, {float(self.accepted):,.6g} of {int(self.simulations):,} "
+            f"simulations accepted{worth}"
+        )
+
+    def _repr_html_(self) -> str:
+        """The mean and standard deviation of every parameter that is a number: the spread of θ, not an error."""
+        if np.ndim(self.weights) > 1:
+            return joined(paragraph(repr(self)))
+        rows = []
+        for name in (*self.points, *self.points.derived):
+            column = np.asarray(self.points[name])
+            if column.dtype.kind not in "biuf" or column.shape != self.weights.shape or np.isnan(column).any():
+                continue
+            mean = float(self.weights @ column)
+            spread = math.sqrt(max(float(self.weights @ (column - mean) ** 2), 0.0))
+            rows.append([name, f"{mean:.5g}", f"{spread:.3g}"])
+        shown = table(["parameter", "mean", "standard deviation"], rows, (1, 2)) if rows else ""
+        return joined(shown, paragraph(self._told()))
 
     likelihood: FloatArray | None = None
     """p̂(x*|θ) at the values of a finite prior, from an estimator that has it."""

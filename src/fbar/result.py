@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.errors import MissingExtra
-from fbar.estimate import Estimates
+from fbar.estimate import Estimates, brief
 from fbar.explanation import Explanation, explain
 from fbar.methods import Run
 from fbar.methods.forecasts import Forecast
 from fbar.methods.history import Moment
+from fbar.notebook import joined, paragraph
+from fbar.notebook import warnings as warned
 from fbar.outcomes import FailedPlace
 from fbar.posterior import Posterior
 from fbar.stopping import StoppingRule, as_rule
@@ -157,17 +159,27 @@ class Result:
         return tuple(text for text in (*self.run.warnings, failed, self._biased(), *self.notes) if text)
 
     def __str__(self) -> str:
-        accepted = np.sum(self.accepted)
-        lines = [str(self.estimates), *(f"warning: {text}" for text in self.warnings)]
-        cost = cost_in_words(self.run.spent_cost, self.run.problem.measures_cost)
-        told = f"{np.sum(self.simulations):,} simulations, {accepted:,.6g} accepted; {self.stopped_by}"
-        lines.append(f"{told}; {cost}" if cost else told)
-        lines.extend(self.remarks)
-        lines.extend([self.about_tolerance] if self.about_tolerance else [])
-        lines.extend(f"{name} would need {forecast}" for name, forecast in self.missing.items())
-        return "\n".join(lines)
+        warnings = (f"warning: {text}" for text in self.warnings)
+        return "\n".join([str(self.estimates), *warnings, *self._how_it_went()])
 
-    __repr__ = __str__
+    def _how_it_went(self) -> list[str]:
+        """Lines below the estimates and warnings."""
+        cost = cost_in_words(self.run.spent_cost, self.run.problem.measures_cost)
+        accepted = np.sum(self.accepted)
+        told = f"{np.sum(self.simulations):,} simulations, {accepted:,.6g} accepted; {self.stopped_by}"
+        return [
+            f"{told}; {cost}" if cost else told,
+            *self.remarks,
+            *([self.about_tolerance] if self.about_tolerance else []),
+            *(f"{name} would need {forecast}" for name, forecast in self.missing.items()),
+        ]
+
+    def __repr__(self) -> str:
+        return f"Result({brief(self.estimates)}; {np.sum(self.simulations):,} simulations, {self.stopped_by})"
+
+    def _repr_html_(self) -> str:
+        told = [*self._how_it_went(), f"seed {self.seed}"]
+        return joined(self.estimates._repr_html_(), warned(self.warnings), *map(paragraph, told))
 
     @property
     def about_tolerance(self) -> str:

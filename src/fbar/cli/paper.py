@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from fbar.cli.common import Flag, JsonFlag, MaybeWhole, Whole, fail
+from fbar.cli.common import Flag, JsonFlag, MaybeWhole, QuietFlag, Whole, fail
 from fbar.errors import FbarError
 from fbar.seeds import Seeds
 
@@ -32,6 +32,7 @@ def paper(
     quick: Flag = False,
     seed: Whole = 1,
     out: Path = Path("paper-results"),
+    quiet: QuietFlag = False,
     json_: JsonFlag = False,
     text_likelihood: Flag = False,
     as_published: Flag = False,
@@ -55,6 +56,8 @@ def paper(
         The same seed gives the same numbers.
     out
         Directory for the files.
+    quiet
+        Show no progress: nothing but the results.
     json_
         Print rows and claims as one JSON object, and nothing else, to standard output.
     text_likelihood
@@ -72,7 +75,7 @@ def paper(
         options.number_of_trials(1)
         Seeds.of(seed)
         results: dict[str, Record] = {}
-        with _progress(len(chosen)) as advance:
+        with _progress(len(chosen), quiet) as advance:
             for index, item in enumerate(chosen):
                 start = time.perf_counter()
                 record = item.compute(replace(options, progress=advance(index, item.name)))
@@ -122,9 +125,9 @@ def _claims_table(claims: list[Claim]) -> Table:
 
 
 @contextmanager
-def _progress(total: int) -> Iterator[Callable[[int, str], Callable[[float], None]]]:
-    """A progress bar on a terminal's standard error; nothing when it is piped."""
-    if not sys.stderr.isatty():
+def _progress(total: int, quiet: bool) -> Iterator[Callable[[int, str], Callable[[float], None]]]:
+    """A progress bar on a terminal's standard error; nothing when it is piped, or quiet is asked for."""
+    if quiet or not sys.stderr.isatty():
         yield lambda index, name: lambda share: None
         return
     from rich.progress import Progress

@@ -22,6 +22,7 @@ def run_preset(
     out: Path | None,
     quick: bool,
     json_: bool,
+    quiet: bool = False,
     studies: list[str] | None = None,
     problems: list[str] | None = None,
 ) -> None:
@@ -30,7 +31,7 @@ def run_preset(
     results: dict[str, StudyResult] = {}
     for part, study in chosen.make(trials, seed, quick=quick, studies=studies, problems=problems).items():
         directory = None if out is None else out / part
-        result = study.run(directory, workers=workers, progress=not json_)
+        result = study.run(directory, workers=workers, progress=not (quiet or json_))
         results[part] = result
         if not json_:
             open_console().print(f"[bold]{part}[/bold]: {', '.join(result.arenas)}; {result.number_of_trials} trials")

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from fbar import model_file
-from fbar.cli.common import Flag, JsonFlag, MaybeWhole
+from fbar.cli.common import Flag, JsonFlag, MaybeWhole, QuietFlag
 from fbar.engine import Engine, as_engine
 from fbar.errors import FbarError, InputError, MissingExtra
 from fbar.estimate import shorthand
@@ -58,6 +58,7 @@ def infer(
     seed: MaybeWhole = None,
     block_size: MaybeWhole = None,
     summaries: str | None = None,
+    quiet: QuietFlag = False,
     json_: JsonFlag = False,
 ) -> None:
     """Estimate posterior expectations with error bars.
@@ -99,6 +100,8 @@ def infer(
     summaries
         Learn what simulations are compared by, for these targets: linear, boosting, network or auto. The tolerance is
         then in units of about a posterior standard deviation.
+    quiet
+        Show no progress: nothing but the result.
     json_
         Print one JSON object, and nothing else, to standard output.
     """
@@ -117,7 +120,7 @@ def infer(
     engine = as_engine(dask, workers, timeout)
     machine = {"workers": workers, "timeout": timeout}
     with _own_output(json_):
-        result = run_task(task, seed=seed, run=run, engine=engine, model=source, machine=machine)
+        result = run_task(task, seed=seed, run=run, engine=engine, model=source, machine=machine, progress=not quiet)
     _print(result, json_)
 
 
@@ -190,6 +193,7 @@ def resume(
     workers: MaybeWhole = None,
     dask: str | None = None,
     timeout: float | None = None,
+    quiet: QuietFlag = False,
     json_: JsonFlag = False,
 ) -> None:
     """Go on with a recorded run, with its own settings; a finished one shows its result.
@@ -202,6 +206,8 @@ def resume(
         The run's directory.
     workers, dask, timeout
         Where to simulate, as in "fbar infer"; as the run was started by default.
+    quiet
+        Show no progress: nothing but the result.
     json_
         Print one JSON object, and nothing else, to standard output.
     """
@@ -210,7 +216,7 @@ def resume(
     timeout = before.get("timeout") if timeout is None and dask is None else timeout
     workers = before.get("workers") if workers is None and dask is None else workers
     with _own_output(json_):
-        result = continue_task(run, engine=as_engine(dask, workers, timeout))
+        result = continue_task(run, engine=as_engine(dask, workers, timeout), progress=not quiet)
     _print(result, json_)
 
 
@@ -225,6 +231,7 @@ def extend(
     workers: MaybeWhole = None,
     dask: str | None = None,
     timeout: float | None = None,
+    quiet: QuietFlag = False,
     json_: JsonFlag = False,
 ) -> None:
     """Go on with a finished run: a larger budget, a smaller tolerance, other targets. Nothing is simulated again.
@@ -245,6 +252,8 @@ def extend(
         Standard errors that end the run, or parts of the value: mean:rate=0.05 or rate=1%.
     workers, dask, timeout
         Where to simulate, as in "fbar infer".
+    quiet
+        Show no progress: nothing but the result.
     json_
         Print one JSON object, and nothing else, to standard output.
     """
@@ -257,6 +266,7 @@ def extend(
             tolerance=tolerance,
             precision=_precisions(precision),
             engine=engine,
+            progress=not quiet,
         )
     _print(result, json_)
 

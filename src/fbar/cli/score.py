@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from fbar.checks import choice
 from fbar.cli.catalogue import finite
-from fbar.cli.common import Flag, JsonFlag, MaybeWhole, Whole, open_console, plain_table
+from fbar.cli.common import Flag, JsonFlag, MaybeWhole, QuietFlag, Whole, open_console, plain_table
 from fbar.errors import InputError
 from fbar.estimate import shorthand
 from fbar.methods import Method
@@ -41,6 +41,7 @@ def score(
     dask: str | None = None,
     out: Path | None = None,
     quick: Flag = False,
+    quiet: QuietFlag = False,
     json_: JsonFlag = False,
 ) -> None:
     """Score algorithms by their error on problems with known truth, over replicated trials.
@@ -85,6 +86,8 @@ def score(
         Directory for trials, tables, figures and the report.
     quick
         With a preset: a tenth of its trials.
+    quiet
+        Show no progress: nothing but the result.
     json_
         Print one JSON object, and nothing else, to standard output.
     """
@@ -101,6 +104,7 @@ def score(
             out=out,
             quick=quick,
             json_=json_,
+            quiet=quiet,
             studies=study,
             problems=problem,
         )
@@ -126,7 +130,7 @@ def score(
     )
     known = [contender.name for contender in made.contenders]
     first = known[0] if reference is None else choice(reference, known, "reference method of this study")
-    result = _run(made, workers, dask, out, json_)
+    result = _run(made, workers, dask, out, quiet or json_)
     if json_:
         print(json.dumps(as_tree(result, first)))
     else:

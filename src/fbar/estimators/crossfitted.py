@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -70,6 +71,11 @@ class _Densities:
         self.log_prior: FloatArray = np.zeros(0)
         self.log_q: dict[int, tuple[Proposal, FloatArray]] = {}
 
+    def copy(self) -> _Densities:
+        made = copy(self)
+        made.log_q = dict(self.log_q)
+        return made
+
     def look_at(self, rows: IntArray, proposals: Sequence[Proposal], particles: Particles) -> None:
         new = np.setdiff1d(rows, self.rows)
         if new.size:
@@ -92,6 +98,12 @@ class Crossfitted:
     pieces: list[Piece] = field(default_factory=list)
     proposals: list[Sequence[Proposal]] = field(default_factory=list)
     _known: dict[int, _Densities] = field(default_factory=dict)
+
+    def copy(self) -> Crossfitted:
+        """The same simulations, with a memory of its own: densities in batches of other sizes round otherwise."""
+        made = copy(self)
+        made._known = {group: known.copy() for group, known in self._known.items()}
+        return made
 
     def add(self, piece: Piece) -> None:
         self.pieces.append(piece)

@@ -142,7 +142,7 @@ class DrawErrors:
         if draws.scheme == "sobol":
             return np.full(variance.shape, float((draws.stratum_sizes - 1).sum()))
         if draws.scheme == "independent":
-            part = (zeta**4).sum(axis=0) + unseen**2
+            part = np.square(zeta**2).sum(axis=0) + unseen**2  # a fourth power takes ten times as long
         else:
             size = draws.stratum_sizes[used].astype(np.float64)
             square = np.zeros(sums.shape)

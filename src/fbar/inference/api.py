@@ -73,7 +73,9 @@ def infer(
         ``"network"``, ``"auto"`` or `LearnedSummaries`. The pilot that teaches them counts against the budget. The
         tolerance is then in units of about a posterior standard deviation.
     progress
-        A function that is called with the run after every block; False for no line on the terminal.
+        By default a terminal shows the estimates so far, the rate and the time left. True writes a plain line now and
+        then where there is no terminal, False nothing anywhere. Or a function that is called with the run after every
+        block.
 
     >>> import fbar
     >>> problem = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2, 3]), [0.3, 0.05, 0.2])

@@ -84,7 +84,7 @@ def _drive(
             batches = run.ask(ahead=0 if session is None else session.ahead)
             known, new = _look_up(batches, ledger)
             for batch, outcomes in known:
-                _tell(run, batch, outcomes, watch, progress)
+                _tell(run, batch, outcomes, watch, progress, replayed=True)
             if known and not new:
                 continue
             if replay_only:
@@ -127,8 +127,18 @@ def _look_up(batches: Sequence[Batch], ledger: Ledger | None) -> tuple[list[tupl
     return known, new
 
 
-def _tell(run: Run, batch: Batch, outcomes: Outcomes, watch: FailureWatch | None, progress: Progress | None) -> None:
+def _tell(
+    run: Run,
+    batch: Batch,
+    outcomes: Outcomes,
+    watch: FailureWatch | None,
+    progress: Progress | None,
+    *,
+    replayed: bool = False,
+) -> None:
     run.tell((batch, outcomes))
+    if replayed:
+        run.replayed = run.simulations
     if watch is not None:
         watch.add(batch, outcomes)
     if progress is not None:

@@ -25,13 +25,14 @@ from fbar.locks import LedgerError
 from fbar.methods import Method, Run
 from fbar.methods.named import at_tolerance, restored
 from fbar.problem import Problem
-from fbar.progress import ProgressLine
+from fbar.progress import LiveProgress
 from fbar.result import Result, spent
 from fbar.seeds import Seeds
 from fbar.settings import describe, differences, is_source
 from fbar.stopping import StoppingRule
 from fbar.summaries import LearnedSummaries, LearntProblem
 from fbar.targets import Target, as_targets, parse
+from fbar.terminal import is_terminal
 
 
 def run_task(
@@ -224,6 +225,8 @@ def _task_of(leg: Leg, problem: Problem, known: Sequence[Target] = ()) -> Task:
 PILOT = "pilot"
 """Where a run keeps the simulations that taught its summaries."""
 
+LEARNS = "learning the summaries"
+
 
 def _taught(
     task: Task,
@@ -238,10 +241,10 @@ def _taught(
         return task
     pilot = task.lesson.summaries.pilot(task.problem, task.lesson.targets, seeds, block_size=task.block_size)
     if ledger is None:
-        _driven(pilot, progress, None, engine)
+        _driven(pilot, progress, None, engine, title=LEARNS)
         return replace(task, learnt=task.lesson.summaries.fit(pilot))
     with Ledger(ledger.directory / PILOT, create=True) as kept:
-        if _driven(pilot, progress, kept, engine, replay=replay_only) == NOT_FINISHED:
+        if _driven(pilot, progress, kept, engine, replay=replay_only, title=LEARNS) == NOT_FINISHED:
             raise NoPosterior(f"the simulations that teach the summaries of {ledger.directory} are not all there yet")
         kept.flush()
         learnt = task.lesson.summaries.fit(pilot)
@@ -381,12 +384,15 @@ def _driven(
     watch: FailureWatch | None = None,
     until: int | None = None,
     replay: bool = False,
+    title: str = "",
 ) -> str:
     """Drive a run with its progress shown; who stops it is told what is recorded. Returns why it ended."""
     if progress not in (None, True, False):
         check_function(progress, "progress")
-    line = ProgressLine() if progress in (None, True) and ProgressLine.wanted() else None
-    shown: Progress | None = progress if callable(progress) else line
+    live = None
+    if progress is True or (progress is None and is_terminal()):
+        live = LiveProgress(stop, plain=progress is True, title=title)
+    shown: Progress | None = progress if callable(progress) else live
     try:
         return drive(
             run,
@@ -397,6 +403,7 @@ def _driven(
             watch=watch,
             until_round=until,
             replay_only=replay,
+            history=not title,
         )
     except KeyboardInterrupt:
         if ledger is None:
@@ -407,8 +414,8 @@ def _driven(
             "give the same command again to go on"
         ) from None
     finally:
-        if line is not None:
-            line.end()
+        if live is not None:
+            live.end()
 
 
 def _finish(
@@ -433,11 +440,13 @@ def _finish(
             again = "left out" if replay_only else "recomputed from their seeds"
             notes = (*notes, f"damaged in {ledger.directory} and {again}: {', '.join(ledger.damaged)}")
     posterior = run.posterior()
+    # The loop has looked when it ended.
+    last = run.history[-1] if run.history and run.history[-1].simulations == run.simulations else None
     told = (*notes, watch.dependence(), _learnt_for_others(task), "" if task.learnt is None else task.learnt.warning)
     return Result(
         run,
         posterior,
-        posterior.expect(list(task.targets)),
+        posterior.expect(list(task.targets)) if last is None else last.estimates,
         ended,
         tuple(note for note in told if note),
         {} if task.stop is None else task.stop.missing(run),

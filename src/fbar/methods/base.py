@@ -81,6 +81,8 @@ class Run(OtherTolerances):
         """What is left to do, as it was forecast at the end of the last round, where somebody watches."""
         self.history: list[Moment] = []
         """Its estimates when it had fewer simulations, where `fbar.drive` drove it; each time as they were then."""
+        self.replayed = 0
+        """How many of its simulations came from a record, where one was replayed."""
         self._largest_block = SLOW_BLOCK if one_by_one(start.problem.simulate) else None
         self._leg_round = self._leg_spent = 0
         self._asked = 0
@@ -104,6 +106,10 @@ class Run(OtherTolerances):
     @abstractmethod
     def posterior(self) -> Posterior:
         """The posterior from all blocks told so far without a gap."""
+
+    def glance(self) -> Posterior:
+        """The same, and no trace of it in the run: not even the rounding of what comes later depends on it."""
+        return self.posterior()
 
     @abstractmethod
     def _blocks(self) -> int:
@@ -158,6 +164,11 @@ class Run(OtherTolerances):
     def ended(self) -> str:
         """Why a finished run ended."""
         return "budget spent"
+
+    @property
+    def dear(self) -> bool:
+        """Whether its posterior takes longer than cheap simulations do; it is then taken at the end alone."""
+        return False
 
     def round_state(self) -> dict[str, npt.NDArray[Any]] | None:
         """What the present round's draws depend on beyond the seed, where it was fitted; None if nothing was."""

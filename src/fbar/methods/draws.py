@@ -72,6 +72,7 @@ class DrawRun(Run):
         self._pieces: list[_Piece] = []
         self._stratum_sizes: list[IntArray] = []
         self._strata = self._clusters = 0
+        self._latest: Posterior | None = None  # until more is told
         self._start_round()
 
     def _check_targets(self) -> None:
@@ -107,6 +108,7 @@ class DrawRun(Run):
         self._stratum_sizes.append(self.scheme.stratum_sizes(size))
 
     def _end_round(self) -> None:
+        self._latest = None  # a stratified round counts when it is complete
         self._strata += len(self._stratum_sizes[-1])
         self._clusters += len(self._sizes)
         self._start_round()
@@ -140,6 +142,7 @@ class DrawRun(Run):
         if not isinstance(self.scheme, Independent):
             piece = self._grouped(piece, self.scheme.groups(batch.block, self._sizes), rows)
         self._pieces.append(piece)
+        self._latest = None
         self._simulations += batch.points.rows
         self.seen = self.seen + seen
 
@@ -200,8 +203,14 @@ class DrawRun(Run):
             lambda at: log_weights(self.problem.prior, self.design, at),
         )
 
+    @property
+    def dear(self) -> bool:
+        return self._keep_all
+
     def posterior(self) -> Posterior:
-        return self.estimator(self.draws())
+        if self._latest is None:
+            self._latest = self.estimator(self.draws())
+        return self._latest
 
     def stages(self) -> list[Stage]:
         whence = "the prior" if self.design is self.problem.prior else "a design q, weighted by p/q"
@@ -247,6 +256,7 @@ class DrawRun(Run):
         if tolerance is not None:
             self.acceptance = self._at(tolerance)
             self._pieces = [_within(piece, self.acceptance, self._keep_all) for piece in self._pieces]
+            self._latest = None
         self._check_targets()
         if self.budget is not None:
             more = self.budget - self._leg_spent

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fbar.errors import NoPosterior
 from fbar.estimate import Estimates
+from fbar.posterior import Posterior
 
 if TYPE_CHECKING:
     from fbar.methods.base import Run
 
 GROWTH = 1.5
 """Simulations at a moment over those at the one before, at least: looks are few, and evenly spread on a log scale."""
+
+MANY, MANY_GROWTH = 20_000, 2.0
+"""After so many acceptances looks are rarer: there is less to be seen, and each takes longer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,26 +37,26 @@ class Recorder:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._next = GROWTH * run.history[-1].simulations if run.history else 1.0
+        self._next = _next(run.history[-1]) if run.history else 1.0
         self._looked = -1
 
     def round_ended(self) -> None:
         """Look if simulations have grown by half since the last moment."""
-        if self._run.simulations >= self._next:
-            self._look()
+        if self._run.simulations >= self._next and not self._run.dear:
+            self._look(self._run.glance)
 
     def run_ended(self) -> None:
         """Look once more, unless nothing was told since."""
         if self._run.simulations > max(self._looked, 0):
-            self._look()
+            self._look(self._run.posterior)
 
-    def _look(self) -> None:
+    def _look(self, take: Callable[[], Posterior]) -> None:
         run = self._run
         self._looked = run.simulations
         if run.trials is not None:
             return  # each has a number of simulations of its own
         try:
-            posterior = run.posterior()
+            posterior = take()
         except NoPosterior:
             return
         if run.history and run.history[-1].simulations == run.simulations:
@@ -67,4 +72,8 @@ class Recorder:
                 posterior.expect(list(run.targets)),
             )
         )
-        self._next = GROWTH * run.simulations
+        self._next = _next(run.history[-1])
+
+
+def _next(last: Moment) -> float:
+    return (MANY_GROWTH if last.accepted > MANY else GROWTH) * last.simulations

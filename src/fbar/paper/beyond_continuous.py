@@ -49,7 +49,7 @@ def trial_runner(setting: str, budget: int) -> Callable[[Seeds], list[float]]:
 
     def trial(seeds: Seeds) -> list[float]:
         run = method.start(problem, target, seeds, budget, block_size=2**15)
-        drive(run)
+        drive(run, history=False)
         estimate = run.posterior().expect(target)
         low, high = estimate.interval()
         return [estimate.value, estimate.standard_error, float(low <= truth <= high), float(estimate.trusted)]

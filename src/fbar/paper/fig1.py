@@ -39,7 +39,7 @@ def compute(options: Options) -> Record:
             run = Allocation(counts=counts, rounds=1).start(
                 problem, target, seeds.trial(b * len(SHARES) + i), trials=trials
             )
-            drive(run)
+            drive(run, history=False)
             weights = run.posterior().weights
             where = {
                 "setting": "fixed-counts",

@@ -62,7 +62,7 @@ def trial_runner(setting: str, budget: int, as_published: bool = False) -> Calla
     def trial(seeds: Seeds) -> list[float]:
         run = method.start(PROBLEM, TARGET, seeds, budget)
         assert isinstance(run, DrawRun)
-        drive(run)
+        drive(run, history=False)
         average = WeightedAverage()(run.draws())
         return [float(average.value(TARGET)[0]), float(run.posterior().value(TARGET)[0])]
 

@@ -43,7 +43,7 @@ def compute(options: Options) -> Record:
         setting, names, budget = jobs[index]
         method = Allocation(setting, floor=1, rounds=1)
         run = method.start(problem, wanted[names[0]], seeds.trial(index), budget + k, trials=trials)
-        drive(run)
+        drive(run, history=False)
         posterior = run.posterior()
         return {
             name: ((posterior.value(wanted[name]) - problem.truth(wanted[name])) ** 2).sum(axis=-1) for name in names

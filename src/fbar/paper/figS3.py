@@ -54,7 +54,7 @@ def squared_errors(options: Options) -> dict[tuple[str, int], tuple[FloatArray, 
     for index, (setting, budget) in enumerate(jobs):
         run = method(setting, problem, budget).start(problem, TARGET, seeds.trial(index), budget, trials=trials)
         assert isinstance(run, CellRun)
-        drive(run)
+        drive(run, history=False)
         # The paper's own error estimate, its plug-in variance as it stands.
         estimate = ActualCounts(PSEUDO_COUNT, plug_in=True)(run.cells).expect(TARGET)
         results[setting, budget] = (

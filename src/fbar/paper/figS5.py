@@ -76,7 +76,7 @@ def trial_runner(setting: str, budget: int) -> Callable[[Seeds], list[float]]:
 
     def trial(seeds: Seeds) -> list[float]:
         run = method.start(PROBLEM, TARGETS, seeds, block_size=BLOCKS.get(setting))
-        drive(run)
+        drive(run, history=False)
         assert isinstance(run, SMCRun)
         numbers: list[float] = []
         for index, round in enumerate(run.rounds):

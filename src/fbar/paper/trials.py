@@ -103,7 +103,7 @@ def estimate_and_ess(problem: Problem, method: Method, target: Target, budget: i
 
     def trial(seeds: Seeds) -> list[float]:
         run = method.start(problem, target, seeds, budget, block_size=2**15)
-        drive(run)
+        drive(run, history=False)
         posterior = run.posterior()
         return [float(posterior.value(target)[0]), posterior.ess]
 

@@ -76,7 +76,7 @@ class Contender:
 
 def _run_method(method: Method, posed: Posed, targets: Sequence[Target], seeds: Seeds) -> Approximation:
     run = _at_the_tolerance(method, posed).start(posed, list(targets), seeds, posed.budget)
-    drive(run)
+    drive(run, history=False)
     return _found(run, posed)
 
 
@@ -94,7 +94,7 @@ def _run_to_precision(
     rule = functools.reduce(lambda a, b: a & b, rules)
     told: dict[str, float] = {}
     run = _at_the_tolerance(method, posed).start(posed, list(targets), seeds, limit=posed.budget)
-    drive(run, rule, progress=None if watch is None else lambda run: watch(run, rule, told))
+    drive(run, rule, history=False, progress=None if watch is None else lambda run: watch(run, rule, told))
     told["stopped"] = float(rule.holds(run))
     return replace(_found(run, posed), told=told)
 

@@ -6,6 +6,9 @@ import sys
 import time
 from collections.abc import Callable
 
+from fbar.progress import duration
+from fbar.terminal import cut, is_terminal, size
+
 PATIENCE, PAUSE, PLAIN_PAUSE = 2.0, 0.5, 15.0
 
 
@@ -16,7 +19,7 @@ class StudyProgress:
         self._call = wanted if callable(wanted) else None
         self._quiet = wanted is False
         self._trials = trials
-        self._terminal = sys.stderr.isatty()
+        self._terminal = is_terminal()
         self._start = self._last = time.monotonic()
         self._shown = False
 
@@ -30,9 +33,9 @@ class StudyProgress:
             return
         self._last = now
         left = (now - self._start) * (1 - share) / max(share, 1e-9)
-        line = f"{trials} of {self._trials} trials, {share:.0%} of the work, about {_duration(left)} left"
+        line = f"{trials} of {self._trials} trials, {share:.0%} of the work, about {duration(left)} left"
         if self._terminal:
-            sys.stderr.write(f"\r\x1b[K{line}")
+            sys.stderr.write(f"\r\x1b[K{cut(line, size()[0] - 1)}")
             self._shown = True
         else:
             sys.stderr.write(f"{line}\n")
@@ -42,11 +45,3 @@ class StudyProgress:
         if self._shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"

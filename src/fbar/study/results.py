@@ -12,6 +12,7 @@ import numpy as np
 from fbar.checks import FloatArray, choice
 from fbar.errors import FbarError, InputError, MissingExtra
 from fbar.estimate import shorthand
+from fbar.notebook import joined, paragraph, table
 from fbar.scores import Scene, as_score, posterior_deviation, summarise
 from fbar.scores.expectation import MOST_TRUTH_ERROR
 from fbar.study import tables
@@ -267,6 +268,27 @@ class StudyResult:
 
     def __repr__(self) -> str:
         return f"<study of {len(self.cells)} cells, {self.number_of_trials} trials each>"
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for cell in self.cells:
+            status = self.statuses(*cell.key)
+            told = [f"{status.count('failed')} failed"] if "failed" in status else []
+            told += [f"{status.count('prior')} from the prior"] if "prior" in status else []
+            means = [self._mean(score, cell) for score in self.scores]
+            rows.append([cell.problem, f"{cell.budget:,}", cell.method, *means, ", ".join(told)])
+        columns = ["problem", "budget", "method", *(self.label(score) for score in self.scores), ""]
+        numbers = (1, *range(3, 3 + len(self.scores)))
+        words = f"{self.number_of_trials:,} trials of each; means over trials with their standard errors"
+        return joined(table(columns, rows, numbers), paragraph(words))
+
+    def _mean(self, score: str, cell: Cell) -> str:
+        try:
+            values = self.values(score, *cell.key)
+        except InputError:  # the errors of several targets that cannot be put together
+            return "–"
+        values = values[~np.isnan(values)]
+        return shorthand(float(values.mean()), _error(values)) if values.size else "–"
 
     def __str__(self) -> str:
         lines = []

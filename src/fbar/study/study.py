@@ -16,6 +16,7 @@ import numpy as np
 
 from fbar.checks import choice, positive_integer, positive_number
 from fbar.errors import InputError
+from fbar.notebook import joined, table
 from fbar.problem import Problem
 from fbar.problems import Benchmark, load
 from fbar.problems.benchmark import LEVELS
@@ -167,6 +168,22 @@ class Study:
         other = copy.copy(self)
         other.arenas = {name: arena for name, arena in self.arenas.items() if name in chosen}
         return other
+
+    def _told(self) -> dict[str, str]:
+        """What it is about, in words."""
+        return {
+            "problems": ", ".join(self.arenas),
+            "methods": ", ".join(contender.name for contender in self.contenders),
+            "budgets": ", ".join(f"{budget:,}" for budget in self.budgets),
+            "trials": f"{self.trials:,}",
+            "scores": ", ".join(score.name for score in self.scores),
+        }
+
+    def __repr__(self) -> str:
+        return f"Study({'; '.join(f'{name} {text}' for name, text in self._told().items())})"
+
+    def _repr_html_(self) -> str:
+        return joined(table(["study", ""], [[name, text] for name, text in self._told().items()]))
 
     @property
     def cells(self) -> list[Cell]:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray, choice, positive_integer
 from fbar.engine import Engine, InProcess
-from fbar.errors import InputError
+from fbar.errors import InputError, NoPosterior
 from fbar.methods.base import Run, Start
 from fbar.outcomes import Batch, Failure, Outcomes, Seen, Simulated
 from fbar.points import Points
@@ -200,7 +200,7 @@ class Pilot(Run):
         return self._simulations
 
     def posterior(self) -> Posterior:
-        raise InputError("a pilot has no posterior; it teaches summaries, see LearnedSummaries.fit")
+        raise NoPosterior("a pilot has no posterior; it teaches summaries, see LearnedSummaries.fit")
 
     def _blocks(self) -> int:
         assert self.budget is not None

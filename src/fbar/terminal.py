@@ -1,0 +1,100 @@
+"""Text on a terminal that others use too: cleaned, cut to its width, drawn over and wiped."""
+
+from __future__ import annotations
+
+import os
+import sys
+import unicodedata
+from collections.abc import Sequence
+
+UNSAFE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+"""Kinds of characters that move the cursor, turn the text round or show as nothing."""
+
+
+def clean(text: str) -> str:
+    """A label of the user's without characters that could do something to a terminal.
+
+    >>> clean("a\\x1b[2Jb")
+    'a?[2Jb'
+    """
+    return "".join("?" if unicodedata.category(c) in UNSAFE else c for c in text)
+
+
+def cells(text: str) -> int:
+    """How many columns a text takes: two for East Asian wide characters, none for combining ones.
+
+    >>> cells("R0"), cells("人口"), cells("e\u0301")
+    (2, 4, 1)
+    """
+    return sum(_cells(c) for c in text)
+
+
+def _cells(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def cut(text: str, columns: int) -> str:
+    """At most so many columns of a text; … where something was left out.
+
+    >>> cut("influenza", 6), cut("人口密度", 5), cut("R0", 6)
+    ('influ…', '人口…', 'R0')
+    """
+    if cells(text) <= columns:
+        return text
+    kept, used = "", 0
+    for c in text:
+        used += _cells(c)
+        if used > columns - 1:
+            break
+        kept += c
+    return kept + "…" if columns > 0 else ""
+
+
+def padded(text: str, columns: int) -> str:
+    return text + " " * (columns - cells(text))
+
+
+def is_terminal() -> bool:
+    """Whether standard error is a terminal on which the cursor can be moved."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def size() -> tuple[int, int]:
+    """Columns and rows of the terminal behind standard error."""
+    try:
+        found = os.get_terminal_size(sys.stderr.fileno())
+    except (OSError, ValueError):
+        return 80, 24
+    return found.columns or 80, found.lines or 24
+
+
+class Screen:
+    """A few lines at the end of a terminal that are drawn over one another, and leave nothing behind."""
+
+    def __init__(self) -> None:
+        self._drawn: list[str] = []
+
+    def draw(self, lines: Sequence[str]) -> None:
+        columns, _ = size()
+        shown = [cut(line, columns - 1) for line in lines]  # in the last column some terminals begin a new line
+        self._write(self._back(columns) + "\r\n".join(f"{line}\x1b[K" for line in shown) + "\x1b[J")
+        self._drawn = shown
+
+    def wipe(self) -> None:
+        if self._drawn:
+            self._write(self._back(size()[0]) + "\x1b[J")
+            self._drawn = []
+
+    def _back(self, columns: int) -> str:
+        """To the first column of the first line; one that was drawn on a wider terminal takes several rows by now."""
+        if not self._drawn:
+            return "\r"
+        rows = sum(max(1, -(-cells(line) // columns)) for line in self._drawn)
+        return "\r" + (f"\x1b[{rows - 1}A" if rows > 1 else "")
+
+    @staticmethod
+    def _write(text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
