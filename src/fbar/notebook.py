@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
+
+from fbar.markup import Html, element, join, paragraph
 
 MOST_ROWS = 40
 """Rows of a table, at most."""
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Iterable[int] = ()) -> str:
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Iterable[int] = ()) -> Html:
     """An HTML table; the columns in ``numbers`` are set to the right.
 
     >>> table(["a"], [["x < 2"]]).count("x &lt; 2")
@@ -17,28 +18,24 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Iterab
     """
     right = set(numbers)
 
-    def row(cells: Sequence[str], tag: str) -> str:
-        made = (
-            f'<{tag} style="text-align:{"right" if place in right else "left"}">{escape(text)}</{tag}>'
-            for place, text in enumerate(cells)
+    def row(cells: Sequence[str], tag: str) -> Html:
+        sides = ("right" if place in right else "left" for place in range(len(cells)))
+        return element(
+            "tr", *(element(tag, text, style=f"text-align:{side}") for text, side in zip(cells, sides, strict=True))
         )
-        return f"<tr>{''.join(made)}</tr>"
 
     shown = rows if len(rows) <= MOST_ROWS else rows[: MOST_ROWS - 1]
-    body = "".join(row(cells, "td") for cells in shown)
+    body = [row(cells, "td") for cells in shown]
     if len(shown) < len(rows):
-        body += f'<tr><td colspan="{len(columns)}">and {len(rows) - len(shown):,} more</td></tr>'
-    return f'<table style="color:inherit"><thead>{row(columns, "th")}</thead><tbody>{body}</tbody></table>'
+        left = f"and {len(rows) - len(shown):,} more"
+        body.append(element("tr", element("td", left, colspan=str(len(columns)))))
+    return element("table", element("thead", row(columns, "th")), element("tbody", *body), style="color:inherit")
 
 
-def paragraph(text: str) -> str:
-    return f"<p>{escape(text)}</p>"
-
-
-def warnings(texts: Iterable[str]) -> str:
+def warnings(texts: Iterable[str]) -> Html:
     """Each in a line of its own, marked; nothing if there are none."""
-    return "".join(f"<p><strong>warning:</strong> {escape(text)}</p>" for text in dict.fromkeys(texts))
+    return join((paragraph(element("strong", "warning:"), f" {text}") for text in dict.fromkeys(texts)), "")
 
 
-def joined(*parts: str) -> str:
-    return f"<div>{''.join(parts)}</div>"
+def joined(*parts: str) -> Html:
+    return element("div", *parts)

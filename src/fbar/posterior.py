@@ -10,7 +10,8 @@ import numpy as np
 
 from fbar.checks import BoolArray, FloatArray
 from fbar.estimate import ErrorBars, Estimate, Estimates
-from fbar.notebook import joined, paragraph, table
+from fbar.markup import paragraph
+from fbar.notebook import joined, table
 from fbar.points import Points
 from fbar.targets import Target, as_targets
 

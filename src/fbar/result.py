@@ -14,10 +14,11 @@ import numpy as np
 from fbar.errors import MissingExtra
 from fbar.estimate import Estimates, brief
 from fbar.explanation import Explanation, explain
+from fbar.markup import paragraph
 from fbar.methods import Run
 from fbar.methods.forecasts import Forecast
 from fbar.methods.history import Moment
-from fbar.notebook import joined, paragraph
+from fbar.notebook import joined
 from fbar.notebook import warnings as warned
 from fbar.outcomes import FailedPlace
 from fbar.posterior import Posterior

@@ -10,8 +10,9 @@ import numpy as np
 
 from fbar.estimate import Estimate, shorthand
 from fbar.explanation import Explanation
+from fbar.markup import Html, element, join, paragraph
 from fbar.methods.forecasts import brief
-from fbar.report.page import Html, Section, element, figures, join, notes, paragraph, table
+from fbar.report.page import Section, figures, notes, table
 from fbar.report.svg import panel
 
 if TYPE_CHECKING:

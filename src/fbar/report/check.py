@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fbar.markup import element, join, paragraph
 from fbar.report.again import again
-from fbar.report.page import Section, details, element, figures, join, notes, paragraph, table
+from fbar.report.page import Section, details, figures, notes, table
 from fbar.report.predictive import Predictions
 from fbar.report.svg import panel
 

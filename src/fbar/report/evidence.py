@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from fbar.estimate import shorthand
 from fbar.explanation import Explanation
+from fbar.markup import Html, element, join, paragraph
 from fbar.methods.base import Stage
 from fbar.report.answer import Explained, note_of_unknown
-from fbar.report.page import Html, Section, element, figures, join, paragraph, table
+from fbar.report.page import Section, figures, table
 from fbar.report.svg import inline, panel
 
 if TYPE_CHECKING:

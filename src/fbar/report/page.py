@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 
 from fbar.errors import FbarError
+from fbar.markup import Html, element, html, join, paragraph
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """What a browser may load for the page: nothing."""
@@ -19,33 +18,6 @@ ICON = (
     "%3Ctext x='3' y='13' font-size='13' font-style='italic' fill='%230072B2'%3Ef%3C/text%3E"
     "%3Cpath d='M4 2h9' stroke='%230072B2'/%3E%3C/svg%3E"
 )
-
-
-class Html(str):
-    """Text that is HTML already; every other text is escaped when it meets one."""
-
-    __slots__ = ()
-
-
-def html(text: object) -> Html:
-    """Any text as HTML; control characters are dropped, which no browser would show."""
-    if isinstance(text, Html):
-        return text
-    return Html(escape(re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", str(text))))
-
-
-def element(name: str, *children: object, **attributes: str) -> Html:
-    """<name attributes>children</name>; an attribute is written class_ where Python has the word for itself."""
-    given = "".join(f' {key.rstrip("_")}="{escape(value)}"' for key, value in attributes.items())
-    return Html(f"<{name}{given}>{''.join(html(child) for child in children)}</{name}>")
-
-
-def paragraph(*children: object, **attributes: str) -> Html:
-    return element("p", *children, **attributes)
-
-
-def join(parts: Iterable[object], by: str = "\n") -> Html:
-    return Html(by.join(html(part) for part in parts))
 
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]], *, left: int = 1, caption: str = "") -> Html:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.estimate import shorthand
-from fbar.report.page import Section, details, element, figures, join, notes, page, paragraph, table, write
+from fbar.markup import element, join, paragraph
+from fbar.report.page import Section, details, figures, notes, page, table, write
 from fbar.report.svg import inline
 
 if TYPE_CHECKING:

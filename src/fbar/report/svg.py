@@ -10,8 +10,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from fbar.markup import Html, html
 from fbar.pictures import BLUE, GREEN, GRID, INK, VERMILLION, look
-from fbar.report.page import Html, html
 
 PANEL = 3.5, 2.45
 """Inches of a picture that stands beside others."""

@@ -12,7 +12,8 @@ import numpy as np
 from fbar.checks import FloatArray, choice
 from fbar.errors import FbarError, InputError, MissingExtra
 from fbar.estimate import shorthand
-from fbar.notebook import joined, paragraph, table
+from fbar.markup import paragraph
+from fbar.notebook import joined, table
 from fbar.scores import Scene, as_score, posterior_deviation, summarise
 from fbar.scores.expectation import MOST_TRUTH_ERROR
 from fbar.study import tables
