@@ -45,6 +45,9 @@ PLACES = 5000
 PARTS = 5
 """Regions of equal posterior mass."""
 
+SINGLE = "accepted simulations"
+"""What carries an estimate, where it is not values of θ."""
+
 CENTRAL = 0.1, 0.9
 MOST_STAGES, MOST_PARAMETERS, MOST_VALUES = 4, 4, 6
 """Rows of each kind that are printed; all are among the numbers, except that of many values the rest is one row."""
@@ -304,7 +307,7 @@ def _of_draws(
         unknown.append("the parts of single draws in an error that is one of evenly spread sets: shares are of Σz²")
     square = (z**2).sum(axis=1)
     parameter, regions = _regions(run, draws, weights, target, square, simulated)
-    carriers = _carriers("accepted simulations", square, draws.points, run.problem.prior.names)
+    carriers = _carriers(SINGLE, square, draws.points, run.problem.prior.names)
     influence = z / weights[:, None]
     return (
         parameter,

@@ -93,7 +93,11 @@ def legend(axes: Sequence[Any], figure: Figure | None, **options: Any) -> None:
     """Below a figure of its own, otherwise in the first of the axes; from the prior to the posterior."""
     entries = sorted(zip(*legend_entries(axes), strict=True), key=lambda entry: _ORDER.get(entry[1], 0))
     handles, labels = [entry[0] for entry in entries], [entry[1] for entry in entries]
-    if figure is None:
+    if figure is None and any(type(drawn).__name__ == "BarContainer" for drawn in axes[0].containers):
+        low, high = axes[0].get_ylim()
+        axes[0].set_ylim(low, low + 1.25 * (high - low))  # bars leave no corner free
+        axes[0].legend(handles, labels, loc="upper center", ncols=len(labels), handlelength=1.2, columnspacing=1)
+    elif figure is None:
         axes[0].legend(handles, labels)
     elif handles:
         figure.legend(handles, labels, **{"loc": "outside lower center", "ncols": len(labels), **options})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.estimate import Estimate, shorthand
-from fbar.explanation import Explanation
+from fbar.explanation import SINGLE, Explanation
 from fbar.markup import Html, element, join, paragraph
 from fbar.methods.forecasts import brief
 from fbar.report.page import Section, figures, notes, table
@@ -134,10 +134,10 @@ def _why(found: Explanation) -> str:
     parts = [f"{float(estimate.accepted):,.6g} simulations were accepted"]
     if found.ess is not None:
         parts.append(f"worth {found.ess:,.4g} of equal weight")
-    if found.carriers is not None:
+    if found.carriers is not None and found.carriers.what == SINGLE:
         parts.append(f"none carries more than {100 * found.carriers.largest:.2g}% of the variance")
     if np.isfinite(estimate.df):
-        parts.append(f"{estimate.df:,.3g} degrees of freedom")
+        parts.append(f"{estimate.df:,.0f} degrees of freedom")
     return _sentence(", ".join(parts))
 
 

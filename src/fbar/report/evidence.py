@@ -10,6 +10,7 @@ from fbar.estimate import shorthand
 from fbar.explanation import Explanation
 from fbar.markup import Html, element, join, paragraph
 from fbar.methods.base import Stage
+from fbar.priors import Finite
 from fbar.report.answer import Explained, note_of_unknown
 from fbar.report.page import Section, figures, table
 from fbar.report.svg import inline, panel
@@ -139,7 +140,7 @@ def posterior(result: Result) -> Section:
 def _pairs(result: Result, places: bool = False) -> Html:
     from fbar import plot
 
-    if len(parameters(result)) < 2:
+    if len(parameters(result)) < 2 or (places and isinstance(result.run.problem.prior, Finite)):
         return Html("")
     if places:
         made = inline(lambda: plot.places(result, pairs=True), "pairs of parameters: where they were simulated")

@@ -32,9 +32,9 @@ def table(head: Sequence[object], rows: Iterable[Sequence[object]], *, left: int
             ),
         )
 
-    title = element("caption", caption) if caption else ""
+    title = paragraph(caption, class_="soft") if caption else Html("")
     body = element("tbody", *(row(cells, "td") for cells in rows))
-    return element("div", element("table", title, element("thead", row(head, "th")), body), class_="wide")
+    return Html(title + element("div", element("table", element("thead", row(head, "th")), body), class_="wide"))
 
 
 def notes(texts: Iterable[object], kind: str = "note") -> Html:

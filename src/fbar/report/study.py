@@ -43,7 +43,7 @@ def _ranking(result: StudyResult) -> Section:
 
     ranking = result.ranking()
     rows = [
-        (s.problem, f"{s.budget:,}", s.place, s.method, shorthand(s.mean, s.error), s.failed or "", _doubt(s))
+        (s.problem, s.method, f"{s.budget:,}", s.place, shorthand(s.mean, s.error), s.failed or "", _doubt(s))
         for s in ranking.standings
     ]
     called = sum(verdict.better is not None for verdict in ranking.verdicts)
@@ -55,7 +55,7 @@ def _ranking(result: StudyResult) -> Section:
         ),
         figures([inline(lambda: plot.ranking(result), "ranking of the methods")], kind="whole"),
         table(["method", "better", "worse", "open"], overall, caption="Comparisons of each method with the others"),
-        table(["problem", "budget", "place", "method", "score", "failed", ""], rows, left=1),
+        table(["problem", "method", "budget", "place", "score", "failed", ""], rows, left=2),
     ]
     return Section("ranking", "Who is better", join(body))
 
