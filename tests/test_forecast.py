@@ -13,7 +13,6 @@ import fbar
 from fbar import problems
 from fbar.cli import app
 from fbar.methods.forecasts import Forecast, brief, forecast, until_count
-from fbar.progress import left
 from fbar.stopping import Acceptances, Budget, RelativeError, StandardError
 
 COIN = fbar.Problem.tabulated(fbar.Finite(theta=[0, 1]), [0.1, 0.3])
@@ -179,10 +178,6 @@ def test_counts_until():
 
 def test_words():
     assert [brief(n) for n in (0, 7, 99, 104, 12_345, 999_999)] == ["0", "7", "99", "100", "12,000", "1,000,000"]
-    run = ended(COIN, fbar.Rejection(), 1000)
-    assert left(run) == ""
-    run.expected = Forecast(12_345, 10_000, 15_000, 500)
-    assert left(run) == ", about 12,000 more"
 
 
 def test_a_run_says_what_is_left_after_every_round_and_what_it_lacked(tmp_path, capsys):

@@ -26,7 +26,7 @@ from scipy import stats
 import fbar
 from fbar import progress, terminal
 from fbar.methods.forecasts import Forecast
-from fbar.progress import LiveProgress, State, block, plain_line, short_line, wanted_errors
+from fbar.progress import LiveProgress, State, block, plain_line, short_line, to_come, wanted_errors
 
 MODEL = """
 import time
@@ -137,8 +137,8 @@ def test_a_wide_terminal_shows_a_block_and_keeps_nothing_of_it(tmp_path: Path) -
     assert "mean:rate" in out
     assert screen.text.strip() == ""
     assert not screen.wrapped
-    last_frame = all_of_it.split("\x1b[J")[-3]
-    shown = [line for line in ESCAPE.sub("", last_frame).replace("\r", "\n").splitlines() if line]
+    frames = all_of_it.split("\x1b[J")
+    shown = [line for line in ESCAPE.sub("", frames[len(frames) // 2]).replace("\r", "\n").splitlines() if line]
     assert re.match(r"rate +0\.\d+\(\d+\)$", shown[0])
     assert shown[1].startswith("probability:rate > 0.2  0.")
     assert re.search(r"━┄+ +\d+%$", shown[2])
@@ -359,11 +359,11 @@ def test_nothing_is_wider_or_taller_than_the_terminal() -> None:
 def test_what_is_left_follows_the_forecast_within_the_limit() -> None:
     problem = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2]), [0.3, 0.05])
     run = fbar.Rejection().start(problem, fbar.mean("theta"), 1, limit=10_000)
-    assert progress._more(run) is None
+    assert to_come(run) is None
     run.expected = Forecast(500, 400, 600, 0)
-    assert progress._more(run) == 500
+    assert to_come(run) == 500
     run.expected = Forecast(50_000, 400, 600, 0)
-    assert progress._more(run) == 10_000
+    assert to_come(run) == 10_000
     assert "nearly there" in plain_line(state(more=0))
 
 

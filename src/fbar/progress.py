@@ -210,7 +210,7 @@ class LiveProgress:
             run.limit,
             run.round,
             self._pace.rate,
-            _more(run),
+            to_come(run),
             None,
             tolerance if tolerance and math.isfinite(tolerance) else None,
             falling,
@@ -224,7 +224,7 @@ class LiveProgress:
         return replace(state, accepted=self._looks.accepted, estimates=self._looks.estimates)
 
 
-def _more(run: Run) -> int | None:
+def to_come(run: Run) -> int | None:
     """Simulations to come: the rest of the budget, or what the last forecast says, within the limit."""
     if run.budget is not None:
         return max(run.budget - run.simulations, 0)
