@@ -29,6 +29,8 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx_copybutton",
     "sphinx_design",
+    "command_help",
+    "public_names",
 ]
 exclude_patterns = ["_build"]
 suppress_warnings = ["config.cache"]
@@ -67,7 +69,12 @@ autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
-autosummary_generate = True
+autosummary_generate = False  # each name stands on the page of its group
+nitpicky = True  # `Name` in a docstring leads somewhere
+nitpick_ignore_regex = [
+    ("py:class", ".*"),  # types in signatures, many of other packages
+    ("py:obj", r"concurrent\..*"),
+]
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 
