@@ -77,6 +77,8 @@ def infer(
         then where there is no terminal, False nothing anywhere. Or a function that is called with the run after every
         block.
 
+    Examples
+    --------
     >>> import fbar
     >>> problem = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2, 3]), [0.3, 0.05, 0.2])
     >>> print(fbar.infer(problem, fbar.mean("theta"), budget=10_000, seed=1)["mean:theta"])
