@@ -53,7 +53,8 @@ _profile = Path(tempfile.mkdtemp(prefix="fbar-docs-"))
 atexit.register(shutil.rmtree, _profile, ignore_errors=True)
 (_profile / "profile_default").mkdir()
 (_profile / "profile_default" / "ipython_kernel_config.py").write_text(
-    "c.InlineBackend.figure_formats = {'svg'}\nc.HistoryManager.enabled = False\n", encoding="utf-8"
+    "c.InlineBackend.figure_formats = {'svg'}\nc.HistoryManager.enabled = False\nc.IPKernelApp.log_level = 'ERROR'\n",
+    encoding="utf-8",
 )
 os.environ["IPYTHONDIR"] = str(_profile)
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "examples"), os.environ.get("PYTHONPATH")]))
