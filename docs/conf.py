@@ -78,6 +78,8 @@ nitpick_ignore_regex = [
 ]
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+napoleon_attr_annotations = False  # types stand in the signature
+autodoc_type_aliases = {name: name for name in ("FloatArray", "IntArray", "BoolArray", "Array", "ArrayLike")}
 
 # ---------------------------------------------------------------- looks
 
