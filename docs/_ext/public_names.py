@@ -10,7 +10,7 @@ from sphinx.errors import ExtensionError
 
 import fbar
 
-MODULES = ("designs", "theory", "scores", "problems")
+MODULES = ("designs", "plot", "problems", "scores", "theory")
 """Public modules: each has a heading of its own and its names are documented as ``fbar.module.name``."""
 
 
