@@ -285,6 +285,16 @@ def test_load_gives_the_result_without_simulating(case, tmp_path):
     assert told(loaded) == told(first)
 
 
+def test_load_answers_other_questions_and_speaks_of_them_alone(tmp_path):
+    do("rejection", tmp_path)
+    loaded = fbar.load(tmp_path, CASES["rejection"]()[0], fbar.second_moment("mu"))
+    assert list(loaded.as_dict()["estimates"]) == ["second_moment:mu"]
+    assert [estimate.name for estimate in loaded.bias] == ["second_moment:mu"]
+    assert loaded.at(0.25).estimates[0].name == "second_moment:mu"
+    assert {estimates[0].name for _, estimates in loaded.curve()} == {"second_moment:mu"}
+    assert "it may leave a bias: second_moment:mu" in str(loaded)
+
+
 def test_failures_keep_their_counts_examples_and_tracebacks(tmp_path):
     do("failing", tmp_path)
     seen = do("failing", tmp_path).run.seen

@@ -95,3 +95,16 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
     assert estimate["standard_error"] <= 0.05 * estimate["value"]
     with pytest.raises(InputError, match=r"mean:rate=0.05 or rate=1%; got 'rate'"):
         app([*command[:-4], "rate", "--json"], exit_on_error=False, print_error=False, result_action="return_value")
+
+
+def test_estimates_are_found_by_what_follows_their_kind():
+    problem = problems.load("ramp")
+    result = fbar.infer(problem, [fbar.mean("theta"), fbar.quantile("theta", 0.9)], budget=200, seed=1)
+    assert result["theta"] is result["mean:theta"]
+    assert (
+        result.estimates.ratio("theta,0.9", "theta").value
+        == result.estimates.ratio("quantile:theta,0.9", "mean:theta").value
+    )
+    both = result.expect([fbar.mean("theta"), fbar.variance("theta")])
+    with pytest.raises(InputError, match="could be that of mean:theta or variance:theta"):
+        both["theta"]

@@ -14,6 +14,7 @@ from fbar.checks import BoolArray, FloatArray, choice
 from fbar.errors import InputError
 from fbar.notebook import joined, table
 from fbar.notebook import warnings as warned
+from fbar.targets import whole_name
 
 MOST_BRIEF = 6
 """Estimates in a line, at most."""
@@ -118,8 +119,8 @@ class Estimate:
 class Estimates(Sequence[Estimate]):
     """Estimates of several targets from the same simulations, with their joint covariance.
 
-    Index by position or by name. `combine` carries the joint covariance through any smooth function, so
-    that differences and ratios get the right error.
+    Index by position or by name, mean:R0 also by R0 where that is clear. `combine` carries the joint covariance through
+    any smooth function, so that differences and ratios get the right error.
     """
 
     def __init__(self, estimates: Sequence[Estimate], covariance: FloatArray, slices: Sequence[slice]) -> None:
@@ -140,7 +141,7 @@ class Estimates(Sequence[Estimate]):
 
     def _index(self, name: str) -> int:
         names = [estimate.name for estimate in self._estimates]
-        return names.index(choice(name, names, "target"))
+        return names.index(choice(whole_name(name, names), names, "target"))
 
     def combine(self, function: Callable[..., Any], *names: str, name: str = "combined") -> Estimate:
         """f(estimate of the first name, …) by the delta method, with a numerical gradient.

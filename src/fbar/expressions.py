@@ -53,6 +53,13 @@ def _boolean(*values: Any) -> bool:
     return all(np.asarray(value).dtype == np.bool_ for value in values)
 
 
+def _word(node: ast.AST) -> str:
+    """What a part of an expression is to its writer."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id not in _FUNCTIONS:
+        return f"the function {node.func.id}"
+    return type(node).__name__
+
+
 class Expression:
     """A parsed expression; call it with a mapping of columns."""
 
@@ -86,10 +93,9 @@ class Expression:
             if not ok:
                 parts.append(node)
         if parts:
-            word = type(parts[0]).__name__
             raise InputError(
-                f"the expression {self.text!r} uses {word}, which is not allowed; it may use + - * / ** %, "
-                f"comparisons, and, or, not, and {', '.join(_FUNCTIONS)}"
+                f"the expression {self.text!r} uses {_word(parts[0])}, which is not allowed; it may use + - * / ** %, "
+                f"comparisons, and, or, not, and {', '.join(_FUNCTIONS)}; anything else takes a function of theta"
             )
 
     def __call__(self, columns: Mapping[str, Any]) -> Any:

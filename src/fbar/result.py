@@ -54,6 +54,13 @@ class Result:
     """Where the run is recorded."""
     failed: tuple[FailedPlace, ...] = ()
     """Where simulations failed."""
+    asked: tuple[Target, ...] = ()
+    """What was asked in place of the run's own targets, see `fbar.load`."""
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """What the estimates are of."""
+        return self.asked or self.run.targets
 
     @property
     def simulations(self) -> Any:
@@ -90,7 +97,7 @@ class Result:
         self, targets: Target | Sequence[Target] | None = None, tolerances: Sequence[float] | None = None
     ) -> list[tuple[float, Any]]:
         """The estimates against the tolerance, from the same simulations: pairs (tolerance, `Estimates`)."""
-        return self.run.curve(targets, tolerances)
+        return self.run.curve(self.targets if targets is None else targets, tolerances)
 
     @cached_property
     def bias(self) -> Estimates | None:
@@ -99,7 +106,7 @@ class Result:
         f̂_ε less its Richardson extrapolation, see `fbar.estimators.extrapolation` for what that assumes.
         """
         found = self.run.bias() if self.own and not np.ndim(self.simulations) else None
-        return None if found is None else found.expect(list(self.run.targets))
+        return None if found is None else found.expect(list(self.targets))
 
     def extrapolated(self, ratio: float = 2, tolerance: float | None = None) -> Result:
         """Richardson extrapolation to tolerance 0: (c² f̂_{ε/c} − f̂_ε)/(c² − 1) with c = ``ratio``.
@@ -145,9 +152,7 @@ class Result:
         return report_run(self, path, title=title, predictive=predictive)
 
     def _of(self, posterior: Posterior) -> Result:
-        return replace(
-            self, posterior=posterior, estimates=posterior.expect(list(self.run.targets)), missing={}, own=False
-        )
+        return replace(self, posterior=posterior, estimates=posterior.expect(list(self.targets)), missing={}, own=False)
 
     def __getitem__(self, name: str) -> Any:
         return self.estimates[name]

@@ -88,7 +88,7 @@ def continue_task(
         task = _task_of(last, problem, (*own, *asked))
         notes = require_same(_asked(last.settings), _asked(task.settings(Seeds(0))), run)
         result = _continue(task, ledger, engine or InProcess(), progress, notes, replay_only=replay_only)
-    return replace(result, estimates=result.posterior.expect(list(asked))) if asked else result
+    return replace(result, estimates=result.posterior.expect(list(asked)), asked=asked) if asked else result
 
 
 def extend_run(

@@ -111,7 +111,7 @@ def as_targets(targets: Target | Sequence[Target]) -> tuple[Target, ...]:
     names = [target.name for target in listed]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
-        raise InputError(f"target {sorted(twice)[0]!r} is given twice; name one of them otherwise with name=")
+        raise InputError(f"target {sorted(twice)[0]!r} is given twice; leave one out, or tell functions apart by name=")
     return listed
 
 
