@@ -33,11 +33,10 @@ def report_run(
     if np.ndim(result.simulations):
         raise InputError("a run of many trials has no one report; run it without trials=")
     run = result.run
-    asked = {target.name: target for target in run.targets}
     explained = {
-        estimate.name: result.explain(asked[estimate.name])
-        for estimate in result.estimates
-        if estimate.name in asked and not np.ndim(estimate.value)
+        target.name: result.explain(target)
+        for target in result.targets
+        if not np.ndim(result.estimates[target.name].value)
     }
     predictions = predict(run, result.posterior, predictive, shown)
     sections = [
