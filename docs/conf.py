@@ -33,7 +33,6 @@ extensions = [
     "public_names",
 ]
 exclude_patterns = ["_build"]
-suppress_warnings = ["config.cache"]
 
 # ---------------------------------------------------------------- pages
 
@@ -46,7 +45,6 @@ nb_execution_in_temp = True  # a page that writes files leaves none behind
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 nb_merge_streams = True
-nb_remove_code_outputs = False
 
 # The kernels that execute the pages: examples can be imported, pictures are drawn sharp, and nothing is kept.
 _profile = Path(tempfile.mkdtemp(prefix="fbar-docs-"))
@@ -85,7 +83,8 @@ autodoc_type_aliases = {name: name for name in ("FloatArray", "IntArray", "BoolA
 
 # Formulas are drawn by a script of ours, so that pages opened from disk need no network.
 _mathjax = find_spec("sphinx-mathjax-offline")
-assert _mathjax is not None, "sphinx-mathjax-offline is part of the extra: pip install 'fbar[docs]'"
+if _mathjax is None or _mathjax.origin is None:
+    raise SystemExit("the pages need sphinx-mathjax-offline: pip install 'fbar[docs]'")
 mathjax_path = "tex-svg.js"
 
 html_theme = "pydata_sphinx_theme"
