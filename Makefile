@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup run paper test lint bench bench-peers test-peers truths constraints clean
+.PHONY: setup run paper test lint docs bench bench-peers test-peers truths constraints clean
 
 setup: $(STAMP)
 
@@ -24,11 +24,16 @@ paper: setup  ## regenerate the paper's figures and print its claims beside our 
 
 test: setup lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(MAKE) docs
 
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: setup  ## the pages, with their code executed anew
+	$(BIN)/python -m sphinx -W --keep-going -E -q -j 2 -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
 
 bench: setup
 	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
@@ -60,4 +65,5 @@ constraints:  ## pin the versions that are installed now
 	$(BIN)/python -m pip freeze --exclude-editable | grep -v '@' > constraints.txt
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(PEERS_SBI) results paper-results .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(PEERS) $(PEERS_SBI) results paper-results docs/_build docs/reference/api .mypy_cache .ruff_cache \
+		.pytest_cache

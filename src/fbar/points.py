@@ -29,6 +29,8 @@ class Points(Mapping[str, Column]):
     unit
         The rows' coordinates in the unit cube of the distribution that made them, its ``owner``.
 
+    Examples
+    --------
     >>> p = Points({"beta": [1.0, 2.0, 3.0]}, derived={"double": lambda t: 2 * t["beta"]})
     >>> p["double"]
     array([2., 4., 6.])

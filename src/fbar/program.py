@@ -55,6 +55,8 @@ class program(each):
     cwd, env
         The directory to run in, and the environment in place of this process's own.
 
+    Examples
+    --------
     >>> simulate = program(["echo", "{rate}"])
     >>> simulate.function({"rate": 0.1}, np.random.default_rng(1))
     0.1

@@ -10,7 +10,7 @@ Each is p(θ)·factor(θ), normalised:
 ====================  ==========================================  =========================================
 
 In one dimension, and for products (`Separable`), they are drawn exactly by numerical inversion. Otherwise they
-are approximated by a density constant on boxes, whose own density is known exactly (`Partition`).
+are approximated by a density constant on boxes, whose own density is known exactly (``Partition``).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ draws matters, in the mixture, the last draw and its acceptance are left out ((k
 A particle is a centre of the next round's proposal, so that the mixture is higher at its place, and its weight lower,
 than for a particle that was not there: estimates of tails come out too small. For particle i of round r, q_{r+1} is
 therefore taken without i: (q − t_i)/(1 − w_i), t_i its own kernel's part. On a Gaussian problem in five dimensions with
-local kernels this reduced a bias of 1.1 standard deviations to 0.3 (`benchmarks/coverage_smc.py`); in two it changes
+local kernels this reduced a bias of 1.1 standard deviations to 0.3 (``benchmarks/coverage_smc.py``); in two it changes
 nothing. How far it moves an estimate is a measure of what is left of the effect, and a reason for doubt if it is large.
 """
 

@@ -75,6 +75,8 @@ def infer(
     progress
         A function that is called with the run after every block; False for no line on the terminal.
 
+    Examples
+    --------
     >>> import fbar
     >>> problem = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2, 3]), [0.3, 0.05, 0.2])
     >>> print(fbar.infer(problem, fbar.mean("theta"), budget=10_000, seed=1)["mean:theta"])

@@ -3,7 +3,7 @@
 With V(n) the variance after n simulations more, n is the first with V(n) ≤ the wanted error squared. Where a run goes
 on as before V(n) = V̂ N/(N + n), so that n = N ((error/wanted)² − 1). Where its next draws come from another proposal
 than those that are there, V(n) = Σ z²/(1 + (n/N) r), with r the density of that proposal over the mixture's at every
-draw: each z² estimates its part of ∫ ψ² p² m₂/(N q) /Z², and (N q + n q′) takes the place of N q (`draws_ahead`).
+draw: each z² estimates its part of ∫ ψ² p² m₂/(N q) /Z², and (N q + n q′) takes the place of N q (``draws_ahead``).
 
 V̂ is itself an estimate: df V̂/V has about a χ² distribution with the error bar's degrees of freedom, which gives the
 interval of a forecast.

@@ -25,12 +25,12 @@ ENOUGH_HITS = 10
 class InverseBinomial(Method):
     """Simulate each value until its ``hits``-th match (van Opheusden, Acerbi & Ma 2020).
 
-    Gives an unbiased estimate of every log-likelihood (`InverseBinomialRun.log_likelihood`) and spends on
+    Gives an unbiased estimate of every log-likelihood (``log_likelihood`` of its run) and spends on
     average hits/p_i* simulations at θ_i, most where the data are least likely. The number of simulations is
     random; a budget ends the run early, with the values that are not done marked.
 
     Several simulations of a value are run at once. Those behind the last hit are surplus: counted in
-    `surplus` and in the number of simulations, and not used, since stopping at a hit is what makes the
+    ``surplus`` and in the number of simulations, and not used, since stopping at a hit is what makes the
     estimates unbiased.
     """
 

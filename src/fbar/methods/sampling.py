@@ -50,7 +50,7 @@ class Importance(Method):
         On a finite space: ``"expected"`` weighs by the expected number of draws, N q_i, as importance sampling
         does; ``"actual"`` by the number n_i that θ_i really got, which has lower variance (section S5.1).
     pseudo_count
-        On a finite space, see `ActualCounts`; the paper's figures S3 and S4 use 0.01.
+        On a finite space, see `fbar.estimators.cells`; the paper's figures S3 and S4 use 0.01.
     rounds
         In how many parts the budget is spent; stopping rules are read in between. 16 for independent draws and 1
         for others by default, since draws are stratified within their round.

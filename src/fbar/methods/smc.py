@@ -57,7 +57,7 @@ class SMC(Method):
     perturbation
         ``"olcm"``, ``"local-normal"``, ``"normal"``, ``"uniform"`` or one with settings, such as
         ``LocalNormalKernel(neighbours=30)``. Local kernels accept more; in five dimensions and more they are too
-        narrow for their own good (`benchmarks/coverage_smc.csv`).
+        narrow for their own good (``benchmarks/coverage_smc.csv``).
     weights
         How the particles of all rounds are weighted: ``"mixture"``, ``"ess"`` (the paper's),
         ``"inverse-variance"`` or ``"last"`` (the last round alone), see `fbar.estimators.rounds`.

@@ -86,6 +86,8 @@ class Density:
     breaks
         Places where it is not smooth, if they are known; others are found.
 
+    Examples
+    --------
     >>> d = Density(lambda x: np.exp(-np.abs(x)), -40, 60)
     >>> round(d.mass, 9), abs(float(d.ppf(np.array([0.5]))[0])) < 1e-9
     (2.0, True)

@@ -70,6 +70,8 @@ class Study:
         What estimates are compared with: ``"posterior"``, or ``"tolerance"``, the exact truth of ABC at the tolerance,
         where that can be computed: then the error is the algorithm's own, without what the tolerance costs every one.
 
+    Examples
+    --------
     >>> study = Study("ramp", ["rejection", "optimal"], budgets=200, trials=20, scores=["mse"])
     >>> result = study.run(workers=1, progress=False)
     >>> len(result.rows())

@@ -66,6 +66,8 @@ class LearnedSummaries:
     folds
         In how many parts the pilot is split to judge the regressions.
 
+    Examples
+    --------
     >>> import fbar
     >>> from scipy import stats
     >>> problem = fbar.Problem(

@@ -1,0 +1,105 @@
+"""The documentation: MyST pages, of which those with code are executed when they are built."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import fbar
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+sys.path.insert(0, str(HERE / "_ext"))
+
+project = "fbar"
+author = "The fbar authors"
+copyright = "The fbar authors"
+version = release = fbar.__version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "command_help",
+    "public_names",
+]
+exclude_patterns = ["_build"]
+suppress_warnings = ["config.cache"]
+
+# ---------------------------------------------------------------- pages
+
+myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+copybutton_exclude = ".linenos, .gp, .go"
+
+nb_execution_mode = "force"
+nb_execution_in_temp = True  # a page that writes files leaves none behind
+nb_execution_raise_on_error = True
+nb_execution_timeout = 120
+nb_merge_streams = True
+nb_remove_code_outputs = False
+
+# The kernels that execute the pages: examples can be imported, pictures are drawn sharp, and nothing is kept.
+_profile = Path(tempfile.mkdtemp(prefix="fbar-docs-"))
+atexit.register(shutil.rmtree, _profile, ignore_errors=True)
+(_profile / "profile_default").mkdir()
+(_profile / "profile_default" / "ipython_kernel_config.py").write_text(
+    "c.InlineBackend.figure_formats = {'svg'}\nc.HistoryManager.enabled = False\n", encoding="utf-8"
+)
+os.environ["IPYTHONDIR"] = str(_profile)
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "examples"), os.environ.get("PYTHONPATH")]))
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # pages are built side by side
+os.environ["COLUMNS"] = "100"  # of what commands print
+os.environ["NO_COLOR"] = "1"
+
+# ---------------------------------------------------------------- reference
+
+default_role = "py:obj"  # `Name` in a docstring
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+autosummary_generate = False  # each name stands on the page of its group
+nitpicky = True  # `Name` in a docstring leads somewhere
+nitpick_ignore_regex = [
+    ("py:class", ".*"),  # types in signatures, many of other packages
+    ("py:obj", r"concurrent\..*"),
+]
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+
+# ---------------------------------------------------------------- looks
+
+# Formulas are drawn by a script of ours, so that pages opened from disk need no network.
+_mathjax = find_spec("sphinx-mathjax-offline")
+assert _mathjax is not None, "sphinx-mathjax-offline is part of the extra: pip install 'fbar[docs]'"
+mathjax_path = "tex-svg.js"
+
+html_theme = "pydata_sphinx_theme"
+html_title = "fbar"
+html_static_path = ["_static", str(Path(_mathjax.origin).parent / "static" / "mathjax" / mathjax_path)]
+html_css_files = ["fbar.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_sidebars = {"index": []}
+html_theme_options = {
+    "navbar_align": "left",
+    "navbar_end": ["theme-switcher"],
+    "header_links_before_dropdown": 7,
+    "show_prev_next": True,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
