@@ -65,5 +65,4 @@ constraints:  ## pin the versions that are installed now
 	$(BIN)/python -m pip freeze --exclude-editable | grep -v '@' > constraints.txt
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(PEERS_SBI) results paper-results docs/_build docs/reference/api .mypy_cache .ruff_cache \
-		.pytest_cache
+	rm -rf $(VENV) $(PEERS) $(PEERS_SBI) results paper-results docs/_build .mypy_cache .ruff_cache .pytest_cache

@@ -33,7 +33,6 @@ extensions = [
     "public_names",
 ]
 exclude_patterns = ["_build"]
-suppress_warnings = ["config.cache"]
 
 # ---------------------------------------------------------------- pages
 
@@ -46,14 +45,14 @@ nb_execution_in_temp = True  # a page that writes files leaves none behind
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 nb_merge_streams = True
-nb_remove_code_outputs = False
 
 # The kernels that execute the pages: examples can be imported, pictures are drawn sharp, and nothing is kept.
 _profile = Path(tempfile.mkdtemp(prefix="fbar-docs-"))
 atexit.register(shutil.rmtree, _profile, ignore_errors=True)
 (_profile / "profile_default").mkdir()
 (_profile / "profile_default" / "ipython_kernel_config.py").write_text(
-    "c.InlineBackend.figure_formats = {'svg'}\nc.HistoryManager.enabled = False\n", encoding="utf-8"
+    "c.InlineBackend.figure_formats = {'svg'}\nc.HistoryManager.enabled = False\nc.IPKernelApp.log_level = 'ERROR'\n",
+    encoding="utf-8",
 )
 os.environ["IPYTHONDIR"] = str(_profile)
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "examples"), os.environ.get("PYTHONPATH")]))
@@ -77,12 +76,15 @@ nitpick_ignore_regex = [
 ]
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+napoleon_attr_annotations = False  # types stand in the signature
+autodoc_type_aliases = {name: name for name in ("FloatArray", "IntArray", "BoolArray", "Array", "ArrayLike")}
 
 # ---------------------------------------------------------------- looks
 
 # Formulas are drawn by a script of ours, so that pages opened from disk need no network.
 _mathjax = find_spec("sphinx-mathjax-offline")
-assert _mathjax is not None, "sphinx-mathjax-offline is part of the extra: pip install 'fbar[docs]'"
+if _mathjax is None or _mathjax.origin is None:
+    raise SystemExit("the pages need sphinx-mathjax-offline: pip install 'fbar[docs]'")
 mathjax_path = "tex-svg.js"
 
 html_theme = "pydata_sphinx_theme"

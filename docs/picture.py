@@ -15,10 +15,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import fbar
-from fbar.pictures import RC
+from fbar.pictures import BLUE, INK, OBSERVED, RC, method_look
 
 ROOT = Path(__file__).parent.parent
-BLUE, ORANGE, PURPLE, VERMILLION, INK = "#0072B2", "#E69F00", "#CC79A7", "#D55E00", "#1f2328"
 TOLERANCE, SIMULATIONS = 80, 200_000
 
 
@@ -46,13 +45,13 @@ def recording(flu):
 def results(flu):
     days, problem = recording(flu)
     methods = {
-        "targeted": (BLUE, fbar.Targeted(tolerance=TOLERANCE), None),
-        "ABC-SMC": (PURPLE, fbar.SMC(fbar.QuantileSchedule(0.5, tolerance=TOLERANCE), accepted=500), 500),
-        "rejection": (ORANGE, fbar.Rejection(tolerance=TOLERANCE), None),
+        "targeted": ("targeted", fbar.Targeted(tolerance=TOLERANCE), None),
+        "ABC-SMC": ("smc", fbar.SMC(fbar.QuantileSchedule(0.5, tolerance=TOLERANCE), accepted=500), 500),
+        "rejection": ("rejection", fbar.Rejection(tolerance=TOLERANCE), None),
     }
     found = {
-        name: (colour, fbar.infer(problem, flu.targets, method=method, budget=SIMULATIONS, seed=1, block_size=block))
-        for name, (colour, method, block) in methods.items()
+        name: (method_look(look)["color"], fbar.infer(problem, flu.targets, method=method, budget=SIMULATIONS, seed=1, block_size=block))
+        for name, (look, method, block) in methods.items()
     }
     return days, found
 
@@ -71,7 +70,7 @@ def draw(flu, days, found):
     band = np.array([quantiles(posterior.points[day], posterior.weights, [0.025, 0.25, 0.75, 0.975]) for day in days]).T
     left.fill_between(at, band[0], band[3], color=BLUE, alpha=0.2, linewidth=0, label="95% of accepted runs")
     left.fill_between(at, band[1], band[2], color=BLUE, alpha=0.4, linewidth=0, label="half of them")
-    left.plot(at, flu.IN_BED, "o", color=VERMILLION, markersize=4, label="boys in bed, 1978")
+    left.plot(at, flu.IN_BED, "o", color=OBSERVED, markersize=4, label="boys in bed, 1978")
     left.set(xlabel="day", title="The data and the model", ylim=(0, 400), xticks=[1, 4, 7, 10, 13])
     left.legend(loc="upper right", handlelength=1.2, borderaxespad=0)
     asked = (("mean:R0", "$R_0$, mean"), ("mean:peak", "the peak's day, mean"))

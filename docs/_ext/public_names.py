@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from os.path import commonprefix
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -11,7 +10,7 @@ from sphinx.errors import ExtensionError
 
 import fbar
 
-MODULES = ("designs", "theory", "scores", "problems")
+MODULES = ("designs", "plot", "problems", "scores", "theory")
 """Public modules: each has a heading of its own and its names are documented as ``fbar.module.name``."""
 
 
@@ -54,8 +53,8 @@ def lead_to_public(app: Sphinx, env: Any, node: Any, contnode: Any) -> Any:
     known = [full for full, item in domain.objects.items() if full.endswith(f".{name}") and item.objtype in KINDS]
     if not known:
         return None
-    here = node.get("py:module") or ""
-    best = max(known, key=lambda full: (full == f"fbar.{name}", len(commonprefix([full, here])), -len(full)))
+    here = set((node.get("py:module") or "").split("."))
+    best = max(known, key=lambda full: (full == f"fbar.{name}", len(here & set(full.split("."))), -len(full)))
     return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", best, node, contnode)
 
 

@@ -67,7 +67,7 @@ from fbar.targets import (
 )
 
 if TYPE_CHECKING:
-    from fbar import problems, scores
+    from fbar import plot, problems, scores
     from fbar.study import Study, StudyResult
 
 __version__ = "0.1.0"
@@ -149,6 +149,7 @@ __all__ = [
     "load",
     "mean",
     "model_probability",
+    "plot",
     "posterior",
     "probability",
     "problems",
@@ -167,7 +168,7 @@ def __getattr__(name: str) -> Any:
     """What is not needed for inference is loaded when it is used."""
     from importlib import import_module
 
-    if name in ("problems", "scores", "study"):
+    if name in ("plot", "problems", "scores", "study"):
         return import_module(f"fbar.{name}")
     if name in ("Study", "StudyResult"):
         return getattr(import_module("fbar.study"), name)

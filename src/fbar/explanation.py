@@ -116,18 +116,18 @@ class Explanation:
         estimate = self.estimate
         return {
             "target": estimate.name,
-            "value": _plain(estimate.value),
-            "standard_error": _plain(estimate.standard_error),
-            "simulations": _plain(estimate.simulations),
-            "accepted": _plain(estimate.accepted),
-            "ess": _plain(self.ess),
-            "stages": [_plain(asdict(stage)) for stage in self.stages],
-            "ranges": [_plain(asdict(part)) for part in self.ranges],
+            "value": as_json(estimate.value),
+            "standard_error": as_json(estimate.standard_error),
+            "simulations": as_json(estimate.simulations),
+            "accepted": as_json(estimate.accepted),
+            "ess": as_json(self.ess),
+            "stages": [as_json(asdict(stage)) for stage in self.stages],
+            "ranges": [as_json(asdict(part)) for part in self.ranges],
             "parameter": self.parameter,
-            "regions": [_plain(asdict(region)) for region in self.regions],
-            "carriers": None if self.carriers is None else _plain(asdict(self.carriers)),
+            "regions": [as_json(asdict(region)) for region in self.regions],
+            "carriers": None if self.carriers is None else as_json(asdict(self.carriers)),
             "halving": None if self.halving is None else self.halving.as_dict(),
-            "alternatives": [_plain(asdict(other)) for other in self.alternatives],
+            "alternatives": [as_json(asdict(other)) for other in self.alternatives],
             "unknown": list(self.unknown),
         }
 
@@ -211,25 +211,20 @@ def explain(run: Run, posterior: Posterior, target: str | Target | None = None) 
     """Explain a posterior's estimate of a target, one of the run's by name or any other."""
     if np.ndim(posterior.simulations):
         raise InputError("a run of many trials has no one explanation; run it without trials=")
-    asked = _asked(run, target)
+    asked = asked_of(run, target)
     estimate = posterior.expect(asked)
     unknown: list[str] = []
+    prior, places = prior_of(run, posterior), places_of(run, posterior)
     if isinstance(posterior.errors, CellErrors):
         regions, carriers, alternatives = _of_cells(posterior, posterior.errors, asked, run)
         parameter = None
-        counts = _spent(posterior.errors.cells)
-        places: tuple[Points, FloatArray] | None = posterior.points, counts / counts.sum()
-        prior = posterior.points, posterior.errors.cells.prior
     else:
-        simulated = run.places(PLACES)
-        places = None if simulated is None else (simulated, np.full(simulated.rows, 1 / simulated.rows))
-        drawn = run.problem.prior.sample(PLACES, rng=np.random.default_rng(0)).with_derived(run.problem.derived)
-        prior = drawn, np.full(drawn.rows, 1 / drawn.rows)
+        simulated = None if places is None else places[0]
         if simulated is None:
             unknown.append("where the rejected simulations were")
         parameter, regions, carriers, alternatives = _of_draws(run, posterior, asked, simulated, unknown)
-    halving = _halving(run, posterior, asked, estimate)
-    if halving is None:
+    to_halve = halving(run, posterior, asked, estimate)
+    if to_halve is None:
         unknown.append("what halving the error would cost")
     return Explanation(
         estimate,
@@ -239,13 +234,30 @@ def explain(run: Run, posterior: Posterior, target: str | Target | None = None) 
         parameter,
         regions,
         carriers,
-        halving,
+        to_halve,
         alternatives,
         tuple(unknown),
     )
 
 
-def _asked(run: Run, target: str | Target | None) -> Target:
+def prior_of(run: Run, posterior: Posterior, most: int = PLACES) -> tuple[Points, FloatArray]:
+    """Weighted points that stand for the prior: the values of a finite one, otherwise draws, always the same."""
+    if isinstance(posterior.errors, CellErrors):
+        return posterior.points, posterior.errors.cells.prior
+    drawn = run.problem.prior.sample(most, rng=np.random.default_rng(0)).with_derived(run.problem.derived)
+    return drawn, np.full(drawn.rows, 1 / drawn.rows)
+
+
+def places_of(run: Run, posterior: Posterior, most: int = PLACES) -> tuple[Points, FloatArray] | None:
+    """Weighted points that stand for the simulations; None where nothing is kept of them."""
+    if isinstance(posterior.errors, CellErrors):
+        counts = _spent(posterior.errors.cells)
+        return posterior.points, counts / counts.sum()
+    simulated = run.places(most)
+    return None if simulated is None else (simulated, np.full(simulated.rows, 1 / simulated.rows))
+
+
+def asked_of(run: Run, target: str | Target | None) -> Target:
     if isinstance(target, Target):
         return target
     names = [known.name for known in run.targets]
@@ -257,7 +269,8 @@ def _asked(run: Run, target: str | Target | None) -> Target:
     return run.targets[names.index(name)]
 
 
-def _halving(run: Run, posterior: Posterior, target: Target, estimate: Estimate) -> Forecast | None:
+def halving(run: Run, posterior: Posterior, target: Target, estimate: Estimate) -> Forecast | None:
+    """How many simulations more halve the error of an estimate; None where that is not known."""
     error = np.atleast_1d(estimate.standard_error)
     if not (np.isfinite(error).all() and (error > 0).any()):
         return None
@@ -404,7 +417,7 @@ def _binning(name: str, column: npt.NDArray[Any], weights: FloatArray) -> _Binni
         mass = np.array([weights[column == value].sum() for value in values])
         kept = values[np.sort(np.argsort(-mass, kind="stable")[:PARTS])]
         return _Binning(name, (*(str(value) for value in kept), "others", without), values=tuple(kept.tolist()))
-    edges = np.unique(_quantiles(column, weights, np.arange(1, PARTS) / PARTS))
+    edges = np.unique(quantiles(column, weights, np.arange(1, PARTS) / PARTS))
     words = [_short(edge) for edge in edges.tolist()]
     between = [f"{low} to {high}" for low, high in pairwise(words)]
     return _Binning(name, (f"below {words[0]}", *between, f"from {words[-1]} on", without), edges)
@@ -506,11 +519,12 @@ def _central(name: str, points: Points, weights: FloatArray) -> tuple[float, flo
     column, has = points[name], points.present(name) & (weights > 0)
     if not has.any():
         return None
-    low, high = _quantiles(column[has], weights[has], np.array(CENTRAL))
+    low, high = quantiles(column[has], weights[has], np.array(CENTRAL))
     return float(low), float(high)
 
 
-def _quantiles(column: npt.NDArray[Any], weights: FloatArray, levels: FloatArray) -> FloatArray:
+def quantiles(column: npt.NDArray[Any], weights: FloatArray, levels: FloatArray) -> FloatArray:
+    """The least values that at least so much of the weight does not exceed."""
     values = column.astype(np.float64)
     order = np.argsort(values, kind="stable")
     below = np.cumsum(weights[order])
@@ -537,12 +551,12 @@ def _short(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """In JSON's terms: no arrays, and None for what is not a finite number."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: as_json(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | list | tuple):
-        return [_plain(item) for item in value]
+        return [as_json(item) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from fbar.cli.common import open_console, plain_table
 from fbar.errors import FbarError
-from fbar.study.figures import write_figures
 from fbar.study.presets import Claim, preset
 from fbar.study.results import StudyResult
 
@@ -38,6 +37,8 @@ def run_preset(
             open_console().print(str(result.ranking()), markup=False)
             open_console().print()
         if directory is not None:
+            from fbar.plot import write_figures  # needs matplotlib, as a study without --out does not
+
             result.write(directory)
             write_figures(result, directory)
     claims = chosen.claims(results)

@@ -282,7 +282,7 @@ def _clean(tree: Any) -> Any:
 
 def write(result: StudyResult, out: Path, *, quiet: bool = False) -> None:
     """Tables and figures."""
-    from fbar.study.figures import write_figures
+    from fbar.plot import write_figures
 
     paths = [*result.write(out), *write_figures(result, out)]
     if not quiet:

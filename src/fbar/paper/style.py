@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-from fbar.pictures import letter, panels, render
+from fbar.pictures import GREEN, GREY, ORANGE, PURPLE, SKY, letter, method_look, panels, render
 
 __all__ = ["COLOURS", "LABELS", "MARKERS", "letter", "panels", "render"]
 
-COLOURS = {
-    "targeted": "#7b4ab0",
-    "stratified": "#2aa3b8",
-    "stratified-design-independent": "#d08a2e",
-    "prior": "#3b6fb6",
-    "posterior": "#c8452f",
-    "max-ess": "#2a8f5c",
-    "min-unnormalised-mse": "#9a6a3a",
-    "min-mse": "#7b4ab0",
-    "ibs": "#666666",
-    "max-acceptance": "#3b6fb6",
-    "adaptive-posterior": "#c8452f",
-    "adaptive-min-mse": "#2a8f5c",
-    "min-mse-oracle": "#7b4ab0",
-    "local-mvn": "#3b6fb6",
-    "uniform": "#c8452f",
-    "local-mvn-fast": "#2a8f5c",
-    "rejection": "#7b4ab0",
+SAME = {"min-mse-oracle": "min-mse", "max-acceptance": "prior", "adaptive-min-mse": "adaptive"}
+"""What settings of the paper's figures are called elsewhere."""
+
+OWN = {
+    "stratified-design-independent": (ORANGE, "D"),
+    "min-unnormalised-mse": (PURPLE, "v"),
+    "ibs": (GREY, ">"),
+    "local-mvn": (PURPLE, "o"),
+    "uniform": (GREEN, "s"),
+    "local-mvn-fast": (SKY, "^"),
 }
-MARKERS = {
-    "targeted": "o",
-    "prior": "D",
-    "posterior": "s",
-    "max-ess": "^",
-    "min-unnormalised-mse": "v",
-    "min-mse": "o",
-    "adaptive-posterior": "p",
-    "adaptive-min-mse": "^",
-    "min-mse-oracle": "*",
-    "local-mvn": "o",
-    "uniform": "D",
-    "local-mvn-fast": "s",
-    "rejection": "^",
-}
+"""The look of settings that only the paper has."""
+
 LABELS = {
     "targeted": "targeted",
     "stratified": "stratified",
@@ -59,3 +38,7 @@ LABELS = {
     "local-mvn-fast": "local MVN, fast ε",
     "rejection": "rejection",
 }
+
+_LOOKS = {name: OWN.get(name) or tuple(method_look(SAME.get(name, name)).values()) for name in LABELS}
+COLOURS = {name: look[0] for name, look in _LOOKS.items()}
+MARKERS = {name: look[1] for name, look in _LOOKS.items()}

@@ -11,9 +11,10 @@ import numpy as np
 
 from fbar.errors import InputError
 from fbar.estimate import shorthand
+from fbar.scores.expectation import ExpectationMSE
 from fbar.study.paired import Comparison, compare, holm
 
-ERROR = "mse"
+ERROR = ExpectationMSE.name
 """The score that is ranked by unless another is asked for: b², the MSE in units of the posterior variance."""
 
 if TYPE_CHECKING:

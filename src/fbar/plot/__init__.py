@@ -1,0 +1,125 @@
+"""Figures: each the draw of a data record.
+
+``fbar.plot.marginals(result)`` is ``Marginals.of(result).draw()``. The record has the numbers (``as_dict``); ``ax=``
+takes matplotlib axes of your own. Colours are those of `fbar.pictures`, a method's the same in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from fbar.plot.error import Error
+from fbar.plot.influence import Influence
+from fbar.plot.marginals import Marginals
+from fbar.plot.pairs import Pairs
+from fbar.plot.places import Places, PlacesPair
+from fbar.plot.predictive import Predictive
+from fbar.plot.rounds import Rounds
+from fbar.plot.study import Curves, Ranking, Versus, write_figures
+from fbar.plot.tolerance import Tolerance
+from fbar.targets import Target
+
+if TYPE_CHECKING:
+    from fbar.result import Result
+    from fbar.study import StudyResult
+
+__all__ = [
+    "Curves",
+    "Error",
+    "Influence",
+    "Marginals",
+    "Pairs",
+    "Places",
+    "PlacesPair",
+    "Predictive",
+    "Ranking",
+    "Rounds",
+    "Tolerance",
+    "Versus",
+    "curves",
+    "error",
+    "influence",
+    "marginals",
+    "pairs",
+    "places",
+    "predictive",
+    "ranking",
+    "rounds",
+    "tolerance",
+    "versus",
+    "write_figures",
+]
+
+
+def marginals(result: Result, names: str | Sequence[str] | None = None, *, ax: Any = None) -> Any:
+    """The posterior density of each parameter over its prior, with its mean and 95% interval.
+
+    ``names`` are the prior's and the derived parameters by default. Values of discrete parameters have bars.
+    """
+    return Marginals.of(result, names).draw(ax)
+
+
+def pairs(result: Result, names: Sequence[str] | None = None, *, ax: Any = None) -> Any:
+    """The posterior of every pair of parameters: regions of highest density that hold 20, 50, 80 and 95%.
+
+    Six parameters at most unless they are ``names``. Points of models that have both parameters count.
+    """
+    return Pairs.of(result, names).draw(ax)
+
+
+def places(result: Result, names: str | Sequence[str] | None = None, *, pairs: bool = False, ax: Any = None) -> Any:
+    """Where the simulations were: the densities of prior, simulations and posterior for each parameter.
+
+    With ``pairs`` the simulated values of two parameters, as points under the posterior's regions.
+    """
+    if pairs:
+        return PlacesPair.of(result, [names] if isinstance(names, str) else names).draw(ax)
+    return Places.of(result, names).draw(ax)
+
+
+def error(result: Result, *, relative: str = "posterior", ax: Any = None) -> Any:
+    """Standard errors against the number of simulations, with the line of 1/√N and where they would be halved.
+
+    ``relative`` says in what terms: ``"posterior"`` (the posterior's standard deviation), ``"estimate"`` or ``"none"``.
+    """
+    return Error.of(result, relative).draw(ax)
+
+
+def tolerance(result: Result, *, ax: Any = None) -> Any:
+    """Each estimate against the tolerance with its 95% band, and its extrapolation to 0, from the same simulations."""
+    return Tolerance.of(result).draw(ax)
+
+
+def influence(result: Result, target: str | Target | None = None, *, ax: Any = None) -> Any:
+    """Which accepted simulations carry an estimate: how much of its variance the largest parts make up."""
+    return Influence.of(result, target).draw(ax)
+
+
+def rounds(result: Result, *, ax: Any = None) -> Any:
+    """Tolerance, acceptance rate and effective sample size against the number of simulations."""
+    return Rounds.of(result).draw(ax)
+
+
+def predictive(
+    observed: npt.ArrayLike, simulated: npt.ArrayLike, names: Sequence[str] | None = None, *, ax: Any = None
+) -> Any:
+    """Data simulated at parameters from the posterior (a row each) beside the observed data."""
+    return Predictive.of(observed, simulated, names).draw(ax)
+
+
+def ranking(study: StudyResult, score: str = "mse", *, target: str | None = None, ax: Any = None) -> Any:
+    """Every method's mean score with its error, and in brackets the places that it may truly have."""
+    return Ranking.of(study, score, target).draw(ax)
+
+
+def curves(study: StudyResult, score: str = "mse", *, target: str | None = None, ax: Any = None) -> Any:
+    """A score against the number of simulations, a panel for each problem, with the fitted rates."""
+    return Curves.of(study, score, target).draw(ax)
+
+
+def versus(study: StudyResult, scores: str | Sequence[str] | None = None, *, ax: Any = None) -> Any:
+    """Other scores against the error, a panel each: where they fall to the right they mislead."""
+    return Versus.of(study, scores).draw(ax)

@@ -1,0 +1,172 @@
+"""The posterior of each parameter over its prior."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fbar.checks import FloatArray
+from fbar.explanation import quantiles
+from fbar.pictures import POSTERIOR, PRIOR, plain
+from fbar.plot.base import Record, legend
+from fbar.plot.density import density
+from fbar.plot.source import Source
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from fbar.result import Result
+
+WIDTHS = 4.2, 6.2, 7.2
+"""Of figures with one, two and three columns, in inches."""
+
+MOST_LABELS = 12
+"""Labels below an axis, at most; of more values every second, third, … is labelled."""
+
+
+@dataclass(frozen=True, eq=False)
+class Marginal:
+    """A parameter's posterior and prior: densities at ``x``, or probabilities of the values ``labels``.
+
+    ``share`` is the posterior probability of the models that have it; the rest is given these. Labels have no mean.
+    """
+
+    name: str
+    discrete: bool
+    x: FloatArray
+    labels: tuple[str, ...]
+    posterior: FloatArray
+    prior: FloatArray | None
+    share: float
+    mean: float | None
+    median: float | None
+    interval: tuple[float, float] | None
+
+    @property
+    def caption(self) -> str:
+        """The mean and the 95% interval, or the likeliest value, in words."""
+        if self.mean is None or self.interval is None:
+            place = int(np.argmax(self.posterior))
+            text = f"{self.labels[place]} {self.posterior[place]:.1%}"
+        else:
+            low, high = self.interval
+            spread = high - low or abs(high) or 1.0
+            digits = max(0, 1 - math.floor(math.log10(spread)))  # two of the interval's width
+            text = f"mean {self.mean:.{digits}f}, 95% {low:.{digits}f} to {high:.{digits}f}"
+        return text if self.share > 0.999999 else f"{text}\ngiven its model ({self.share:.0%})"
+
+
+def marginal(source: Source, name: str) -> Marginal:
+    column, weights = source.of_posterior(name)
+    where = source.axis(name)
+    mean = median = interval = None
+    if column.dtype.kind in "biuf":
+        mean = float((weights * column).sum() / weights.sum())
+        low, middle, high = quantiles(column, np.maximum(weights, 0.0), np.array([0.025, 0.5, 0.975])).tolist()
+        median, interval = middle, (low, high)
+    return Marginal(
+        name,
+        where.discrete,
+        where.x,
+        where.labels,
+        density(where, column, weights),
+        source.prior_density(name, where),
+        source.share(name),
+        mean,
+        median,
+        interval,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Marginals(Record):
+    parameters: tuple[Marginal, ...]
+    message: str = ""
+
+    @classmethod
+    def of(cls, result: Result, names: str | Sequence[str] | None = None) -> Marginals:
+        source = Source.of(result)
+        return cls(tuple(marginal(source, name) for name in source.checked(names)))
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return arranged(len(self.parameters))
+
+    @property
+    def number(self) -> int:
+        return len(self.parameters)
+
+    @property
+    def size(self) -> tuple[float, float]:
+        rows, columns = self.grid
+        return WIDTHS[columns - 1], 2.1 * rows + 0.4
+
+    def render(self, axes: Sequence[Any], figure: Figure | None) -> None:
+        for ax, one in zip(axes, self.parameters, strict=True):
+            draw_marginal(ax, one)
+            ax.set_title(plain(one.name), loc="left")
+            ax.set_xlabel(plain(one.caption), fontsize=8)
+        legend(axes, figure)
+
+
+def arranged(number: int) -> tuple[int, int]:
+    """Rows and columns of so many panels, three columns at most.
+
+    >>> arranged(2), arranged(4), arranged(5)
+    ((1, 2), (2, 2), (2, 3))
+    """
+    columns = 2 if number == 4 else min(3, number)
+    return math.ceil(number / columns), columns
+
+
+def draw_marginal(ax: Any, one: Marginal) -> None:
+    """Posterior filled, prior as a grey line."""
+    if one.discrete:
+        width = bar_width(one.x)
+        ax.bar(one.x, one.posterior, width, color=POSTERIOR, alpha=0.75, label="posterior")
+        if one.prior is not None:
+            half = width / 2
+            ax.hlines(one.prior, one.x - half, one.x + half, color=PRIOR, linewidth=1.6, label="prior")
+        label_values(ax, one.x, one.labels)
+        ax.set_ylabel("probability")
+    else:
+        ax.fill_between(one.x, one.posterior, color=POSTERIOR, alpha=0.25, linewidth=0)
+        ax.plot(one.x, one.posterior, color=POSTERIOR, label="posterior")
+        if one.prior is not None:
+            ax.plot(one.x, one.prior, color=PRIOR, label="prior")
+        ax.set_xlim(one.x[0], one.x[-1])
+        ax.set_yticks([])
+        ax.spines["left"].set_visible(False)
+    ax.set_ylim(0)
+
+
+def bar_width(x: FloatArray) -> float:
+    return 0.8 * float(np.diff(np.unique(x)).min()) if x.size > 1 else 0.8
+
+
+def label_values(ax: Any, x: FloatArray, labels: Sequence[str], *, vertical: bool = False) -> None:
+    """Labels of a few values under their places; numbers that are many have the axis's own ticks."""
+    numbers = all(_is_number(label) for label in labels)
+    if numbers and len(labels) > MOST_LABELS:
+        return
+    step = math.ceil(len(labels) / MOST_LABELS)
+    shown = [plain(_short(label) if numbers else label) for label in labels[::step]]
+    long = not vertical and sum(map(len, shown)) > 24
+    set_ticks = ax.set_yticks if vertical else ax.set_xticks
+    set_ticks(x[::step], shown, **({"rotation": 30, "ha": "right"} if long and not numbers else {}))
+
+
+def _is_number(label: str) -> bool:
+    try:
+        float(label)
+    except ValueError:
+        return False
+    return True
+
+
+def _short(label: str) -> str:
+    return f"{float(label):g}"

@@ -1,0 +1,162 @@
+"""The columns of a run's prior, simulations and posterior, as figures need them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar.checks import FloatArray, choice
+from fbar.errors import InputError
+from fbar.explanation import places_of, prior_of
+from fbar.plot.base import one_run
+from fbar.plot.density import CELLS, Axis, axis, density
+from fbar.points import Points
+from fbar.posterior import Posterior
+from fbar.priors import Finite, ModelChoice, Prior
+from fbar.priors.marginals import Categorical, Marginal
+
+if TYPE_CHECKING:
+    from fbar.result import Result
+
+DRAWS = 20_000
+"""Draws that stand for the prior of a parameter whose density is not known."""
+
+PLACES = 5000
+"""θ that stand for the simulations, at most."""
+
+Weighted = tuple[npt.NDArray[Any], FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Whatever figures ask of a result, by the name of a parameter."""
+
+    result: Result
+
+    @classmethod
+    def of(cls, result: Result) -> Source:
+        one_run(result)
+        return cls(result)
+
+    @property
+    def prior(self) -> Any:
+        return self.result.run.problem.prior
+
+    @property
+    def posterior(self) -> Posterior:
+        return self.result.posterior
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The prior's parameters, then the derived ones."""
+        return tuple(dict.fromkeys((*self.prior.names, *self.result.run.problem.derived)))
+
+    def checked(self, names: str | Sequence[str] | None) -> tuple[str, ...]:
+        if names is None:
+            return self.names
+        listed = (names,) if isinstance(names, str) else tuple(names)
+        known = tuple(dict.fromkeys((*self.names, *self.posterior.points, *self.posterior.points.derived)))
+        if not listed:
+            raise InputError(f"name at least one parameter; known: {', '.join(known)}")
+        return tuple(choice(name, known, "parameter") for name in listed)
+
+    @cached_property
+    def _drawn(self) -> tuple[Points, FloatArray]:
+        return prior_of(self.result.run, self.posterior, DRAWS)
+
+    @cached_property
+    def _places(self) -> tuple[Points, FloatArray] | None:
+        return places_of(self.result.run, self.posterior, PLACES)
+
+    @property
+    def simulated(self) -> Points | None:
+        """θ that stand for the simulations; on a finite space they have weights, see `of_simulations`."""
+        return None if self._places is None else self._places[0]
+
+    def of_posterior(self, name: str) -> Weighted:
+        return _column(name, self.posterior.points, self.posterior.weights)
+
+    def of_prior(self, name: str) -> Weighted | None:
+        """None for what only a simulation records."""
+        return _column(name, *self._drawn) if name in self._drawn[0] else None
+
+    def of_simulations(self, name: str) -> Weighted | None:
+        if self._places is None or name not in self._places[0]:
+            return None
+        return _column(name, *self._places)
+
+    def numeric(self, name: str) -> bool:
+        return self.of_posterior(name)[0].dtype.kind in "biuf"
+
+    def share(self, name: str) -> float:
+        """The posterior probability of the models that have the parameter."""
+        points, weights = self.posterior.points, self.posterior.weights
+        return float(weights[points.present(name)].sum() / weights.sum())
+
+    def marginal(self, name: str) -> Marginal | None:
+        """The prior of a parameter that depends on no other, given the model where one alone has it."""
+        prior = self.prior
+        if isinstance(prior, ModelChoice):
+            having = [inner for inner in prior.models.values() if inner is not None and name in inner.names]
+            prior = having[0] if len(having) == 1 else None
+        found = prior.marginals.get(name) if isinstance(prior, Prior) else None
+        return found if isinstance(found, Marginal) else None
+
+    def axis(self, name: str, cells: int = CELLS, *, whole: bool = False) -> Axis:
+        """Where it is shown: the posterior's range, or also that of the simulations and the prior (``whole``)."""
+        column, weights = self.of_posterior(name)
+        marginal, drawn = self.marginal(name), self.of_prior(name)
+        bounds = (-math.inf, math.inf) if marginal is None else marginal.support
+        values: Any = None
+        if isinstance(self.prior, ModelChoice) and name == self.prior.name:
+            values = self.prior.labels.tolist()
+        elif isinstance(marginal, Categorical):
+            values = marginal.values.tolist()
+        elif (isinstance(self.prior, Finite) or (marginal is not None and marginal.discrete)) and drawn is not None:
+            values = np.unique(np.concatenate([column, drawn[0]])).tolist()
+        elif drawn is not None and drawn[0].dtype.kind == "f":
+            found = np.concatenate([column, drawn[0]]).astype(np.float64)
+            # No density is known beyond what was drawn; reflecting tails there changes nothing.
+            bounds = max(bounds[0], float(found.min())), min(bounds[1], float(found.max()))
+        if whole:
+            parts = [
+                (part, most) for part, most in ((drawn, 0.9), (self.of_simulations(name), 0.98)) if part is not None
+            ]
+            column = np.concatenate([column, *(_central(part[0], most) for part, most in parts)])
+            weights = np.ones(column.size)
+        return axis(column, weights, bounds, values, cells)
+
+    def prior_density(self, name: str, where: Axis) -> FloatArray | None:
+        """Exact where the prior has a density of the parameter alone, otherwise that of draws."""
+        if isinstance(self.prior, ModelChoice) and name == self.prior.name:
+            return np.asarray(self.prior.probabilities)
+        marginal = self.marginal(name)
+        if marginal is not None and (where.discrete or not marginal.discrete):
+            x = np.asarray(where.values) if where.discrete else where.x
+            return np.exp(marginal.logpdf(x))
+        drawn = self.of_prior(name)
+        return None if drawn is None else density(where, *drawn, least=1.0)
+
+
+def _column(name: str, points: Points, weights: FloatArray) -> Weighted:
+    has = points.present(name)
+    column, weights = points[name][has], weights[has]
+    if column.dtype == object and not any(isinstance(value, str) for value in column.tolist()):
+        column = column.astype(np.float64)
+    if not weights.sum() > 0:
+        raise InputError(f"no point of positive weight has the parameter {name!r}")
+    return column, weights
+
+
+def _central(column: npt.NDArray[Any], share: float) -> npt.NDArray[Any]:
+    """Without the outer parts, which may be far out."""
+    if column.dtype.kind != "f":
+        return column
+    low, high = np.quantile(column, [(1 - share) / 2, (1 + share) / 2])
+    return np.asarray(column[(column >= low) & (column <= high)])

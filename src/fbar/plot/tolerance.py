@@ -1,0 +1,144 @@
+"""Estimates against the tolerance, and where they go as it vanishes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fbar.checks import FloatArray
+from fbar.errors import InputError, NoPosterior
+from fbar.estimate import Estimate, Estimates
+from fbar.pictures import GREEN, POSTERIOR, PRIOR, plain
+from fbar.plot.base import Record, legend, one_run
+from fbar.plot.marginals import WIDTHS, arranged
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from fbar.result import Result
+
+MOST = 6
+"""Estimates that are shown, the first ones."""
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """One number's estimates at ``tolerances``, rising, with 95% intervals; the last three are of the one at 0."""
+
+    name: str
+    tolerances: FloatArray
+    values: FloatArray
+    low: FloatArray
+    high: FloatArray
+    extrapolated: float | None
+    extrapolated_low: float | None
+    extrapolated_high: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Tolerance(Record):
+    """``own`` is the run's tolerance, and ``extrapolated_from`` the larger of the two that an extrapolation is from."""
+
+    bands: tuple[Band, ...]
+    own: float | None
+    extrapolated_from: float | None
+    message: str = ""
+
+    @classmethod
+    def of(cls, result: Result) -> Tolerance:
+        one_run(result)
+        own = result.run.tolerance_told
+        if own is None:
+            return cls((), None, None, "this run has no tolerance above 0")
+        try:
+            curve = sorted(result.curve(), key=lambda pair: pair[0])
+        except (InputError, NoPosterior) as error:
+            return cls((), own, None, str(error))
+        limits, source = _limits(result, own)
+        bands = []
+        for i, target in enumerate(result.run.targets):
+            names = _names(curve[0][1][i])
+            for k, name in enumerate(names):
+                rows = [(at, *_numbers(estimates[i], k)) for at, estimates in curve]
+                x, value, low, high = np.array(rows).T
+                limit = (None,) * 3 if limits is None else _numbers(limits[target.name], k)
+                bands.append(Band(name, x, value, low, high, *limit))
+        left = [band.name for band in bands[MOST:]]
+        said = [f"not shown: {', '.join(left)}"] if left else []
+        said += [] if limits is not None else ["too few simulations are near enough for an extrapolation to 0"]
+        return cls(tuple(bands[:MOST]), own, source, "; ".join(said))
+
+    @property
+    def empty(self) -> bool:
+        return not self.bands
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return arranged(max(1, len(self.bands)))
+
+    @property
+    def number(self) -> int:
+        return max(1, len(self.bands))
+
+    @property
+    def size(self) -> tuple[float, float]:
+        rows, columns = self.grid
+        return WIDTHS[columns - 1], 2.2 * rows + 0.5
+
+    def render(self, axes: Sequence[Any], figure: Figure | None) -> None:
+        for ax, band in zip(axes, self.bands, strict=True):
+            finite = np.isfinite(band.low) & np.isfinite(band.high)
+            x = band.tolerances
+            ax.fill_between(x, band.low, band.high, where=finite, color=POSTERIOR, alpha=0.2, linewidth=0)
+            bars = np.nan_to_num([band.values - band.low, band.high - band.values], posinf=0.0)
+            ax.errorbar(x, band.values, bars, color=POSTERIOR, marker="o", capsize=2, label="estimate, 95% interval")
+            if self.own is not None:
+                ax.axvline(self.own, color=PRIOR, linewidth=1, linestyle=(0, (4, 3)), label="the run's tolerance")
+            if band.extrapolated is not None and math.isfinite(band.extrapolated):
+                assert band.extrapolated_low is not None
+                assert band.extrapolated_high is not None
+                ends = [[band.extrapolated - band.extrapolated_low], [band.extrapolated_high - band.extrapolated]]
+                bar = np.nan_to_num(ends, posinf=0.0)
+                ax.errorbar(
+                    [0], [band.extrapolated], bar, color=GREEN, marker="D", capsize=3, label="extrapolated to 0"
+                )
+            ax.set_xlim(-0.06 * float(x.max()), 1.06 * float(x.max()))
+            ax.set_title(plain(band.name), loc="left")
+            ax.set_xlabel("tolerance")
+            ax.grid(axis="y")
+        legend(axes, figure)
+        if figure is not None and self.message:
+            figure.supxlabel(plain(self.message), fontsize=8)
+
+
+def _limits(result: Result, own: float) -> tuple[Estimates | None, float | None]:
+    """Extrapolations from the run's tolerance, or else from twice as much where it keeps such simulations (SMC).
+
+    None where neither has errors that can be stood behind.
+    """
+    for at in (own, 2 * own):
+        try:
+            found = result.extrapolated(tolerance=at).estimates
+        except (InputError, NoPosterior):
+            continue
+        if all(np.all(estimate.trusted) for estimate in found):
+            return found, at
+    return None, None
+
+
+def _names(estimate: Estimate) -> list[str]:
+    size = np.size(estimate.value)
+    if np.ndim(estimate.value) == 0:
+        return [estimate.name]
+    labels = estimate.labels or tuple(str(i + 1) for i in range(size))
+    return [f"{estimate.name} {label}" for label in labels]
+
+
+def _numbers(estimate: Estimate, k: int) -> tuple[float, float, float]:
+    low, high = estimate.interval()
+    found = [float(np.ravel(part)[k]) for part in (estimate.value, low, high)]
+    return found[0], found[1], found[2]
