@@ -50,7 +50,10 @@ def results(flu):
         "rejection": ("rejection", fbar.Rejection(tolerance=TOLERANCE), None),
     }
     found = {
-        name: (method_look(look)["color"], fbar.infer(problem, flu.targets, method=method, budget=SIMULATIONS, seed=1, block_size=block))
+        name: (
+            method_look(look)["color"],
+            fbar.infer(problem, flu.targets, method=method, budget=SIMULATIONS, seed=1, block_size=block),
+        )
         for name, (look, method, block) in methods.items()
     }
     return days, found
