@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup run test lint docs bench bench-peers test-peers truths constraints clean
+.PHONY: setup run paper test lint docs bench bench-peers test-peers truths constraints clean
 
 setup: $(STAMP)
 
@@ -14,7 +14,12 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	touch $@
 
-run: setup  ## regenerate the paper's figures and print its claims beside our numbers
+run: setup  ## influenza in a boarding school: estimates with error bars, what targeting gains, a report; about a minute
+	$(BIN)/fbar infer examples/influenza.py --tolerance 80 --budget 200000 --seed 1 --run results/influenza
+	$(BIN)/python examples/boarding_school.py --out results/boarding_school.csv
+	$(BIN)/fbar report results/influenza --out results/influenza.html
+
+paper: setup  ## regenerate the paper's figures and print its claims beside our numbers
 	$(BIN)/fbar paper --out paper-results
 
 test: setup lint
@@ -60,4 +65,4 @@ constraints:  ## pin the versions that are installed now
 	$(BIN)/python -m pip freeze --exclude-editable | grep -v '@' > constraints.txt
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(PEERS_SBI) paper-results docs/_build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(PEERS) $(PEERS_SBI) results paper-results docs/_build .mypy_cache .ruff_cache .pytest_cache

@@ -1,4 +1,4 @@
-"""The examples in docstrings and in the README run as written."""
+"""The examples in docstrings, in the README and in the overview run as written."""
 
 import doctest
 import importlib
@@ -26,9 +26,29 @@ def test_there_are_examples_to_run():
     assert examples > 15
 
 
-def test_the_readme_python_runs():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
-    assert blocks
+def blocks(page, kind):
+    return re.findall(rf"```{kind}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.S)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/reference/overview.md"])
+def test_the_python_of_a_page_runs(page):
+    found = blocks(page, "python")
+    assert found
     space = {}
-    for block in blocks:
+    for block in found:
+        exec(compile(block, page, "exec"), space)
+
+
+def test_the_readme_shows_what_is_printed(capsys):
+    space = {}
+    for block, shown in zip(blocks("README.md", "python"), blocks("README.md", "text"), strict=True):
         exec(compile(block, "README.md", "exec"), space)
+        assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize("page", ["README.md", "examples/README.md", "CONTRIBUTING.md"])
+def test_what_a_page_links_to_is_there(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)#]+)", text):
+        if "://" not in link:
+            assert (ROOT / page).parent.joinpath(link).exists(), link

@@ -55,14 +55,17 @@ def test_influenza():
     r0 = result["mean:R0"]
     assert 3 < r0.value < 4.5
     assert 0 < r0.standard_error < 0.2
-    assert 0.4 < result["quantile:gamma,0.5"].value < 0.55
+    assert 1.9 < result["mean:infectious"].value < 2.4
+    assert 5.8 < result["mean:peak"].value < 6.8
+    assert 0 < result["probability:peak > 6"].value < 1
     assert result.run.seen.failures == 0
 
 
 def test_the_influenza_model_reaches_the_data():
     flu = example("influenza")
     theta = points(2000, beta=1.7, gamma=0.46, first=3)
-    days = flu.epidemic(theta, np.random.default_rng(1))
+    made = flu.epidemic(theta, np.random.default_rng(1))
+    days, peak = made["x"], made["peak"]
     assert (days >= 0).all()
     assert (days <= flu.BOYS).all()
     spread = days[:, 3] > 0
@@ -70,6 +73,53 @@ def test_the_influenza_model_reaches_the_data():
     assert abs(days[spread].max(axis=1).mean() - 298) < 30
     nearest = days[flu.problem.distance(days).argmin()]
     assert nearest.argmax() in (4, 5, 6)  # the peak of the data is on the sixth day
+    # The peak is within a day of the day with the largest count, but for epidemics that hardly begin or are flat there.
+    assert (np.abs(peak - (days.argmax(axis=1) + 1)) <= 1)[spread].mean() > 0.95
+    assert ((peak >= 1) & (peak <= 14)).all()
+
+
+def test_the_methods_in_the_boarding_school(capsys):
+    school = example("boarding_school")
+    rows = [
+        row
+        for seed in (1, 2)
+        for name in (school.ALL, school.OURS, "rejection")
+        for row in school.run(name, seed, 8000, 150)
+    ]
+    runs = school.Runs(rows)
+    assert {row["method"] for row in rows} == set(school.METHODS)
+    assert runs.targets == [target.name for target in school.model().targets]
+    values = {name: runs.column("value", name, "mean:peak") for name in school.METHODS}
+    errors = {name: runs.column("standard_error", name, "mean:peak") for name in school.METHODS}
+    for name in school.METHODS:  # every two estimates are of the same posterior: 5 standard errors
+        apart = values[name] - values["rejection"]
+        assert (np.abs(apart) < 5 * np.hypot(errors[name], errors["rejection"])).all()
+    school.print_all(runs, 8000)
+    assert "Of 15 comparisons" in capsys.readouterr().out
+
+
+def test_the_gain_is_a_ratio_of_squared_errors():
+    school = example("boarding_school")
+    rng = np.random.default_rng(1)
+    rows = [
+        {
+            "method": name,
+            "seed": seed,
+            "target": "t",
+            "value": scale * rng.normal(),
+            "standard_error": scale,
+            "trusted": True,
+        }
+        for name, scale in ((school.OURS, 1.0), ("rejection", 3.0))
+        for seed in range(2000)
+    ]
+    runs = school.Runs(rows)
+    assert runs.by_error_bars("rejection", "t") == pytest.approx((9, 9, 9))
+    ratio, low, high = runs.by_spread("rejection", "t")
+    assert low < ratio < high
+    assert abs(np.log(ratio / 9)) < 5 * np.sqrt(4 / 2000)  # log s² has the variance 2/(n − 1)
+    rows[0]["trusted"] = False
+    assert runs.by_error_bars("rejection", "t") is None
 
 
 # ---------------------------------------------------------------- Lotka–Volterra

@@ -64,7 +64,7 @@ def paper(
         figS3 and figS4: the likelihood exp(-(theta-5.5)^2/2) of the paper's text, in place of
         exp(-(theta-5.5)^2), which made its figures.
     as_published
-        fig4 and fig5: with the choices and slips of the printed figures, see the README.
+        fig4 and fig5: with the choices and slips of the printed figures, see docs/reference/overview.md.
     """
     from fbar.paper import EXPERIMENTS, Options, experiment
 

@@ -43,7 +43,8 @@ class Importance(Method):
         ``"prior"`` need a known acceptance probability.
     scheme
         ``"independent"``, ``"stratified"`` or ``"sobol"`` draws, or a `Scheme` such as ``Stratified(2)``; stratified
-        and Sobol draws gain where acceptance is likely, see the README. For spaces that are not finite.
+        and Sobol draws gain where acceptance is likely, see ``docs/reference/overview.md``. For spaces that are not
+        finite.
     estimator
         ``WeightedAverage()``, a `KernelRegression` or `DoublyRobust()`; for spaces that are not finite.
     weighting
