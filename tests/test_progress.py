@@ -155,7 +155,7 @@ def test_a_small_terminal_shows_one_line(tmp_path: Path, columns: int, rows: int
     assert "\n" not in all_of_it
     assert not screen.wrapped
     assert re.search(r"rate 0\.\d+\(\d+\)", all_of_it)
-    assert re.search(r"\d+%, about \d+ s left", all_of_it)
+    assert re.search(r"\d+%, \d+ s left", all_of_it)
     assert screen.text.strip() == ""
 
 
@@ -252,7 +252,7 @@ def test_a_falling_tolerance_is_no_estimate(clock: Clock, capsys: pytest.Capture
     lines = capsys.readouterr().err.splitlines()
     falling = [line for line in lines if "on the way down" in line]
     assert falling
-    assert "tolerance" in falling[-1]
+    assert re.search(r"on the way down to 0.05, tolerance \d", falling[-1])
     assert all("a 0." not in line for line in falling)
 
 
@@ -338,7 +338,7 @@ def test_untrusted_estimates_are_marked_and_labels_cleaned() -> None:
         assert "\x1b" not in text
     assert block(state(), {"mean:R0": "1%"}, 100, 24)[0].endswith("3.800(42)  wanted ±1%")
     line = short_line(state(), 100)
-    assert line.startswith("R0 3.800(42), probability:a?[2J < 2 0.50(10) untrusted, 20%, about 80 s left")
+    assert line.startswith("R0 3.800(42), probability:a?[2J < 2 0.50(10) untrusted, 20%, 80 s left")
     assert "\x1b" not in line
 
 
@@ -384,3 +384,20 @@ def test_a_terminal_that_became_narrower_is_wiped_whole(
     capsys.readouterr()
     screen.wipe()
     assert capsys.readouterr().err == "\r\x1b[3A\x1b[J"
+
+
+def test_ctrl_c_while_lines_are_written_wipes_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    screen, write = terminal.Screen(), terminal.Screen._write
+
+    def interrupted(text: str) -> None:
+        write(text)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(terminal.Screen, "_write", staticmethod(interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        screen.draw(["one", "two"])
+    monkeypatch.setattr(terminal.Screen, "_write", staticmethod(write))
+    screen.wipe()
+    assert capsys.readouterr().err.endswith("\r\x1b[1A\x1b[J")

@@ -214,7 +214,7 @@ class LiveProgress:
             None,
             tolerance if tolerance and math.isfinite(tolerance) else None,
             falling,
-            run.tolerance_told if falling and tolerance != run.tolerance_told else None,
+            run.wanted_tolerance,
             None,
             self._title,
         )
@@ -284,7 +284,7 @@ def _bar(share: float, columns: int) -> str:
 def short_line(state: State, columns: int) -> str:
     """One line: how far it is, before it as many estimates as there is room for, and behind it the simulations."""
     told = [f"{state.share:.0%}"] if state.share is not None else [state.done]
-    told += [state.left_in_words] if state.left_in_words else []
+    told += [state.left_in_words.removeprefix("about ")] if state.left_in_words else []
     first = [part for part in state.where if part.startswith("on the way")]
     for item in () if first else state.estimates or ():
         if first and cells(", ".join([*first, _brief(item), *told])) > columns:

@@ -79,8 +79,11 @@ class Screen:
     def draw(self, lines: Sequence[str]) -> None:
         columns, _ = size()
         shown = [cut(line, columns - 1) for line in lines]  # in the last column some terminals begin a new line
-        self._write(self._back(columns) + "\r\n".join(f"{line}\x1b[K" for line in shown) + "\x1b[J")
-        self._drawn = shown
+        text = self._back(columns) + "\r\n".join(f"{line}\x1b[K" for line in shown) + "\x1b[J"
+        try:
+            self._write(text)
+        finally:  # Ctrl-C comes when the write has returned: the lines are there, and must be wiped
+            self._drawn = shown
 
     def wipe(self) -> None:
         if self._drawn:

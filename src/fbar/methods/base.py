@@ -161,6 +161,11 @@ class Run(OtherTolerances):
         return True
 
     @property
+    def wanted_tolerance(self) -> float | None:
+        """The tolerance that it is on its way to; None where there is none, or it is not known yet."""
+        return None
+
+    @property
     def ended(self) -> str:
         """Why a finished run ended."""
         return "budget spent"

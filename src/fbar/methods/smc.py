@@ -203,6 +203,10 @@ class SMCRun(Run):
         return self.schedule.last is not None
 
     @property
+    def wanted_tolerance(self) -> float | None:
+        return self.schedule.last
+
+    @property
     def settled(self) -> bool:
         last = self.schedule.last
         return last is not None and any(round.complete and round.tolerance <= last for round in self.rounds)

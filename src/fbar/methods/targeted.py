@@ -179,6 +179,10 @@ class TargetedRun(Run):
         return self._at_wanted
 
     @property
+    def wanted_tolerance(self) -> float | None:
+        return None if self._event or (self._chooses and not self._at_wanted) else self.wanted.tolerance
+
+    @property
     def tolerance(self) -> float:
         """The wanted one, or while the run descends that of its proposals."""
         return self.wanted.tolerance if self._at_wanted else self._reached[-1]
