@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import fbar
 from fbar.errors import InputError
@@ -82,3 +83,12 @@ def test_bad_targets_are_refused_in_one_line(make, message):
         make()
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("target", [fbar.quantile("n", 0.9), fbar.density_at("n", 3)])
+def test_whole_numbers_have_no_density(target):
+    """An error bar in terms of a density would mean nothing where the distribution has steps."""
+    prior = fbar.Prior(n=stats.randint(0, 21), beta=stats.uniform(0, 1))
+    problem = fbar.Problem(prior, lambda t, rng: rng.binomial(t["n"], t["beta"]), observed=5)
+    with pytest.raises(InputError, match=r"whole numbers: ask for fbar\.probability"):
+        fbar.infer(problem, target, method="rejection", budget=2000, seed=1)

@@ -109,13 +109,19 @@ def extend_run(
         problem, own = _model_of(ledger, problem)
 
         def extended(before: Task) -> Task:
+            asked = (budget, precision, stop)
+            if before.stop is None and all(item is None for item in asked) and not before.method.ends_by_itself:
+                raise InputError(
+                    f"{run} has spent its budget of {before.budget} simulations; say how far to go on: give a larger "
+                    "budget (budget=, --budget) or a precision (precision=, --precision)"
+                )
             return make_task(
                 problem,
                 before.targets if targets is None else _read_targets(targets),
                 method=before.method if tolerance is None else at_tolerance(before.method, tolerance),
                 budget=budget,
                 precision=precision,
-                stop=stop,
+                stop=before.stop if all(item is None for item in asked) else stop,
                 block_size=before.block_size,
                 summaries=before.lesson,
             )

@@ -88,7 +88,7 @@ def settings(result: Result) -> Section:
         (key, _said(asked[key])) for key in ("targets", "budget", "limit", "block_size") if asked.get(key) is not None
     ]
     rows += [(f"method.{key}", _said(value)) for key, value in asked.get("method", {}).items() if value is not None]
-    rows += [("stop", _said(asked["stop"]))] if asked.get("stop") else []
+    rows += [("until", _said(asked["stop"]))] if asked.get("stop") else []
     rows += [("seed", str(result.seed)), ("simulations", f"{int(np.sum(result.simulations)):,}")]
     rows += [("run", str(result.directory))] if result.directory is not None else []
     body = [

@@ -168,3 +168,14 @@ def column_of(points: Points, name: str, target: str) -> FloatArray:
             f"ask for fbar.probability(\"{name} == '{column[0]}'\") instead"
         )
     return column.astype(np.float64)
+
+
+def continuous_column(points: Points, name: str, target: str) -> FloatArray:
+    """A column that has a density, for targets whose error is in terms of it."""
+    if points[name].dtype.kind in "biu":
+        raise InputError(
+            f"target {target!r} needs a continuous parameter, and {name!r} takes whole numbers: ask for "
+            f"fbar.probability('{name} > 2') and the like, or make it a float if it takes so many values that it is as "
+            "good as continuous"
+        )
+    return column_of(points, name, target)
