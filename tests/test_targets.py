@@ -49,6 +49,17 @@ def test_trials_come_first(target):
     assert np.allclose(target.influence(POINTS, weights), [target.influence(POINTS, w) for w in weights])
 
 
+def test_what_does_not_differ_has_no_influence():
+    rng = np.random.default_rng(1)
+    points = fbar.Points({"a": rng.uniform(1, 2, 1000)})
+    target = fbar.probability("a > 0.5")
+    for _ in range(20):
+        weights = rng.exponential(size=1000)
+        weights /= weights.sum()
+        assert target.value(points, weights) == 1
+        assert not target.influence(points, weights).any()
+
+
 def test_values():
     assert np.isclose(fbar.mean("a").value(POINTS, WEIGHTS)[0], WEIGHTS @ POINTS["a"])
     assert np.isclose(fbar.variance("a").value(POINTS, WEIGHTS)[0], np.cov(POINTS["a"], aweights=WEIGHTS, ddof=0))
