@@ -12,7 +12,7 @@ import numpy as np
 from fbar.checks import BoolArray, FloatArray, choice
 from fbar.estimate import Estimate
 from fbar.explanation import halving
-from fbar.pictures import MARKS, PALETTE, decimal_ticks, plain
+from fbar.pictures import MARKS, PALETTE, decimal_ticks, short
 from fbar.plot.base import Record, legend, one_run
 from fbar.targets import Target
 
@@ -95,7 +95,7 @@ class Error(Record):
             colour = PALETTE[i % len(PALETTE)]
             n, e, sure = line.simulations, line.errors, line.trusted
             mark: dict[str, Any] = {"color": colour, "marker": MARKS[i % len(MARKS)]}
-            ax.plot(n, e, label=plain(line.target), markevery=list(np.flatnonzero(sure)), **mark)
+            ax.plot(n, e, label=short(line.target), markevery=list(np.flatnonzero(sure)), **mark)
             ax.plot(n[~sure], e[~sure], linestyle="none", fillstyle="none", **mark)
             end = 4 * n[-1] if line.halved is None else max(line.halved, n[-1])
             x = np.geomspace(n[0], end, 30)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.estimate import Estimate, shorthand
+from fbar.estimate import Estimate, between, shorthand
 from fbar.explanation import SINGLE, Explanation
 from fbar.markup import Html, element, join, paragraph
 from fbar.methods.forecasts import brief
@@ -53,7 +53,7 @@ def answer(result: Result, explained: Explained) -> Section:
     for estimate in result.estimates:
         for name, part in components(estimate):
             low, high = part.interval()
-            rows.append((name, shorthand(part.value, part.standard_error), _trust(part), _interval(low, high)))
+            rows.append((name, shorthand(part.value, part.standard_error), _trust(part), between(low, high)))
     main = element("div", table(["target", "estimate", "error bar", "95% interval"], rows, left=4), class_="answer")
     warnings = dict.fromkeys(text for estimate in result.estimates for text in estimate.warnings)
     told = [f"{accepted_of(result)}; {result.stopped_by}.", *result.remarks]
@@ -86,7 +86,7 @@ def precision(result: Result, explained: Explained) -> Section:
         picture = panel(partial(plot.error, result), "standard errors against simulations", (6.4, 3.2))
         body.append(figures([picture], "How the errors fell. The thin lines fall as one over the root.", "whole"))
     else:
-        body.append(paragraph("The run had a single round, so nothing is known of how its errors fell."))
+        body.append(paragraph("The errors were looked at once, at the end, so how they fell is not known."))
     halving = [
         (name, found.estimate.standard_error, found.halving)
         for name, found in explained.items()
@@ -110,15 +110,6 @@ def accepted_of(result: Result) -> str:
     simulations = int(np.sum(result.simulations))
     accepted = float(np.sum(result.accepted))
     return f"{simulations:,} simulations, {accepted:,.6g} accepted"
-
-
-def _interval(low: float, high: float) -> str:
-    if not (np.isfinite(low) and np.isfinite(high)):
-        return "not known"
-    if low == high:
-        return f"{low:.6g}"
-    digits = max(0, 1 - int(np.floor(np.log10((high - low) / 2))))
-    return f"{low:.{min(digits, 12)}f} to {high:.{min(digits, 12)}f}"
 
 
 def _trust(estimate: Estimate) -> Html:
