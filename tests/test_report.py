@@ -14,6 +14,7 @@ from scipy import stats
 import fbar
 from fbar.cli import app
 from fbar.errors import FbarError, InputError
+from fbar.report.again import again
 from fbar.report.predictive import predict
 
 SECTIONS = [
@@ -401,3 +402,31 @@ def test_small_numbers_keep_their_interval(tmp_path):
     assert f"{low:.6g} to {high:.6g}" in read(result, tmp_path, predictive=0).words
     (found,) = fbar.plot.Marginals.of(result).parameters
     assert len(found.caption) < 60
+
+
+@pytest.mark.parametrize("how", [".at(0.1)", ".extrapolated(ratio=2)", ".adjusted()"])
+def test_a_result_that_is_not_the_runs_own_says_so(how, tmp_path):
+    own = CASES["rejection"]()
+    result = eval(f"own{how}")
+    words = read(result, tmp_path, predictive=0).words
+    assert f"Not the run's own estimates: its simulations were used anew, by {how[1:]}" in words
+    assert f"# then {how}" in words
+    assert "How the errors fell." not in words  # those of the run's history
+    assert fbar.plot.Error.of(result).empty
+    assert "run's own" not in read(own, tmp_path, predictive=0).words
+
+
+def test_the_line_of_python_is_python(tmp_path):
+    """Evaluated, it gives the numbers of the report; also with explicit tolerances and rules of several parts."""
+    problem, targets = NORMAL, TARGETS  # the names in the line
+    rule = fbar.StandardError("mean:mu", 0.1) | fbar.Acceptances(200)
+    for given in (
+        {"method": fbar.SMC([4, 2, 1], accepted=100), "budget": 2000},
+        {"tolerance": 0.5, "budget": 4000, "stop": rule},
+        {"tolerance": 0.5, "budget": 4000, "precision": {"mu": "20%", "probability:double > 1": 0.05}},
+        {"method": "rejection", "tolerance": 0.5, "budget": 2000, "block_size": 100},
+    ):
+        result = fbar.infer(problem, targets, **given, seed=3)
+        found = eval(again(result), {"fbar": fbar, "problem": problem, "targets": targets})
+        assert [e.value for e in found.estimates] == [e.value for e in result.estimates], given
+        assert again(found) == again(result)

@@ -65,8 +65,13 @@ class Error(Record):
         one_run(result)
         label = UNITS[choice(relative, UNITS, "relative=")]
         moments = list(getattr(result, "history", ()))
-        if not moments:
-            return cls(label, (), "no errors were noted while this run went")
+        if not moments or not result.own:
+            why = (
+                "no errors were noted while this run went"
+                if result.own
+                else "the errors that were noted are of its own estimates"
+            )
+            return cls(label, (), why)
         lines = []
         for target in result.run.targets[:MOST]:
             last = result.posterior.expect(target)

@@ -56,7 +56,8 @@ def answer(result: Result, explained: Explained) -> Section:
             rows.append((name, shorthand(part.value, part.standard_error), _trust(part), between(low, high)))
     main = element("div", table(["target", "estimate", "error bar", "95% interval"], rows, left=4), class_="answer")
     warnings = dict.fromkeys(text for estimate in result.estimates for text in estimate.warnings)
-    told = [f"{accepted_of(result)}; {result.stopped_by}.", *result.remarks]
+    other = [] if result.own else [f"Not the run's own estimates: its simulations were used anew, by {result.how[1:]}."]
+    told = [*other, f"{accepted_of(result)}; {result.stopped_by}.", *result.remarks]
     if result.about_tolerance:
         told.append(_sentence(result.about_tolerance))
     why = join(paragraph(f"{name}: {_why(found)}", class_="soft") for name, found in explained.items())
@@ -69,7 +70,7 @@ def answer(result: Result, explained: Explained) -> Section:
             paragraph(
                 "3.742(10) is 3.742 with a standard error of 0.010, the error that the number of simulations leaves. "
                 "The interval holds the value that endless simulations would give, at this tolerance and with these "
-                "summaries, in 95 of 100 runs."
+                "summaries, in about 95 of 100 runs, where it is trusted."
             ),
             why,
         ]
@@ -82,7 +83,9 @@ def precision(result: Result, explained: Explained) -> Section:
     from fbar import plot
 
     body: list[object] = []
-    if len(result.history) > 1:
+    if not result.own:
+        body.append(paragraph("How the errors fell is known of the run's own estimates alone."))
+    elif len(result.history) > 1:
         picture = panel(partial(plot.error, result), "standard errors against simulations", (6.4, 3.2))
         body.append(figures([picture], "How the errors fell. The thin lines fall as one over the root.", "whole"))
     else:

@@ -105,11 +105,12 @@ def tolerance(result: Result) -> Section:
     pictures = [
         panel(replace(record, bands=(band,)).draw, f"{band.name} against the tolerance") for band in record.bands
     ]
+    about = paragraph(result.about_tolerance or "The curve is of the run's own estimates.")
     caption = (
         "Estimates at other tolerances from the same simulations, with 95% bands where an error bar is to be trusted. "
         "A line that is level within its band shows no harm from the tolerance."
     )
-    return Section("tolerance", "Tolerance", join([paragraph(result.about_tolerance), figures(pictures, caption)]))
+    return Section("tolerance", "Tolerance", join([about, figures(pictures, caption)]))
 
 
 def rounds(result: Result) -> Section:
