@@ -424,9 +424,11 @@ def test_the_line_of_python_is_python(tmp_path):
         {"method": fbar.SMC([4, 2, 1], accepted=100), "budget": 2000},
         {"tolerance": 0.5, "budget": 4000, "stop": rule},
         {"tolerance": 0.5, "budget": 4000, "precision": {"mu": "20%", "probability:double > 1": 0.05}},
+        {"tolerance": 0.5, "budget": 1500, "precision": {"mu": 1e-5}},
         {"method": "rejection", "tolerance": 0.5, "budget": 2000, "block_size": 100},
     ):
         result = fbar.infer(problem, targets, **given, seed=3)
+        assert f"budget={given['budget']}" in again(result)
         found = eval(again(result), {"fbar": fbar, "problem": problem, "targets": targets})
         assert [e.value for e in found.estimates] == [e.value for e in result.estimates], given
         assert again(found) == again(result)

@@ -59,7 +59,9 @@ def _python(asked: Mapping[str, Any], seed: int) -> str:
     method, stop = _method(asked), _stop(asked)
     given = ["problem", "targets"]
     given += [] if method is None else [f"method={_prefixed(method)}"]
-    given += [f"{key}={asked[key]!r}" for key in ("budget", "block_size") if asked[key] is not None]
+    budget = asked["budget"] or asked["limit"]
+    given += [] if budget is None else [f"budget={budget!r}"]
+    given += [] if asked["block_size"] is None else [f"block_size={asked['block_size']!r}"]
     wanted = _precisions(stop)
     if wanted:
         given.append(
