@@ -132,3 +132,21 @@ def test_estimators_that_take_long_are_looked_at_once() -> None:
     method = fbar.Importance(estimator=fbar.KernelRegression(), tolerance=0.2)
     result = fbar.infer(gaussian(), TARGETS, method=method, budget=1000, seed=1)
     assert [moment.simulations for moment in result.history] == [1000]
+
+
+def test_a_target_that_needs_many_points_does_not_end_the_run_early() -> None:
+    def needs_many(theta):
+        if theta.rows < 50:
+            raise ValueError("too few")
+        return theta["mu"]
+
+    problem = fbar.Problem(
+        fbar.Prior(mu=stats.norm(0, 1)), lambda t, rng: t["mu"] + rng.standard_normal(t.rows), observed=0.5
+    )
+    target = fbar.expectation(needs_many, name="own")
+    result = fbar.infer(problem, target, method=fbar.Rejection(tolerance=0.05), budget=20_000, seed=1)
+    assert result.accepted > 50
+    assert len(result.history) > 1
+    assert all(moment.accepted >= 50 for moment in result.history)
+    with pytest.raises(fbar.InputError, match="too few"):
+        fbar.infer(problem, target, method=fbar.Rejection(tolerance=0.05), budget=100, seed=1)

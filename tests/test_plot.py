@@ -293,6 +293,27 @@ def test_tolerance_has_the_curve_and_its_limit(runs):
     assert plot.Tolerance.of(runs["finite"]).message == "this run has no tolerance above 0"
 
 
+def test_tolerances_without_a_trusted_error_have_no_band():
+    """A rare event that a few acceptances do not see has the error 0, which a band would show as certainty."""
+    problem = fbar.Problem(
+        fbar.Prior(mu=stats.norm(0, 1)), lambda t, rng: t["mu"] + 0.2 * rng.standard_normal(t.rows), 1.5
+    )
+    target = fbar.probability("mu > 1.9")
+    result = fbar.infer(problem, target, method=fbar.Rejection(tolerance=0.2), budget=3000, seed=1)
+    (band,) = plot.Tolerance.of(result).bands
+    found = {tolerance: bool(estimates[0].trusted) for tolerance, estimates in result.curve()}
+    assert band.trusted.tolist() == [found[tolerance] for tolerance in band.tolerances.tolist()]
+    assert not band.trusted.all()
+    figure = plot.tolerance(result)
+    assert "not to be trusted" in [text.get_text() for text in figure.legends[0].get_texts()]
+    lengths = [np.ptp(segment[:, 1]) for part in figure.axes[0].collections for segment in _segments(part)]
+    assert len(lengths) == band.trusted.sum()
+
+
+def _segments(collection):
+    return collection.get_segments() if hasattr(collection, "get_segments") else []
+
+
 def test_rounds_add_up(runs):
     record = plot.Rounds.of(runs["smc"])
     assert record.end[-1] == runs["smc"].run.simulations

@@ -401,3 +401,33 @@ def test_ctrl_c_while_lines_are_written_wipes_them(
     monkeypatch.setattr(terminal.Screen, "_write", staticmethod(write))
     screen.wipe()
     assert capsys.readouterr().err.endswith("\r\x1b[1A\x1b[J")
+
+
+class Gone:
+    """A standard error whose reader has gone away."""
+
+    encoding = "utf-8"
+
+    def __init__(self, tty: bool) -> None:
+        self._tty = tty
+
+    def isatty(self) -> bool:
+        return self._tty
+
+    def fileno(self) -> int:
+        raise OSError
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+    def flush(self) -> None:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("where", [Gone(True), Gone(False), None])
+def test_nobody_who_listens_is_no_reason_to_end(
+    where: Gone | None, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = asked(clock, progress=False)
+    monkeypatch.setattr("sys.stderr", where)
+    assert asked(clock, progress=True).estimates[0].value == whole.estimates[0].value

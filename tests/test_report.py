@@ -14,6 +14,7 @@ from scipy import stats
 import fbar
 from fbar.cli import app
 from fbar.errors import FbarError, InputError
+from fbar.report.again import again
 from fbar.report.predictive import predict
 
 SECTIONS = [
@@ -309,3 +310,125 @@ def test_a_study_has_a_report(tmp_path):
         assert fbar.estimate.shorthand(standing.mean, standing.error) in found.words
     assert all(link.startswith(("#", "data:")) for link in found.links)
     assert "a < b" in found.words
+
+
+def models(observed, **priors):
+    def simulate(theta, rng):
+        return np.nan_to_num(theta["mu"]) + rng.standard_normal(theta.rows)
+
+    return fbar.Problem(fbar.ModelChoice(priors), simulate, observed)
+
+
+def test_a_model_choice_with_a_single_number_has_no_pairs(tmp_path):
+    problem = models(2.0, null=None, other=fbar.Prior(mu=stats.norm(0, 3)))
+    result = fbar.infer(problem, fbar.model_probability("other"), tolerance=0.5, budget=2000, seed=1)
+    read(result, tmp_path, predictive=0)
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert 'aria-label="posterior of mu"' in text
+    assert "pairs of parameters" not in text
+
+
+def test_a_model_that_was_never_accepted_is_said_to_be(tmp_path):
+    problem = models(0.0, null=None, other=fbar.Prior(mu=stats.norm(1000, 1)))
+    target = fbar.model_probability("other")
+    result = fbar.infer(problem, target, method="rejection", tolerance=0.1, budget=1000, seed=1)
+    assert "No accepted simulation has mu." in read(result, tmp_path).words
+
+
+@pytest.mark.parametrize("nothing", [np.inf, np.nan])
+def test_a_derived_parameter_need_not_be_finite(nothing, tmp_path):
+    problem = fbar.Problem(
+        fbar.Prior(mu=stats.norm(0, 1)), normal, 1.0, derived={"odd": lambda t: np.where(t["mu"] > 0, t["mu"], nothing)}
+    )
+    result = fbar.infer(problem, fbar.mean("mu"), method="rejection", tolerance=0.3, budget=2000, seed=1)
+    read(result, tmp_path)
+    (odd,) = fbar.plot.Marginals.of(result, "odd").parameters
+    mu, weights = result.posterior.points["mu"], result.posterior.weights
+    assert odd.finite == pytest.approx(weights[mu > 0].sum() / weights.sum())
+    assert odd.mean == pytest.approx(np.average(mu[mu > 0], weights=weights[mu > 0]))
+    assert "given that it is finite" in odd.caption
+    assert np.trapezoid(odd.posterior, odd.x) == pytest.approx(1, abs=0.02)
+
+
+def test_labels_may_be_several(tmp_path):
+    def simulate(theta, rng):
+        return np.where(rng.random((theta.rows, 2)) < theta["p"][:, None], "yes", "no")
+
+    problem = fbar.Problem(fbar.Prior(p=stats.uniform(0, 1)), simulate, np.array(["yes", "no"]))
+    result = fbar.infer(problem, fbar.mean("p"), method="rejection", budget=800, seed=1)
+    found = predict(result.run, result.posterior, 200)
+    same = np.mean([list(row) == ["yes", "no"] for row in found.simulated])
+    assert f"{100 * same:.3g}% of 200 new simulations are like the data" in read(result, tmp_path).words
+
+
+@pytest.mark.parametrize("after", [0, 40])
+def test_a_simulator_that_cannot_go_on_leaves_the_rest_of_the_report(after, tmp_path):
+    calls = []
+
+    def simulate(theta, rng):
+        if theta.rows == 20:
+            calls.append(theta.rows)
+            if sum(calls) > after:
+                return np.zeros((7, 3))
+        return theta["mu"] + rng.standard_normal(theta.rows)
+
+    problem = fbar.Problem(fbar.Prior(mu=stats.norm(0, 1)), simulate, 1.0)
+    result = fbar.infer(problem, fbar.mean("mu"), method="rejection", tolerance=0.3, budget=1000, seed=1)
+    words = read(result, tmp_path).words
+    assert f"New simulations ended after {after} of 200: the simulator was asked for 20 simulations" in words
+    assert ("the data are the marks" in words) == (after > 0)
+
+
+@pytest.mark.parametrize(
+    "name", ["n" * 300, "x\ny", "\x1b[2J", "人口", "a\ud800b", "-->", '"quoted"', "\u202eabc", "😀$"]
+)
+def test_any_name_can_be_shown(name, tmp_path):
+    """Also in the title, where there is no warning of it: warnings are errors here."""
+    problem = fbar.Problem(
+        fbar.Prior({name: stats.norm(0, 1), "b": stats.norm(0, 1)}),
+        lambda t, rng: t[name] + rng.standard_normal(t.rows),
+        0.5,
+    )
+    result = fbar.infer(problem, fbar.mean(name), method="rejection", tolerance=0.3, budget=1000, seed=1)
+    read(result, tmp_path, title=name, predictive=0)
+
+
+def test_small_numbers_keep_their_interval(tmp_path):
+    problem = fbar.Problem(
+        fbar.Prior(rate=stats.norm(0, 1e-15)), lambda t, rng: 1e15 * t["rate"] + rng.standard_normal(t.rows), 1.0
+    )
+    result = fbar.infer(problem, fbar.mean("rate"), method="rejection", tolerance=0.3, budget=2000, seed=1)
+    low, high = result["rate"].interval()
+    assert f"{low:.6g} to {high:.6g}" in read(result, tmp_path, predictive=0).words
+    (found,) = fbar.plot.Marginals.of(result).parameters
+    assert len(found.caption) < 60
+
+
+@pytest.mark.parametrize("how", [".at(0.1)", ".extrapolated(ratio=2)", ".adjusted()"])
+def test_a_result_that_is_not_the_runs_own_says_so(how, tmp_path):
+    own = CASES["rejection"]()
+    result = eval(f"own{how}")
+    words = read(result, tmp_path, predictive=0).words
+    assert f"Not the run's own estimates: its simulations were used anew, by {how[1:]}" in words
+    assert f"# then {how}" in words
+    assert "How the errors fell." not in words  # those of the run's history
+    assert fbar.plot.Error.of(result).empty
+    assert "run's own" not in read(own, tmp_path, predictive=0).words
+
+
+def test_the_line_of_python_is_python(tmp_path):
+    """Evaluated, it gives the numbers of the report; also with explicit tolerances and rules of several parts."""
+    problem, targets = NORMAL, TARGETS  # the names in the line
+    rule = fbar.StandardError("mean:mu", 0.1) | fbar.Acceptances(200)
+    for given in (
+        {"method": fbar.SMC([4, 2, 1], accepted=100), "budget": 2000},
+        {"tolerance": 0.5, "budget": 4000, "stop": rule},
+        {"tolerance": 0.5, "budget": 4000, "precision": {"mu": "20%", "probability:double > 1": 0.05}},
+        {"tolerance": 0.5, "budget": 1500, "precision": {"mu": 1e-5}},
+        {"method": "rejection", "tolerance": 0.5, "budget": 2000, "block_size": 100},
+    ):
+        result = fbar.infer(problem, targets, **given, seed=3)
+        assert f"budget={given['budget']}" in again(result)
+        found = eval(again(result), {"fbar": fbar, "problem": problem, "targets": targets})
+        assert [e.value for e in found.estimates] == [e.value for e in result.estimates], given
+        assert again(found) == again(result)

@@ -109,7 +109,7 @@ class Estimate:
             [
                 names[i],
                 shorthand(float(flat[0][i]), float(flat[1][i])),
-                _between(float(low[i]), float(high[i])),
+                between(float(low[i]), float(high[i])),
                 "" if trusted[i] else "not to be trusted",
             ]
             for i in range(value.size)
@@ -198,10 +198,10 @@ def brief(estimates: Sequence[Estimate]) -> str:
     return ", ".join([*shown, *more])
 
 
-def _between(low: float, high: float) -> str:
+def between(low: float, high: float) -> str:
     """An interval in as many digits as its width has to say.
 
-    >>> _between(0.371012, 0.445281), _between(1.0, 1.0), _between(103.2, 2207.9), _between(-math.inf, 1.0)
+    >>> between(0.371012, 0.445281), between(1.0, 1.0), between(103.2, 2207.9), between(-math.inf, 1.0)
     ('0.371 to 0.445', '1 to 1', '103 to 2208', 'not known')
     """
     if not (math.isfinite(low) and math.isfinite(high)):

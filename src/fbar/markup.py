@@ -14,19 +14,23 @@ class Html(str):
 
 
 def html(text: object) -> Html:
-    """Any text as HTML; control characters are dropped, which no browser would show.
+    """Any text as HTML; control characters are dropped, which no browser would show, and halves of characters marked.
 
     >>> html("a < b"), html(Html("<b>a</b>"))
     ('a &lt; b', '<b>a</b>')
     """
     if isinstance(text, Html):
         return text
-    return Html(escape(re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", str(text))))
+    return Html(escape(_shown(str(text))))
+
+
+def _shown(text: str) -> str:
+    return re.sub(r"[\ud800-\udfff]", "\ufffd", re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", text))
 
 
 def element(name: str, *children: object, **attributes: str) -> Html:
     """<name attributes>children</name>; an attribute is written class_ where Python has the word for itself."""
-    given = "".join(f' {key.rstrip("_")}="{escape(value)}"' for key, value in attributes.items())
+    given = "".join(f' {key.rstrip("_")}="{escape(_shown(value))}"' for key, value in attributes.items())
     return Html(f"<{name}{given}>{''.join(html(child) for child in children)}</{name}>")
 
 

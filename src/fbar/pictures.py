@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -85,6 +86,9 @@ def method_look(name: str, among: Iterable[str] = ()) -> dict[str, str]:
 
 # ---------------------------------------------------------------- text and axes
 
+LONGEST = 40
+"""Characters of a name in a picture, at most."""
+
 RC: dict[Any, Any] = {
     "font.size": 9,
     "text.color": INK,
@@ -125,8 +129,18 @@ def plain(text: Any) -> str:
     >>> plain("a$b$"), plain("_x")
     ('a\\$b\\$', ' _x')
     """
-    text = str(text).replace("$", r"\$")
+    text = re.sub(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]", "\ufffd", str(text)).replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text  # matplotlib leaves such labels out of legends
+
+
+def short(name: Any) -> str:
+    """A name in one line, cut where it would leave a picture no room.
+
+    >>> short("a\\nb"), len(short("x" * 300))
+    ('a b', 40)
+    """
+    text = " ".join(str(name).split("\n"))
+    return plain(text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…")
 
 
 class Picture(Figure):

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -185,6 +186,12 @@ class LiveProgress:
         self._pace.tell(now, run)
         if now < self._next or (self._screen is None and not self._plain):
             return
+        try:
+            self._show(run)
+        except (AttributeError, OSError, ValueError):  # nobody listens any more: standard error is gone or closed
+            self._screen, self._plain = None, False
+
+    def _show(self, run: Run) -> None:
         state = self._state(run)
         if self._screen is None:
             sys.stderr.write(plain_line(state) + "\n")
@@ -199,7 +206,8 @@ class LiveProgress:
     def end(self) -> None:
         """Leave the terminal as it was."""
         if self._screen is not None:
-            self._screen.wipe()
+            with suppress(AttributeError, OSError, ValueError):
+                self._screen.wipe()
 
     def _state(self, run: Run) -> State:
         falling = run.settles and not run.settled

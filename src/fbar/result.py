@@ -48,6 +48,8 @@ class Result:
     """What was done beforehand, such as learning summaries."""
     own: bool = True
     """Whether it is the run's own posterior, not one at another tolerance, adjusted or extrapolated."""
+    how: str = ""
+    """What was done with the run's simulations where it is not: the call that gave this result."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What was asked, in JSON's terms: everything that decides the result."""
     directory: Path | None = None
@@ -91,7 +93,7 @@ class Result:
 
         Any tolerance after ABC-SMC, which keeps every simulation; a smaller one than the run's after others.
         """
-        return self._of(self.run.posterior_at(tolerance))
+        return self._of(self.run.posterior_at(tolerance), f".at({tolerance!r})")
 
     def curve(
         self, targets: Target | Sequence[Target] | None = None, tolerances: Sequence[float] | None = None
@@ -115,7 +117,8 @@ class Result:
         by default; after SMC twice the last tolerance has more simulations. The bias falls from O(ε²) to O(ε⁴) where
         the summaries' density is smooth at the data, see `fbar.estimators.extrapolation`. Some weights are negative.
         """
-        return self._of(self.run.extrapolated(ratio, tolerance))
+        given = f"ratio={ratio!r}" + ("" if tolerance is None else f", tolerance={tolerance!r}")
+        return self._of(self.run.extrapolated(ratio, tolerance), f".extrapolated({given})")
 
     def adjusted(self, tolerance: float | None = None) -> Result:
         """Every accepted θ moved to the data, θ* = θ − (s − s*)β̂, by regression on the summaries.
@@ -124,7 +127,8 @@ class Result:
         that of β̂, see `fbar.estimators.adjustment`. Removes the bias of a mean that is linear in the summaries; what
         the spread of θ does with them stays.
         """
-        return self._of(self.run.adjusted(tolerance))
+        given = "" if tolerance is None else f"tolerance={tolerance!r}"
+        return self._of(self.run.adjusted(tolerance), f".adjusted({given})")
 
     def forecast(self, precision: StoppingRule | Mapping[str, float | str]) -> Forecast | None:
         """How many simulations more would give the wanted errors, as in ``precision=``; None where it is not known.
@@ -151,8 +155,9 @@ class Result:
 
         return report_run(self, path, title=title, predictive=predictive)
 
-    def _of(self, posterior: Posterior) -> Result:
-        return replace(self, posterior=posterior, estimates=posterior.expect(list(self.targets)), missing={}, own=False)
+    def _of(self, posterior: Posterior, how: str) -> Result:
+        estimates = posterior.expect(list(self.targets))
+        return replace(self, posterior=posterior, estimates=estimates, missing={}, own=False, how=how)
 
     def __getitem__(self, name: str) -> Any:
         return self.estimates[name]

@@ -58,7 +58,10 @@ def padded(text: str, columns: int) -> str:
 
 def is_terminal() -> bool:
     """Whether standard error is a terminal on which the cursor can be moved."""
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    try:
+        return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    except ValueError:  # it is closed
+        return False
 
 
 def size() -> tuple[int, int]:

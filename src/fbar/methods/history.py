@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fbar.errors import NoPosterior
+from fbar.errors import FbarError
 from fbar.estimate import Estimates
 from fbar.posterior import Posterior
 
@@ -57,7 +57,8 @@ class Recorder:
             return  # each has a number of simulations of its own
         try:
             posterior = take()
-        except NoPosterior:
+            estimates = posterior.expect(list(run.targets))
+        except FbarError:  # too early for a posterior or a target; if that is so at the end, the result says why
             return
         if run.history and run.history[-1].simulations == run.simulations:
             run.history.pop()  # the run was extended, and what is asked for now needed no simulation
@@ -69,7 +70,7 @@ class Recorder:
                 run.tolerance_told,
                 float(posterior.accepted),
                 None if ess is None else float(ess),
-                posterior.expect(list(run.targets)),
+                estimates,
             )
         )
         self._next = _next(run.history[-1])

@@ -12,7 +12,7 @@ import numpy as np
 from fbar.checks import BoolArray, FloatArray, choice
 from fbar.estimate import Estimate
 from fbar.explanation import halving
-from fbar.pictures import MARKS, PALETTE, decimal_ticks, plain
+from fbar.pictures import MARKS, PALETTE, decimal_ticks, short
 from fbar.plot.base import Record, legend, one_run
 from fbar.targets import Target
 
@@ -65,8 +65,13 @@ class Error(Record):
         one_run(result)
         label = UNITS[choice(relative, UNITS, "relative=")]
         moments = list(getattr(result, "history", ()))
-        if not moments:
-            return cls(label, (), "no errors were noted while this run went")
+        if not moments or not result.own:
+            why = (
+                "no errors were noted while this run went"
+                if result.own
+                else "the errors that were noted are of its own estimates"
+            )
+            return cls(label, (), why)
         lines = []
         for target in result.run.targets[:MOST]:
             last = result.posterior.expect(target)
@@ -95,7 +100,7 @@ class Error(Record):
             colour = PALETTE[i % len(PALETTE)]
             n, e, sure = line.simulations, line.errors, line.trusted
             mark: dict[str, Any] = {"color": colour, "marker": MARKS[i % len(MARKS)]}
-            ax.plot(n, e, label=plain(line.target), markevery=list(np.flatnonzero(sure)), **mark)
+            ax.plot(n, e, label=short(line.target), markevery=list(np.flatnonzero(sure)), **mark)
             ax.plot(n[~sure], e[~sure], linestyle="none", fillstyle="none", **mark)
             end = 4 * n[-1] if line.halved is None else max(line.halved, n[-1])
             x = np.geomspace(n[0], end, 30)

@@ -11,7 +11,7 @@ import numpy as np
 from fbar.checks import FloatArray, IntArray
 from fbar.estimators.cells import CellErrors
 from fbar.explanation import asked_of, explain
-from fbar.pictures import GREEN, POSTERIOR, PRIOR, decimal_ticks, plain
+from fbar.pictures import GREEN, POSTERIOR, PRIOR, decimal_ticks, short
 from fbar.plot.base import Record, legend, one_run
 from fbar.targets import Target
 
@@ -106,7 +106,7 @@ class Influence(Record):
             ax.set_xscale("log")
             decimal_ticks(ax.xaxis)
         ax.grid(axis="y")
-        ax.set_title(plain(self.target), loc="left")
+        ax.set_title(short(self.target), loc="left")
         if self.parameter is not None:
             other = axes[1]
             few = self.theta.size <= 100
@@ -114,7 +114,7 @@ class Influence(Record):
             other.scatter(
                 self.theta, self.shares, s=size, color=POSTERIOR, alpha=alpha, linewidths=0, rasterized=not few
             )
-            other.set(xlabel=plain(self.parameter), ylabel="share of the variance", ylim=(0, None))
+            other.set(xlabel=short(self.parameter), ylabel="share of the variance", ylim=(0, None))
             each = "one value of θ" if self.what == "values of θ" else "one accepted simulation"
             other.set_title(f"each point is {each}", loc="left")
             other.grid(axis="y")

@@ -11,7 +11,7 @@ import numpy as np
 
 from fbar.checks import FloatArray
 from fbar.explanation import quantiles
-from fbar.pictures import POSTERIOR, PRIOR, plain
+from fbar.pictures import POSTERIOR, PRIOR, plain, short
 from fbar.plot.base import Record, legend
 from fbar.plot.density import density
 from fbar.plot.source import Source
@@ -27,12 +27,18 @@ WIDTHS = 4.2, 6.2, 7.2
 MOST_LABELS = 12
 """Labels below an axis, at most; of more values every second, third, … is labelled."""
 
+MOST_DIGITS = 6
+"""Digits behind or before the point, at most; other numbers have an exponent."""
+
+ALL = 0.999999
+
 
 @dataclass(frozen=True, eq=False)
 class Marginal:
     """A parameter's posterior and prior: densities at ``x``, or probabilities of the values ``labels``.
 
-    ``share`` is the posterior probability of the models that have it; the rest is given these. Labels have no mean.
+    ``share`` is the posterior probability of the models that have it, ``finite`` that it is a finite number in these;
+    the rest is given both. Labels have no mean.
     """
 
     name: str
@@ -42,6 +48,7 @@ class Marginal:
     posterior: FloatArray
     prior: FloatArray | None
     share: float
+    finite: float
     mean: float | None
     median: float | None
     interval: tuple[float, float] | None
@@ -56,8 +63,11 @@ class Marginal:
             low, high = self.interval
             spread = high - low or abs(high) or 1.0
             digits = max(0, 1 - math.floor(math.log10(spread)))  # two of the interval's width
-            text = f"mean {self.mean:.{digits}f}, 95% {low:.{digits}f} to {high:.{digits}f}"
-        return text if self.share > 0.999999 else f"{text}\ngiven its model ({self.share:.0%})"
+            form = f".{digits}f" if digits <= MOST_DIGITS and abs(high) + abs(low) < 10**MOST_DIGITS else ".3g"
+            text = f"mean {self.mean:{form}}, 95% {low:{form}} to {high:{form}}"
+        given = [f"its model ({self.share:.0%})"] if self.share < ALL else []
+        given += [f"that it is finite ({self.finite:.0%})"] if self.finite < ALL else []
+        return f"{text}\ngiven {' and '.join(given)}" if given else text
 
 
 def marginal(source: Source, name: str) -> Marginal:
@@ -76,6 +86,7 @@ def marginal(source: Source, name: str) -> Marginal:
         density(where, column, weights),
         source.prior_density(name, where),
         source.share(name),
+        source.finite(name),
         mean,
         median,
         interval,
@@ -90,7 +101,8 @@ class Marginals(Record):
     @classmethod
     def of(cls, result: Result, names: str | Sequence[str] | None = None) -> Marginals:
         source = Source.of(result)
-        return cls(tuple(marginal(source, name) for name in source.checked(names)))
+        said = "" if names is not None else source.unseen
+        return cls(tuple(marginal(source, name) for name in source.checked(names)), said)
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -108,9 +120,11 @@ class Marginals(Record):
     def render(self, axes: Sequence[Any], figure: Figure | None) -> None:
         for ax, one in zip(axes, self.parameters, strict=True):
             draw_marginal(ax, one)
-            ax.set_title(plain(one.name), loc="left")
+            ax.set_title(short(one.name), loc="left")
             ax.set_xlabel(plain(one.caption), fontsize=8)
         legend(axes, figure)
+        if figure is not None and self.message:
+            figure.supxlabel(plain(self.message), fontsize=8)
 
 
 def arranged(number: int) -> tuple[int, int]:
@@ -154,7 +168,7 @@ def label_values(ax: Any, x: FloatArray, labels: Sequence[str], *, vertical: boo
     if numbers and len(labels) > MOST_LABELS:
         return
     step = math.ceil(len(labels) / MOST_LABELS)
-    shown = [plain(_short(label) if numbers else label) for label in labels[::step]]
+    shown = [short(_short(label) if numbers else label) for label in labels[::step]]
     long = not vertical and sum(map(len, shown)) > 24
     set_ticks = ax.set_yticks if vertical else ax.set_xticks
     set_ticks(x[::step], shown, **({"rotation": 30, "ha": "right"} if long and not numbers else {}))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray
 from fbar.errors import InputError
-from fbar.pictures import POSTERIOR, plain
+from fbar.pictures import POSTERIOR, plain, short
 from fbar.plot.base import Record
 from fbar.plot.density import Axis, bandwidth, effective, levels, smoothed
 from fbar.plot.marginals import Marginal, draw_marginal, marginal
@@ -34,7 +34,7 @@ SHARES = 0.95, 0.8, 0.5, 0.2
 class Pair:
     """Two parameters: the probability of each cell, ``mass[i, j]`` at ``x[j]`` and ``y[i]``; it adds up to one.
 
-    ``share`` is the posterior probability of the models that have both.
+    ``share`` is the posterior probability of the models that have both, and of finite values.
     """
 
     x_name: str
@@ -56,6 +56,9 @@ def pair(source: Source, x_name: str, y_name: str, x: Axis, y: Axis) -> Pair:
     """By the same diffusion as a single parameter's density, wider as two dimensions ask for; values stay apart."""
     points, weights = source.posterior.points, source.posterior.weights
     both = points.present(x_name) & points.present(y_name)
+    for name in (x_name, y_name):
+        if points[name].dtype.kind == "f":
+            both = both & np.isfinite(points[name])
     w = weights[both]
     if not w.sum() > 0:
         return Pair(x_name, y_name, x.x, y.x, x.discrete, y.discrete, np.zeros((y.x.size, x.x.size)), 0.0)
@@ -136,13 +139,13 @@ def _outer_labels(ax: Any, x: Marginal, y: Marginal, bottom: bool, left: bool) -
 
     for shown, one, axis in ((bottom, x, ax.xaxis), (left, y, ax.yaxis)):
         if one.labels and not _numbers(one):
-            axis.set_ticks(one.x, [plain(label) for label in one.labels])
+            axis.set_ticks(one.x, [short(label) for label in one.labels])
         elif axis is ax.xaxis or x is not y:
             axis.set_major_locator(MaxNLocator(4, integer=one.discrete and _whole(one.x)))
         if not shown:
             axis.set_tick_params(labelleft=False, labelbottom=False)
-    ax.set_xlabel(plain(x.name) if bottom else "")
-    ax.set_ylabel(plain(y.name) if left else "")
+    ax.set_xlabel(short(x.name) if bottom else "")
+    ax.set_ylabel(short(y.name) if left else "")
 
 
 def _whole(x: FloatArray) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fbar.checks import FloatArray
 from fbar.errors import InputError
-from fbar.pictures import POSTERIOR, PRIOR, SIMULATIONS, plain
+from fbar.pictures import POSTERIOR, PRIOR, SIMULATIONS, plain, short
 from fbar.plot.base import Record, legend
 from fbar.plot.density import density
 from fbar.plot.marginals import WIDTHS, arranged, bar_width, label_values
@@ -64,7 +64,8 @@ class Places(Record):
                     density(where, *source.of_posterior(name)),
                 )
             )
-        return cls(tuple(found), "" if known else UNKNOWN)
+        said = ["" if known else UNKNOWN, "" if names is not None else source.unseen]
+        return cls(tuple(found), "; ".join(filter(None, said)))
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -82,7 +83,7 @@ class Places(Record):
     def render(self, axes: Sequence[Any], figure: Figure | None) -> None:
         for ax, one in zip(axes, self.parameters, strict=True):
             draw_place(ax, one)
-            ax.set_title(plain(one.name), loc="left")
+            ax.set_title(short(one.name), loc="left")
         legend(axes, figure)
         if figure is not None and self.message:
             figure.supxlabel(plain(self.message), fontsize=8)
@@ -129,7 +130,8 @@ class PlacesPair(Record):
         places = source.simulated
         x = y = np.empty(0)
         if places is not None:
-            both = np.flatnonzero(places.present(a) & places.present(b))
+            has = np.logical_and.reduce([places.present(name) & np.isfinite(places[name]) for name in (a, b)])
+            both = np.flatnonzero(has)
             rows = both[np.linspace(0, both.size - 1, min(both.size, MOST_POINTS)).astype(np.int64)]
             x, y = (places[name][rows].astype(np.float64) for name in (a, b))
         axes = [source.axis(name, 2 * CELLS, whole=True) for name in (a, b)]
@@ -145,5 +147,5 @@ class PlacesPair(Record):
         draw_pair(ax, one)
         ax.scatter([], [], s=14, color=SIMULATIONS, label="simulations")
         ax.scatter([], [], s=40, marker="s", color=POSTERIOR, label="posterior")
-        ax.set(xlabel=plain(one.x_name), ylabel=plain(one.y_name))
+        ax.set(xlabel=short(one.x_name), ylabel=short(one.y_name))
         legend(axes, figure)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray
 from fbar.errors import InputError
-from fbar.pictures import OBSERVED, POSTERIOR, plain
+from fbar.pictures import OBSERVED, POSTERIOR, plain, short
 from fbar.plot.base import Record, legend
 from fbar.plot.marginals import label_values
 
@@ -71,7 +71,7 @@ class Predictive(Record):
                 bins = "auto"
             ax.hist(shown, bins, color=POSTERIOR, alpha=0.6, density=True, label="simulated from the posterior")
             ax.axvline(self.observed[0], color=OBSERVED, linewidth=2, label="observed")
-            ax.set(yticks=[], xlabel=plain(f"{self.names[0]}; tail probability {self.tails[0]:.2g}"))
+            ax.set(yticks=[], xlabel=short(self.names[0]) + plain(f"; tail probability {self.tails[0]:.2g}"))
             ax.spines["left"].set_visible(False)
         else:
             x = np.arange(1, self.observed.size + 1, dtype=np.float64)

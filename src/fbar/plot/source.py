@@ -57,9 +57,21 @@ class Source:
         """The prior's parameters, then the derived ones."""
         return tuple(dict.fromkeys((*self.prior.names, *self.result.run.problem.derived)))
 
+    @cached_property
+    def seen(self) -> tuple[str, ...]:
+        """Those with something to show: of a model that was never accepted nothing is known."""
+        found = ((name, *_rows(name, self.posterior.points, self.posterior.weights)) for name in self.names)
+        return tuple(name for name, _, weights in found if weights.sum() > 0)
+
+    @property
+    def unseen(self) -> str:
+        """What is said of the others."""
+        left = [name for name in self.names if name not in self.seen]
+        return f"no accepted simulation has {', '.join(left)}" if left else ""
+
     def checked(self, names: str | Sequence[str] | None) -> tuple[str, ...]:
         if names is None:
-            return self.names
+            return self.seen
         listed = (names,) if isinstance(names, str) else tuple(names)
         known = tuple(dict.fromkeys((*self.names, *self.posterior.points, *self.posterior.points.derived)))
         if not listed:
@@ -98,6 +110,11 @@ class Source:
         """The posterior probability of the models that have the parameter."""
         points, weights = self.posterior.points, self.posterior.weights
         return float(weights[points.present(name)].sum() / weights.sum())
+
+    def finite(self, name: str) -> float:
+        """The share of these in which it is a finite number."""
+        points, weights = self.posterior.points, self.posterior.weights
+        return float(self.of_posterior(name)[1].sum() / weights[points.present(name)].sum())
 
     def marginal(self, name: str) -> Marginal | None:
         """The prior of a parameter that depends on no other, given the model where one alone has it."""
@@ -144,13 +161,22 @@ class Source:
         return None if drawn is None else density(where, *drawn, least=1.0)
 
 
-def _column(name: str, points: Points, weights: FloatArray) -> Weighted:
+def _rows(name: str, points: Points, weights: FloatArray) -> Weighted:
+    """A parameter where it exists and is finite, which a derived one may not be."""
     has = points.present(name)
     column, weights = points[name][has], weights[has]
     if column.dtype == object and not any(isinstance(value, str) for value in column.tolist()):
         column = column.astype(np.float64)
+    if column.dtype.kind == "f" and not np.isfinite(column).all():
+        finite = np.isfinite(column)
+        column, weights = column[finite], weights[finite]
+    return column, weights
+
+
+def _column(name: str, points: Points, weights: FloatArray) -> Weighted:
+    column, weights = _rows(name, points, weights)
     if not weights.sum() > 0:
-        raise InputError(f"no point of positive weight has the parameter {name!r}")
+        raise InputError(f"no point of positive weight has a finite parameter {name!r}")
     return column, weights
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.checks import FloatArray
-from fbar.pictures import GREY, decimal_ticks, method_look, plain, render
+from fbar.pictures import GREY, decimal_ticks, method_look, plain, render, short
 from fbar.plot.base import Record, legend
 from fbar.scores.expectation import ExpectationMSE
 
@@ -84,14 +84,14 @@ class Curves(Record):
                 look = method_look(line.method, self.methods)
                 bars = {"ecolor": look["color"], "elinewidth": 1, "capsize": 2}
                 ax.errorbar(line.budgets, line.values, line.errors, fmt="none", **bars)
-                ax.plot(line.budgets, line.values, linestyle="none", label=plain(line.method), **look)
+                ax.plot(line.budgets, line.values, linestyle="none", label=short(line.method), **look)
                 if math.isfinite(line.rate):
                     x = np.geomspace(line.budgets.min(), line.budgets.max(), 30)
                     ax.plot(x, np.exp(line.intercept) * x**line.rate, color=look["color"], linewidth=0.9)
             ax.set(xscale="log", yscale="log", xlabel="simulations")
             decimal_ticks(ax.xaxis)
             decimal_ticks(ax.yaxis)
-            ax.set_title(plain(problem), loc="left")
+            ax.set_title(short(problem), loc="left")
         axes[0].set_ylabel(plain(self.score))
         legend(axes, figure, ncols=min(len(self.methods), 4))
 
@@ -239,7 +239,7 @@ class Versus(Record):
                 look = method_look(point.method, self.methods)
                 bars = {"ecolor": look["color"], "elinewidth": 0.8, "linestyle": "none"}
                 ax.errorbar(point.x, point.y, point.y_error, point.x_error, **bars, **look)
-                ax.plot([], [], linestyle="none", label=plain(point.method), **look)
+                ax.plot([], [], linestyle="none", label=short(point.method), **look)
             ax.set_xlabel(plain(panel.x))
             for name in ("x", "y"):
                 if all(getattr(point, name) > 0 for point in panel.points):

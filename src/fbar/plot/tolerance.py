@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.checks import BoolArray, FloatArray
 from fbar.errors import InputError, NoPosterior
 from fbar.estimate import Estimate, Estimates
-from fbar.pictures import GREEN, POSTERIOR, PRIOR, plain
+from fbar.pictures import GREEN, POSTERIOR, PRIOR, plain, short
 from fbar.plot.base import Record, legend, one_run
 from fbar.plot.marginals import WIDTHS, arranged
 
@@ -27,13 +27,17 @@ MOST = 6
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """One number's estimates at ``tolerances``, rising, with 95% intervals; the last three are of the one at 0."""
+    """One number's estimates at ``tolerances``, rising, with 95% intervals; the last three are of the one at 0.
+
+    Where ``trusted`` is False the interval is not to be stood behind, and none is drawn.
+    """
 
     name: str
     tolerances: FloatArray
     values: FloatArray
     low: FloatArray
     high: FloatArray
+    trusted: BoolArray
     extrapolated: float | None
     extrapolated_low: float | None
     extrapolated_high: float | None
@@ -65,8 +69,9 @@ class Tolerance(Record):
             for k, name in enumerate(names):
                 rows = [(at, *_numbers(estimates[i], k)) for at, estimates in curve]
                 x, value, low, high = np.array(rows).T
+                sure = np.array([_trusted(estimates[i], k) for _, estimates in curve])
                 limit = (None,) * 3 if limits is None else _numbers(limits[target.name], k)
-                bands.append(Band(name, x, value, low, high, *limit))
+                bands.append(Band(name, x, value, low, high, sure, *limit))
         left = [band.name for band in bands[MOST:]]
         said = [f"not shown: {', '.join(left)}"] if left else []
         said += [] if limits is not None else ["too few simulations are near enough for an extrapolation to 0"]
@@ -91,11 +96,17 @@ class Tolerance(Record):
 
     def render(self, axes: Sequence[Any], figure: Figure | None) -> None:
         for ax, band in zip(axes, self.bands, strict=True):
-            finite = np.isfinite(band.low) & np.isfinite(band.high)
+            sure = band.trusted & np.isfinite(band.low) & np.isfinite(band.high)
             x = band.tolerances
-            ax.fill_between(x, band.low, band.high, where=finite, color=POSTERIOR, alpha=0.2, linewidth=0)
-            bars = np.nan_to_num([band.values - band.low, band.high - band.values], posinf=0.0)
-            ax.errorbar(x, band.values, bars, color=POSTERIOR, marker="o", capsize=2, label="estimate, 95% interval")
+            ax.fill_between(x, band.low, band.high, where=sure, color=POSTERIOR, alpha=0.2, linewidth=0)
+            bars = [(band.values - band.low)[sure], (band.high - band.values)[sure]]
+            ax.plot(x, band.values, color=POSTERIOR)
+            if sure.any():
+                mark: dict[str, Any] = {"color": POSTERIOR, "marker": "o", "capsize": 2, "linestyle": "none"}
+                ax.errorbar(x[sure], band.values[sure], bars, label="estimate, 95% interval", **mark)
+            if not sure.all():
+                hollow: dict[str, Any] = {"color": POSTERIOR, "marker": "o", "fillstyle": "none", "linestyle": "none"}
+                ax.plot(x[~sure], band.values[~sure], label="not to be trusted", **hollow)
             if self.own is not None:
                 ax.axvline(self.own, color=PRIOR, linewidth=1, linestyle=(0, (4, 3)), label="the run's tolerance")
             if band.extrapolated is not None and math.isfinite(band.extrapolated):
@@ -107,7 +118,7 @@ class Tolerance(Record):
                     [0], [band.extrapolated], bar, color=GREEN, marker="D", capsize=3, label="extrapolated to 0"
                 )
             ax.set_xlim(-0.06 * float(x.max()), 1.06 * float(x.max()))
-            ax.set_title(plain(band.name), loc="left")
+            ax.set_title(short(band.name), loc="left")
             ax.set_xlabel("tolerance")
             ax.grid(axis="y")
         legend(axes, figure)
@@ -136,6 +147,10 @@ def _names(estimate: Estimate) -> list[str]:
         return [estimate.name]
     labels = estimate.labels or tuple(str(i + 1) for i in range(size))
     return [f"{estimate.name} {label}" for label in labels]
+
+
+def _trusted(estimate: Estimate, k: int) -> bool:
+    return bool(np.broadcast_to(estimate.trusted, np.size(estimate.value))[k])
 
 
 def _numbers(estimate: Estimate, k: int) -> tuple[float, float, float]:

@@ -11,7 +11,8 @@ from fbar import stopping
 from fbar.errors import InputError
 from fbar.methods import Method
 from fbar.methods.named import METHODS, as_method, at_tolerance, restored
-from fbar.stopping import Both, RelativeError, StandardError, StoppingRule
+from fbar.methods.schedules import Tolerances
+from fbar.stopping import Both, Either, RelativeError, StandardError, StoppingRule
 
 if TYPE_CHECKING:
     from fbar.result import Result
@@ -30,6 +31,8 @@ def again(result: Result) -> str:
         lines.append(_command(asked, result.seed))
     else:
         lines.append(_python(asked, result.seed))
+    if not result.own:
+        lines.append(f"# then {result.how} of what it gives")
     return "\n".join(lines)
 
 
@@ -56,7 +59,9 @@ def _python(asked: Mapping[str, Any], seed: int) -> str:
     method, stop = _method(asked), _stop(asked)
     given = ["problem", "targets"]
     given += [] if method is None else [f"method={_prefixed(method)}"]
-    given += [f"{key}={asked[key]!r}" for key in ("budget", "block_size") if asked[key] is not None]
+    budget = asked["budget"] or asked["limit"]
+    given += [] if budget is None else [f"budget={budget!r}"]
+    given += [] if asked["block_size"] is None else [f"block_size={asked['block_size']!r}"]
     wanted = _precisions(stop)
     if wanted:
         given.append(
@@ -112,6 +117,10 @@ def _prefixed(part: Any) -> str:
     """How a method or rule is written, without what is so by default."""
     if not is_dataclass(part) or isinstance(part, type):
         return repr(part)
+    if isinstance(part, Tolerances):
+        return repr(list(part.values))
+    if isinstance(part, Either | Both):
+        return f"({_prefixed(part.first)} {'|' if isinstance(part, Either) else '&'} {_prefixed(part.second)})"
     plain = {field.name: _default(field) for field in fields(part)}
     given = {name: getattr(part, name) for name in plain}
     own = [f"{name}={_prefixed(value)}" for name, value in given.items() if value != plain[name]]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.estimate import Estimate, shorthand
+from fbar.estimate import Estimate, between, shorthand
 from fbar.explanation import SINGLE, Explanation
 from fbar.markup import Html, element, join, paragraph
 from fbar.methods.forecasts import brief
@@ -53,10 +53,11 @@ def answer(result: Result, explained: Explained) -> Section:
     for estimate in result.estimates:
         for name, part in components(estimate):
             low, high = part.interval()
-            rows.append((name, shorthand(part.value, part.standard_error), _trust(part), _interval(low, high)))
+            rows.append((name, shorthand(part.value, part.standard_error), _trust(part), between(low, high)))
     main = element("div", table(["target", "estimate", "error bar", "95% interval"], rows, left=4), class_="answer")
     warnings = dict.fromkeys(text for estimate in result.estimates for text in estimate.warnings)
-    told = [f"{accepted_of(result)}; {result.stopped_by}.", *result.remarks]
+    other = [] if result.own else [f"Not the run's own estimates: its simulations were used anew, by {result.how[1:]}."]
+    told = [*other, f"{accepted_of(result)}; {result.stopped_by}.", *result.remarks]
     if result.about_tolerance:
         told.append(_sentence(result.about_tolerance))
     why = join(paragraph(f"{name}: {_why(found)}", class_="soft") for name, found in explained.items())
@@ -69,7 +70,7 @@ def answer(result: Result, explained: Explained) -> Section:
             paragraph(
                 "3.742(10) is 3.742 with a standard error of 0.010, the error that the number of simulations leaves. "
                 "The interval holds the value that endless simulations would give, at this tolerance and with these "
-                "summaries, in 95 of 100 runs."
+                "summaries, in about 95 of 100 runs, where it is trusted."
             ),
             why,
         ]
@@ -82,11 +83,13 @@ def precision(result: Result, explained: Explained) -> Section:
     from fbar import plot
 
     body: list[object] = []
-    if len(result.history) > 1:
+    if not result.own:
+        body.append(paragraph("How the errors fell is known of the run's own estimates alone."))
+    elif len(result.history) > 1:
         picture = panel(partial(plot.error, result), "standard errors against simulations", (6.4, 3.2))
         body.append(figures([picture], "How the errors fell. The thin lines fall as one over the root.", "whole"))
     else:
-        body.append(paragraph("The run had a single round, so nothing is known of how its errors fell."))
+        body.append(paragraph("The errors were looked at once, at the end, so how they fell is not known."))
     halving = [
         (name, found.estimate.standard_error, found.halving)
         for name, found in explained.items()
@@ -110,15 +113,6 @@ def accepted_of(result: Result) -> str:
     simulations = int(np.sum(result.simulations))
     accepted = float(np.sum(result.accepted))
     return f"{simulations:,} simulations, {accepted:,.6g} accepted"
-
-
-def _interval(low: float, high: float) -> str:
-    if not (np.isfinite(low) and np.isfinite(high)):
-        return "not known"
-    if low == high:
-        return f"{low:.6g}"
-    digits = max(0, 1 - int(np.floor(np.log10((high - low) / 2))))
-    return f"{low:.{min(digits, 12)}f} to {high:.{min(digits, 12)}f}"
 
 
 def _trust(estimate: Estimate) -> Html:

@@ -39,7 +39,8 @@ def predictive(found: Predictions) -> Section:
         body.append(figures([made], f"{len(numbers)} new simulations; the data are the marks.", "whole"))
         body.append(paragraph(_outside(record.tails)))
     elif len(found.simulated):
-        same = float(np.mean(found.simulated.reshape(len(found.simulated)) == found.observed))
+        rows = found.simulated.reshape(len(found.simulated), -1)
+        same = float(np.mean((rows == np.ravel(np.asarray(found.observed))).all(axis=1)))
         body.append(paragraph(f"{100 * same:.3g}% of {len(found.simulated)} new simulations are like the data."))
     if found.failed:
         body.append(paragraph(f"{found.failed} of them failed.", class_="warning"))

@@ -22,9 +22,21 @@ MOST_PANELS = 12
 """Parameters that have a picture, at most."""
 
 
-def parameters(result: Result) -> list[str]:
-    problem = result.run.problem
-    return [*problem.prior.names, *problem.derived][:MOST_PANELS]
+def parameters(result: Result) -> tuple[str, ...]:
+    """Those that have a picture of their own."""
+    from fbar.plot.source import Source
+
+    return Source.of(result).seen[:MOST_PANELS]
+
+
+def _others(result: Result) -> str:
+    """What is said of those that have none."""
+    from fbar.plot.source import Source
+
+    source = Source.of(result)
+    many = source.seen[MOST_PANELS:]
+    said = [f"not shown: {', '.join(many)}" if many else "", source.unseen]
+    return " ".join(f"{text[0].upper()}{text[1:]}." for text in said if text)
 
 
 def places(result: Result, explained: Explained) -> Section:
@@ -93,11 +105,12 @@ def tolerance(result: Result) -> Section:
     pictures = [
         panel(replace(record, bands=(band,)).draw, f"{band.name} against the tolerance") for band in record.bands
     ]
+    about = paragraph(result.about_tolerance or "The curve is of the run's own estimates.")
     caption = (
-        "Estimates at other tolerances from the same simulations, with 95% bands. A line that is level within its band "
-        "is a tolerance that does no harm."
+        "Estimates at other tolerances from the same simulations, with 95% bands where an error bar is to be trusted. "
+        "A line that is level within its band shows no harm from the tolerance."
     )
-    return Section("tolerance", "Tolerance", join([paragraph(result.about_tolerance), figures(pictures, caption)]))
+    return Section("tolerance", "Tolerance", join([about, figures(pictures, caption)]))
 
 
 def rounds(result: Result) -> Section:
@@ -134,13 +147,18 @@ def posterior(result: Result) -> Section:
     from fbar import plot
 
     pictures = [panel(partial(plot.marginals, result, [name]), f"posterior of {name}") for name in parameters(result)]
-    return Section("posterior", "Posterior", join([figures(pictures, "Grey is the prior."), _pairs(result)]))
+    return Section(
+        "posterior", "Posterior", join([figures(pictures, f"Grey is the prior. {_others(result)}"), _pairs(result)])
+    )
 
 
 def _pairs(result: Result, places: bool = False) -> Html:
     from fbar import plot
+    from fbar.plot.source import Source
 
-    if len(parameters(result)) < 2 or (places and isinstance(result.run.problem.prior, Finite)):
+    source = Source.of(result)
+    numbers = [name for name in source.seen if source.numeric(name)]
+    if len(numbers) < 2 or (places and isinstance(result.run.problem.prior, Finite)):
         return Html("")
     if places:
         made = inline(lambda: plot.places(result, pairs=True), "pairs of parameters: where they were simulated")

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray, IntArray
 from fbar.engine import simulate
+from fbar.errors import FbarError
 from fbar.methods import Run
 from fbar.outcomes import Batch, Outcomes, require_simulated
 from fbar.posterior import Posterior
@@ -78,7 +79,11 @@ def predict(
     while done < wanted:
         part = np.arange(done, min(done + PART, wanted))
         batch = Batch(0, done // PART, theta.take(part).with_derived(problem.derived), None, seeds)
-        found, lost = _summaries(simulate(problem, batch))
+        try:
+            found, lost = _summaries(simulate(problem, batch))
+        except FbarError as error:  # the run's own simulations are there, and so is all else that the report says
+            stopped = f"New simulations ended after {done} of {wanted}: {error}"
+            return Predictions(problem.observed, np.concatenate(kept) if kept else nothing, failed, stopped)
         kept.append(found)
         failed, done = failed + lost, int(part[-1]) + 1
         if shown is not None:

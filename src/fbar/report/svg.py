@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -39,7 +40,8 @@ def panel(draw: Callable[..., Any], label: str, size: tuple[float, float] = PANE
 def inline(make: Callable[[], Figure], label: str) -> Html:
     """The figure that ``make`` draws, as a part of the page."""
     out = io.StringIO()
-    with look():
+    with look(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the page itself has the name in its text
         figure = make()
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = out.getvalue()
