@@ -14,8 +14,8 @@ from scipy import stats
 import fbar
 from fbar.cli import app
 from fbar.errors import FbarError, InputError
+from fbar.predictive import predict
 from fbar.report.again import again
-from fbar.report.predictive import predict
 
 SECTIONS = [
     "answer",
@@ -224,7 +224,7 @@ def test_new_simulations_are_the_same_again_and_not_the_runs_own():
 
 
 def test_new_simulations_stop_when_time_is_up(monkeypatch):
-    monkeypatch.setattr("fbar.report.predictive.PATIENCE", 0.0)
+    monkeypatch.setattr("fbar.predictive.PATIENCE", 0.0)
     result = CASES["rejection"]()
     found = predict(result.run, result.posterior)
     assert len(found.simulated) == 20
@@ -239,7 +239,7 @@ def test_a_slow_simulator_is_not_run_unasked(monkeypatch):
 
     problem = fbar.Problem(fbar.Prior(rate=stats.expon()), slow, 1)
     result = fbar.infer(problem, fbar.mean("rate"), tolerance=0, method="rejection", budget=200, seed=1)
-    monkeypatch.setattr("fbar.report.predictive.PATIENCE", 1e-9)
+    monkeypatch.setattr("fbar.predictive.PATIENCE", 1e-9)
     found = predict(result.run, result.posterior)
     assert not len(found.simulated)
     assert "--predictive" in found.missing

@@ -23,8 +23,8 @@ from fbar.methods.forecasts import Forecast
 from fbar.methods.named import restored
 from fbar.result import Result, cost_in_words
 
-Targets = Annotated[list[str] | None, Parameter(name=["--target", "-t"], consume_multiple=True)]
-Precisions = Annotated[list[str] | None, Parameter(name="--precision", consume_multiple=True)]
+Targets = Annotated[list[str] | None, Parameter(name=["--target", "-t"], consume_multiple=True, negative="")]
+Precisions = Annotated[list[str] | None, Parameter(name="--precision", consume_multiple=True, negative="")]
 
 
 def init(file: Path = Path("model.py"), /) -> None:
@@ -177,6 +177,7 @@ def explain(run: Path, target: str | None = None, /, *, json_: JsonFlag = False)
         The run's directory.
     target
         The target's name, or what follows its kind where that is clear: rate for mean:rate. The only one by default.
+        Any other can be asked, from the same simulations: variance:rate, 'probability:rate > 12'.
     json_
         Print one JSON object, and nothing else, to standard output.
     """
@@ -203,8 +204,12 @@ def resume(
     ----------
     run
         The run's directory.
-    workers, dask, timeout
-        Where to simulate, as in "fbar infer"; as the run was started by default.
+    workers
+        Local processes; as the run was started by default.
+    dask
+        Address of a Dask scheduler to run on, in place of workers.
+    timeout
+        Seconds that one simulation may take; as the run was started by default.
     quiet
         Show no progress: nothing but the result.
     json_
@@ -249,8 +254,12 @@ def extend(
         Other targets, see "fbar infer".
     precision
         Standard errors that end the run, or parts of the value: mean:rate=0.05 or rate=1%.
-    workers, dask, timeout
-        Where to simulate, as in "fbar infer".
+    workers
+        Local processes; without them simulations run in this process.
+    dask
+        Address of a Dask scheduler to run on, in place of workers.
+    timeout
+        Seconds that one simulation may take.
     quiet
         Show no progress: nothing but the result.
     json_

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.markup import element, join, paragraph
+from fbar.predictive import Predictions
 from fbar.report.again import again
 from fbar.report.page import Section, details, figures, notes, table
-from fbar.report.predictive import Predictions
 from fbar.report.svg import panel
 
 if TYPE_CHECKING:
