@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from functools import partial
 from html.parser import HTMLParser
 
@@ -499,3 +501,15 @@ def test_the_data_outside_are_counted(tmp_path):
     result = fbar.infer(problem, fbar.mean("mu"), method="rejection", tolerance=18.5, budget=2000, seed=1)
     words = read(result, tmp_path).words
     assert "1 of 3 numbers lie outside the central 95% of the new simulations; the furthest out is number 2" in words
+
+
+def test_what_is_missing_without_matplotlib_is_said():
+    code = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "import fbar\n"
+        "problem = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2]), [0.3, 0.2])\n"
+        "try: fbar.infer(problem, fbar.mean('theta'), budget=100, seed=1).report('never.html')\n"
+        "except fbar.MissingExtra as error: print(error)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "matplotlib is not installed; install it with" in told.stdout
