@@ -187,6 +187,10 @@ def print_all(runs, simulations):
             [[target, *(told(found[target, other]) for other in METHODS[1:])] for target in runs.targets],
         )
         print(f"\n{verdict(found)}")
+    print(
+        "\nNot known: an error bar of one of the runs is not to be trusted. The spread is what was really seen, but ten "
+        "runs\ntell it roughly; error bars tell finely, as far as they are right."
+    )
 
 
 def verdict(found):

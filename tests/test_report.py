@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from functools import partial
 from html.parser import HTMLParser
 
@@ -14,7 +16,8 @@ from scipy import stats
 import fbar
 from fbar.cli import app
 from fbar.errors import FbarError, InputError
-from fbar.predictive import predict
+from fbar.markup import element
+from fbar.predictive import _systematic, predict
 from fbar.report.again import again
 
 SECTIONS = [
@@ -38,6 +41,7 @@ class Page(HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.open, self.ids, self.tags, self.links, self.text = [], [], [], [], []
+        self.attributes, self.said = set(), []
         self.feed(text)
         self.close()
         assert not self.open
@@ -45,6 +49,8 @@ class Page(HTMLParser):
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
         given = dict(attributes)
+        self.attributes |= set(given)
+        self.said += [given["aria-label"]] if "aria-label" in given else []
         self.ids += [given["id"]] if "id" in given else []
         self.links += [value for key, value in attributes if key in ("src", "href", "xlink:href")]
         if tag not in VOID:
@@ -432,3 +438,78 @@ def test_the_line_of_python_is_python(tmp_path):
         found = eval(again(result), {"fbar": fbar, "problem": problem, "targets": targets})
         assert [e.value for e in found.estimates] == [e.value for e in result.estimates], given
         assert again(found) == again(result)
+
+
+def test_new_simulations_are_drawn_by_the_weights():
+    """Draws from N(2, 1) in place of the prior: without their weights new data would have the mean 3/2, not 1/2.
+
+    Five standard errors: one alarm in 10⁶.
+    """
+    method = fbar.Importance(fbar.Prior(mu=stats.norm(2, 1)), tolerance=0.1)
+    result = fbar.infer(NORMAL, fbar.mean("mu"), method=method, budget=60_000, seed=1)
+    n = 20_000
+    y = predict(result.run, result.posterior, n).numbers[:, 0]
+    assert abs(y.mean() - 0.5) < 5 * (np.sqrt(1.5 / n) + result["mu"].standard_error) + 0.005
+
+
+def test_rows_are_drawn_as_often_as_they_weigh():
+    """In equal steps: every row n w times, up to one."""
+    weights = np.array([0.0, 0.7, 0.2, 0.0, 0.1, 0.0])
+    rows = _systematic(3 * weights, 1001, np.random.default_rng(1))
+    assert (np.abs(np.bincount(rows, minlength=6) - 1001 * weights) <= 1).all()
+    assert not {0, 3, 5} & set(rows.tolist())
+    assert (np.diff(rows) < 0).any()
+
+
+def test_names_do_not_become_attributes(tmp_path):
+    evil = '" onload="alert(1)'
+    problem = fbar.Problem(
+        fbar.Prior({evil: stats.norm(0, 1)}), lambda t, rng: t[evil] + rng.standard_normal(t.rows), 0.5
+    )
+    result = fbar.infer(problem, fbar.mean(evil), method="rejection", tolerance=0.3, budget=1000, seed=1)
+    found = read(result, tmp_path, title=evil, predictive=0)
+    assert not [name for name in found.attributes if name.startswith("on")]
+    assert f"posterior of {evil}" in found.said
+    assert element("a", href=evil) == '<a href="&quot; onload=&quot;alert(1)"></a>'
+
+
+def test_new_simulations_have_random_numbers_of_their_own():
+    """No generator of theirs begins where one of the run's began."""
+    begun = []
+
+    def simulate(theta, rng):
+        begun.append(rng.bit_generator.state["state"]["state"])
+        return theta["mu"] + rng.standard_normal(theta.rows)
+
+    problem = fbar.Problem(fbar.Prior(mu=stats.norm(0, 1)), simulate, 1.0)
+    method = fbar.Rejection(tolerance=0.3)
+    result = fbar.infer(problem, fbar.mean("mu"), method=method, budget=2000, block_size=20, seed=1)
+    own = set(map(str, begun))
+    begun.clear()
+    predict(result.run, result.posterior, 200)
+    assert len(begun) == 10
+    assert not own & set(map(str, begun))
+
+
+def test_the_data_outside_are_counted(tmp_path):
+    """Of three numbers the second is 20 standard deviations away from anything that the model gives, the first one."""
+
+    def simulate(theta, rng):
+        return np.array([1.0, 0.0, 1.0]) * theta["mu"][:, None] + rng.standard_normal((theta.rows, 3))
+
+    problem = fbar.Problem(fbar.Prior(mu=stats.norm(0, 1)), simulate, np.array([1.8, 20.0, 0.0]))
+    result = fbar.infer(problem, fbar.mean("mu"), method="rejection", tolerance=18.5, budget=2000, seed=1)
+    words = read(result, tmp_path).words
+    assert "1 of 3 numbers lie outside the central 95% of the new simulations; the furthest out is number 2" in words
+
+
+def test_what_is_missing_without_matplotlib_is_said():
+    code = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "import fbar\n"
+        "problem = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2]), [0.3, 0.2])\n"
+        "try: fbar.infer(problem, fbar.mean('theta'), budget=100, seed=1).report('never.html')\n"
+        "except fbar.MissingExtra as error: print(error)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "matplotlib is not installed; install it with" in told.stdout

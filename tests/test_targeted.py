@@ -889,3 +889,21 @@ def test_what_a_run_is_asked_is_checked():
         run.posterior()
     with pytest.raises(fbar.InputError, match="tell takes pairs"):
         run.tell((run.ask()[0], None))
+
+
+def test_a_stage_on_the_way_tells_its_own_tolerance_and_what_was_within():
+    problem = fbar.Problem(
+        fbar.Prior(mu=stats.norm(0, 1)), lambda t, rng: t["mu"] + rng.standard_normal(t.rows), observed=0.5
+    )
+    run = fbar.infer(problem, fbar.mean("mu"), tolerance=0.05, budget=10_000, seed=1).run
+    stages = run.stages()
+    assert sum(stage.simulations for stage in stages) == run.simulations
+    way = [stage for stage in stages if stage.words == "towards the data"]
+    assert len(way) > 1
+    end = np.cumsum([stage.simulations for stage in stages])
+    for stage, last in zip(stages, end, strict=True):
+        if stage in way:
+            assert stage.tolerance > 0.05
+        distance = run.store.distance[last - stage.simulations : last]
+        assert stage.accepted == (distance <= stage.tolerance).sum()
+    assert stages[-1].tolerance == 0.05

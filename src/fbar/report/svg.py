@@ -7,12 +7,13 @@ import re
 import warnings
 from collections.abc import Callable
 from itertools import count
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from fbar.markup import Html, html
 from fbar.pictures import BLUE, GREEN, GRID, INK, VERMILLION, look
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PANEL = 3.5, 2.45
 """Inches of a picture that stands beside others."""
@@ -30,6 +31,8 @@ def panel(draw: Callable[..., Any], label: str, size: tuple[float, float] = PANE
     """One picture, drawn on the axes that ``draw`` takes as ``ax``; ``label`` is what a screen reader says."""
 
     def made() -> Figure:
+        from matplotlib.figure import Figure  # `fbar.pictures` says so where it is missing
+
         figure = Figure(figsize=size, layout="constrained")
         draw(ax=figure.subplots())
         return figure
