@@ -188,7 +188,7 @@ def print_all(runs, simulations):
         )
         print(f"\n{verdict(found)}")
     print(
-        "\nNot known: an error bar of one of the runs is not to be trusted. The spread is what was really seen, but ten "
+        "\nNot known: an error bar of one of the runs is not to be trusted. The spread is what was seen, but ten "
         "runs\ntell it roughly; error bars tell finely, as far as they are right."
     )
 
