@@ -15,7 +15,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 run: setup  ## influenza in a boarding school: estimates with error bars, what targeting gains, a report; about a minute
-	$(BIN)/fbar infer examples/influenza.py --tolerance 80 --budget 200000 --seed 1 --run results/influenza
+	$(BIN)/fbar infer examples/influenza.py --tolerance 80 --budget 400000 --seed 1 --run results/influenza
 	$(BIN)/python examples/boarding_school.py --out results/boarding_school.csv
 	$(BIN)/fbar report results/influenza --out results/influenza.html
 

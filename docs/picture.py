@@ -18,7 +18,7 @@ import fbar
 from fbar.pictures import BLUE, INK, OBSERVED, RC, method_look
 
 ROOT = Path(__file__).parent.parent
-TOLERANCE, SIMULATIONS = 80, 200_000
+TOLERANCE, SIMULATIONS = 80, 400_000
 
 
 def model():
