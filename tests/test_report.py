@@ -16,6 +16,7 @@ from scipy import stats
 import fbar
 from fbar.cli import app
 from fbar.errors import FbarError, InputError
+from fbar.faults import _parts
 from fbar.markup import element
 from fbar.report.again import again
 from fbar.report.predictive import _systematic, predict
@@ -513,3 +514,36 @@ def test_what_is_missing_without_matplotlib_is_said():
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "matplotlib is not installed; install it with" in told.stdout
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.array([None, "a", "b", 1] * 10, dtype=object),
+        np.where(np.arange(100) < 70, 0.0, np.arange(100)),
+        np.concatenate([np.arange(50.0), [np.inf, np.inf, -np.inf]]),
+        np.array([f"c{i}" for i in range(30)] * 2),
+        np.arange(1000) % 40,
+    ],
+    ids=["none", "ties", "infinite", "many labels", "integers"],
+)
+def test_places_of_failures_are_parts_of_all_that_was_simulated(column):
+    parts = _parts(column)
+    assert (np.sum([rows for _, rows in parts], axis=0) == 1).all()
+    assert all(rows.any() for _, rows in parts)
+    assert len({words for words, _ in parts}) == len(parts)
+
+
+def test_a_label_of_one_model_among_several(tmp_path):
+    def simulate(theta, rng):
+        return np.where(rng.random(theta.rows) < 0.1, np.nan, rng.standard_normal(theta.rows))
+
+    models = {
+        "one": fbar.Model(simulate, fbar.Prior(kind=fbar.Categorical(["x", None]), mu=stats.norm(0, 1))),
+        "two": fbar.Model(simulate, fbar.Prior(z=stats.norm(0, 1))),
+    }
+    problem = fbar.Problem.models(models, observed=0.0)
+    result = fbar.infer(problem, fbar.mean("mu"), method="rejection", tolerance=0.5, budget=2000, seed=1)
+    words = read(result, tmp_path, predictive=0).words
+    assert "kind = " in words
+    assert {place.words for place in result.failed if place.parameter == "kind"} >= {"x", "None"}

@@ -77,7 +77,14 @@ def failures(result: Result) -> Section:
     body = [
         paragraph(f"{seen.failures:,} of {result.run.simulations:,} simulations failed and were rejected."),
         table(["kind", "how many", "for example"], [(k, n, element("code", text)) for k, n, text in kinds], left=3),
-        table(["parameter", "where", "failed", "share"], rows, left=2, caption="Where they failed") if rows else "",
+        table(
+            ["parameter", "where", "failed", "share"],
+            rows,
+            left=2,
+            caption="Where they failed, of those that were watched",
+        )
+        if rows
+        else "",
     ]
     return Section("failures", "Failures", join(body))
 
