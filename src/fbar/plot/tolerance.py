@@ -64,7 +64,7 @@ class Tolerance(Record):
             return cls((), own, None, str(error))
         limits, source = _limits(result, own)
         bands = []
-        for i, target in enumerate(result.run.targets):
+        for i, target in enumerate(result.targets):
             names = _names(curve[0][1][i])
             for k, name in enumerate(names):
                 rows = [(at, *_numbers(estimates[i], k)) for at, estimates in curve]
