@@ -55,8 +55,8 @@ def _outside(record: PredictiveRecord) -> str:
     far = int(np.sum(record.tails < 0.05))
     extreme = int(np.argmin(record.tails))
     return (
-        f"{far} of {record.tails.size} numbers lie outside the central 95% of the new simulations, where by chance 1 in "
-        f"20 would; the furthest out is number {extreme + 1}, with a two-sided tail probability "
+        f"{far} of {record.tails.size} numbers lie outside the central 95% of the new simulations, where by chance 1 "
+        f"in 20 would; the furthest out is number {extreme + 1}, with a two-sided tail probability "
         f"{record.tail_in_words(extreme)}."
     )
 
