@@ -29,6 +29,7 @@ from scipy import stats
 
 import fbar
 import fbar.ledger
+from fbar.errors import InputError
 from fbar.ledger import Ledger, pack
 from fbar.locks import LedgerError, RunInUse
 from fbar.outcomes import Failure
@@ -1121,3 +1122,16 @@ def test_a_run_of_format_1_loads(tmp_path):
 
 if __name__ == "__main__":
     print(json.dumps(globals()[sys.argv[1]](Path(sys.argv[2]))))
+
+
+def test_extended_to_a_smaller_tolerance_alone(tmp_path):
+    """What is left out stays as it was: a precision; a budget that is spent must be given anew."""
+    problem = fbar.Problem(fbar.Prior(mu=stats.norm(0, 1)), lambda t, rng: t["mu"] + rng.standard_normal(t.rows), 0.5)
+    first = fbar.infer(problem, fbar.mean("mu"), tolerance=1, precision={"mu": 0.05}, seed=1, run=tmp_path / "a")
+    more = fbar.extend(tmp_path / "a", problem, tolerance=0.3)
+    assert more.simulations > first.simulations
+    assert more["mean:mu"].standard_error <= 0.05
+    assert more.run.tolerance_told == 0.3
+    fbar.infer(problem, fbar.mean("mu"), tolerance=1, budget=2000, seed=1, run=tmp_path / "b")
+    with pytest.raises(InputError, match="spent its budget of 2000 simulations; say how far"):
+        fbar.extend(tmp_path / "b", problem, tolerance=0.3)

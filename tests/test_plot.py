@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,18 +15,9 @@ from scipy import stats
 import fbar
 from fbar import plot
 from fbar.errors import InputError
+from fbar.methods.history import Moment
 from fbar.pictures import GRID, INK, PALETTE, PAPER, RC, method_look, plain
 from fbar.plot.density import Axis, axis, bandwidth, density, effective, levels, smoothed
-
-
-@dataclass(frozen=True)
-class Moment:
-    simulations: int
-    round: int
-    tolerance: float | None
-    accepted: float
-    ess: float | None
-    estimates: Any
 
 
 class Noted:

@@ -18,8 +18,8 @@ from fbar.cli import app
 from fbar.errors import FbarError, InputError
 from fbar.faults import _parts
 from fbar.markup import element
+from fbar.predictive import _systematic, predict
 from fbar.report.again import again
-from fbar.report.predictive import _systematic, predict
 
 SECTIONS = [
     "answer",
@@ -231,7 +231,7 @@ def test_new_simulations_are_the_same_again_and_not_the_runs_own():
 
 
 def test_new_simulations_stop_when_time_is_up(monkeypatch):
-    monkeypatch.setattr("fbar.report.predictive.PATIENCE", 0.0)
+    monkeypatch.setattr("fbar.predictive.PATIENCE", 0.0)
     result = CASES["rejection"]()
     found = predict(result.run, result.posterior)
     assert len(found.simulated) == 20
@@ -246,7 +246,7 @@ def test_a_slow_simulator_is_not_run_unasked(monkeypatch):
 
     problem = fbar.Problem(fbar.Prior(rate=stats.expon()), slow, 1)
     result = fbar.infer(problem, fbar.mean("rate"), tolerance=0, method="rejection", budget=200, seed=1)
-    monkeypatch.setattr("fbar.report.predictive.PATIENCE", 1e-9)
+    monkeypatch.setattr("fbar.predictive.PATIENCE", 1e-9)
     found = predict(result.run, result.posterior)
     assert not len(found.simulated)
     assert "--predictive" in found.missing

@@ -583,8 +583,13 @@ def test_other_tolerances_of_a_run():
         estimate = other.estimates[0]
         assert abs(estimate.value - known) < 4.5 * estimate.standard_error
     curve = result.curve()
-    assert curve[0][0] == 0.8
-    assert len(curve) > 3
+    tolerances = [tolerance for tolerance, _ in curve]
+    assert tolerances == sorted(tolerances, reverse=True)
+    assert tolerances[0] == pytest.approx(3.2)
+    assert 0.8 in tolerances
+    assert tolerances[-1] < 0.8
+    for tolerance, (estimate,) in curve:
+        assert abs(estimate.value - truth(tolerance)) < 4.5 * estimate.standard_error
     everything = result.at(math.inf)
     assert everything.accepted == 6000
     estimate = everything.estimates[0]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import fbar
 from fbar.errors import InputError
@@ -48,6 +49,17 @@ def test_trials_come_first(target):
     assert np.allclose(target.influence(POINTS, weights), [target.influence(POINTS, w) for w in weights])
 
 
+def test_what_does_not_differ_has_no_influence():
+    rng = np.random.default_rng(1)
+    points = fbar.Points({"a": rng.uniform(1, 2, 1000)})
+    target = fbar.probability("a > 0.5")
+    for _ in range(20):
+        weights = rng.exponential(size=1000)
+        weights /= weights.sum()
+        assert target.value(points, weights) == 1
+        assert not target.influence(points, weights).any()
+
+
 def test_values():
     assert np.isclose(fbar.mean("a").value(POINTS, WEIGHTS)[0], WEIGHTS @ POINTS["a"])
     assert np.isclose(fbar.variance("a").value(POINTS, WEIGHTS)[0], np.cov(POINTS["a"], aweights=WEIGHTS, ddof=0))
@@ -82,3 +94,12 @@ def test_bad_targets_are_refused_in_one_line(make, message):
         make()
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("target", [fbar.quantile("n", 0.9), fbar.density_at("n", 3)])
+def test_whole_numbers_have_no_density(target):
+    """An error bar in terms of a density would mean nothing where the distribution has steps."""
+    prior = fbar.Prior(n=stats.randint(0, 21), beta=stats.uniform(0, 1))
+    problem = fbar.Problem(prior, lambda t, rng: rng.binomial(t["n"], t["beta"]), observed=5)
+    with pytest.raises(InputError, match=r"whole numbers: ask for fbar\.probability"):
+        fbar.infer(problem, target, method="rejection", budget=2000, seed=1)

@@ -37,7 +37,7 @@ from fbar.methods.draws import DrawRun
 from fbar.methods.forecasts import Forecast
 from fbar.points import Points
 from fbar.posterior import Posterior
-from fbar.targets import Target, whole_name
+from fbar.targets import Target, parse, whole_name
 
 PLACES = 5000
 """θ that stand for where the simulations went, and for the prior, at most."""
@@ -268,8 +268,10 @@ def asked_of(run: Run, target: str | Target | None) -> Target:
         if len(names) > 1:
             raise InputError(f"name the target to explain; known: {', '.join(names)}")
         return run.targets[0]
-    name = choice(whole_name(target, names, "an explanation of"), names, "target")
-    return run.targets[names.index(name)]
+    name = whole_name(target, names, "an explanation of")
+    if name not in names and ":" in name:
+        return parse(name)
+    return run.targets[names.index(choice(name, names, "target"))]
 
 
 def halving(run: Run, posterior: Posterior, target: Target, estimate: Estimate) -> Forecast | None:

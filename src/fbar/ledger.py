@@ -223,7 +223,8 @@ class Ledger:
             except OSError as error:
                 raise LedgerError(f"cannot make the directory {directory}: {error.strerror}") from None
         elif not self.path.exists():
-            raise InputError(f"{directory} holds no run; a run is started by fbar.infer(..., run=...)")
+            started = f"fbar infer MODEL.py --run {directory}, or fbar.infer(..., run=...)"
+            raise InputError(f"{directory} holds no run; one is started by {started}")
         try:
             self._lock = Lock(directory / "driver.lock") if driver else None
         except OSError as error:

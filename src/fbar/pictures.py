@@ -146,10 +146,16 @@ def short(name: Any) -> str:
 class Picture(Figure):
     """A figure of no window and no global state, that notebooks show."""
 
+    def savefig(self, fname: Any, *, transparent: bool | None = None, **options: Any) -> None:
+        """As matplotlib's, on white unless told otherwise."""
+        if not transparent:
+            options.setdefault("facecolor", "white")
+        super().savefig(fname, transparent=transparent, **options)
+
     def _repr_png_(self) -> bytes:
         with look():
             file = io.BytesIO()
-            self.savefig(file, dpi=110, facecolor="white", format="png")
+            self.savefig(file, dpi=110, format="png")
         return file.getvalue()
 
 

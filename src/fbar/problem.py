@@ -234,6 +234,10 @@ class Problem:
 
         return cls(prior, choose(given, name), observed, **options)
 
+    def __repr__(self) -> str:
+        data = "no data" if self.raw is None else f"data of shape {self._raw_shape}" if self._raw_shape else "one datum"
+        return f"<problem of {', '.join([*self.prior.names, *self.derived])}; {data}>"
+
     # ------------------------------------------------------------ parameters
 
     @property

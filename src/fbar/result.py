@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.errors import MissingExtra
+from fbar.errors import InputError, MissingExtra, NoPosterior
 from fbar.estimate import Estimates, brief
 from fbar.explanation import Explanation, explain
 from fbar.markup import paragraph
@@ -22,6 +22,7 @@ from fbar.notebook import joined
 from fbar.notebook import warnings as warned
 from fbar.outcomes import FailedPlace
 from fbar.posterior import Posterior
+from fbar.predictive import Predictions, predict
 from fbar.stopping import StoppingRule, as_rule
 from fbar.targets import Target
 
@@ -205,10 +206,11 @@ class Result:
         shown = ", ".join(f"{item.name} {item}" for item in scalar[:MOST_SHOWN])
         return f"{told}; it may leave a bias: {shown}" if shown else told
 
-    def _biased(self) -> str:
-        """A warning of estimates whose bias is larger than their error bar, by Student's t and Bonferroni at 1%."""
+    @cached_property
+    def biased(self) -> tuple[str, ...]:
+        """Estimates whose bias by the tolerance is larger than their error bar, by Student's t and Bonferroni at 1%."""
         if self.bias is None or not all(np.ndim(item.value) == 0 for item in self.bias):
-            return ""
+            return ()
         level = 1 - 0.01 / len(self.bias)
         large = []
         for item in self.bias:
@@ -216,12 +218,28 @@ class Result:
             least = max(low, -high, 0.0)  # of its size
             if item.trusted and least > self.estimates[item.name].standard_error:
                 large.append(item.name)
-        if not large:
+        return tuple(large)
+
+    def _biased(self) -> str:
+        """A warning of them, with what would help."""
+        if not self.biased:
             return ""
-        names = ", ".join(large)
-        return (
-            f"the tolerance biases {names} by more than the error bar; lower it, or see extrapolated() and adjusted()"
-        )
+        remedies = "".join(f", or see result.{name}()" for name in ("extrapolated", "adjusted") if self._can(name))
+        return f"the tolerance biases {', '.join(self.biased)} by more than the error bar; lower it{remedies}"
+
+    def _can(self, name: str) -> bool:
+        try:
+            getattr(self.run, name)()
+        except (InputError, NoPosterior):
+            return False
+        return True
+
+    def predictive(self, number: int | None = None) -> Predictions:
+        """New simulations at θ drawn from the posterior, to be put beside the data: `fbar.plot.predictive`.
+
+        By default up to 200, as many as there is time for in 20 seconds.
+        """
+        return predict(self.run, self.posterior, number)
 
     def as_dict(self) -> dict[str, Any]:
         """The estimates and how the run went, in JSON's terms."""

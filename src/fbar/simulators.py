@@ -84,7 +84,7 @@ class each:
         for i in range(theta.rows):
             begun = clock()
             try:
-                output = self.function({name: c[i] for name, c in columns.items()}, rng)
+                output = self.function(_Theta({name: c[i] for name, c in columns.items()}), rng)
             except FbarError:
                 raise
             except FAILED as error:
@@ -92,6 +92,13 @@ class each:
             seconds.append(clock() - begun)
             rows.append(RowFailed("it returned None") if output is None else _kept(output))
         return Rows(rows, np.maximum(seconds, LEAST_SECONDS))
+
+
+class _Theta(dict[str, Any]):
+    """One parameter set; a name that it has not is answered with those that it has."""
+
+    def __missing__(self, name: str) -> Any:
+        raise KeyError(f"there is no parameter {name!r}; known: {', '.join(self)}")
 
 
 def _kept(output: Any) -> Any:

@@ -59,6 +59,9 @@ class Either(StoppingRule):
     first: StoppingRule
     second: StoppingRule
 
+    def __str__(self) -> str:
+        return f"{self.first} or {self.second}"
+
     def holds(self, run: Run) -> bool:
         return self.first.holds(run) or self.second.holds(run)
 
@@ -85,6 +88,9 @@ class Either(StoppingRule):
 class Both(StoppingRule):
     first: StoppingRule
     second: StoppingRule
+
+    def __str__(self) -> str:
+        return f"{self.first} and {self.second}"
 
     def holds(self, run: Run) -> bool:
         return self.first.holds(run) and self.second.holds(run)
@@ -114,6 +120,9 @@ class Budget(StoppingRule):
     def __post_init__(self) -> None:
         object.__setattr__(self, "simulations", positive_integer(self.simulations, "budget"))
 
+    def __str__(self) -> str:
+        return f"{self.simulations:,} simulations"
+
     def holds(self, run: Run) -> bool:
         return run.simulations >= self.simulations
 
@@ -140,6 +149,9 @@ class Spent(StoppingRule):
     def __post_init__(self) -> None:
         object.__setattr__(self, "cost", positive_number(self.cost, "cost"))
 
+    def __str__(self) -> str:
+        return f"a cost of {self.cost:g}"
+
     def check(self, run: Run) -> None:
         run.problem.require_costs()
 
@@ -161,6 +173,9 @@ class Acceptances(StoppingRule):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "accepted", positive_integer(self.accepted, "accepted"))
+
+    def __str__(self) -> str:
+        return f"{self.accepted:,} accepted"
 
     def check(self, run: Run) -> None:
         _require_settling(run)
@@ -191,6 +206,9 @@ class StandardError(StoppingRule):
 
     def __post_init__(self) -> None:
         positive_number(self.wanted, "wanted standard error")
+
+    def __str__(self) -> str:
+        return f"{self.target} ± {self.wanted:g}"
 
     def check(self, run: Run) -> None:
         choice(self.target, [target.name for target in run.targets], "target of a stopping rule")
@@ -246,6 +264,9 @@ class RelativeError(StandardError):
 
     Of a value that may be zero no part is small enough: there the run goes on to its budget.
     """
+
+    def __str__(self) -> str:
+        return f"{self.target} ± {100 * self.wanted:g}%"
 
     def _wanted(self, estimate: Estimate) -> Any:
         return self.wanted * np.abs(estimate.value)

@@ -6,13 +6,13 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from fbar import model_file
+from fbar import model_file, stopping
 from fbar.cli.common import Flag, JsonFlag, MaybeWhole, QuietFlag
 from fbar.engine import Engine, as_engine
 from fbar.errors import FbarError, InputError, MissingExtra
@@ -20,10 +20,11 @@ from fbar.estimate import shorthand
 from fbar.inference import continue_task, extend_run, load, make_task, run_task
 from fbar.ledger import Ledger
 from fbar.methods.forecasts import Forecast
+from fbar.methods.named import restored
 from fbar.result import Result, cost_in_words
 
-Targets = Annotated[list[str] | None, Parameter(name=["--target", "-t"], consume_multiple=True)]
-Precisions = Annotated[list[str] | None, Parameter(name="--precision", consume_multiple=True)]
+Targets = Annotated[list[str] | None, Parameter(name=["--target", "-t"], consume_multiple=True, negative="")]
+Precisions = Annotated[list[str] | None, Parameter(name="--precision", consume_multiple=True, negative="")]
 
 
 def init(file: Path = Path("model.py"), /) -> None:
@@ -152,10 +153,8 @@ def show(run: Path, /, *, json_: JsonFlag = False) -> None:
         return
     for number, leg in enumerate(legs):
         settings: Any = leg["settings"]
-        ends = [f"{name} {settings[name]:,}" for name in ("budget", "limit") if settings.get(name)]
-        method = settings["method"].get("type", "?")
         title = f"leg {number + 1}: " if len(legs) > 1 else ""
-        print(f"{title}{method}, {', '.join(settings['targets'])}; {', '.join(ends) or 'until it ends by itself'}")
+        print(f"{title}{_method(settings['method'])}, {', '.join(settings['targets'])}; {_until(settings)}")
         if leg["result"] is not None:
             _print_stored(leg["result"])
     print(f"{simulations:,} simulations recorded in {blocks:,} blocks")
@@ -178,6 +177,7 @@ def explain(run: Path, target: str | None = None, /, *, json_: JsonFlag = False)
         The run's directory.
     target
         The target's name, or what follows its kind where that is clear: rate for mean:rate. The only one by default.
+        Any other can be asked, from the same simulations: variance:rate, 'probability:rate > 12'.
     json_
         Print one JSON object, and nothing else, to standard output.
     """
@@ -204,8 +204,12 @@ def resume(
     ----------
     run
         The run's directory.
-    workers, dask, timeout
-        Where to simulate, as in "fbar infer"; as the run was started by default.
+    workers
+        Local processes; as the run was started by default.
+    dask
+        Address of a Dask scheduler to run on, in place of workers.
+    timeout
+        Seconds that one simulation may take; as the run was started by default.
     quiet
         Show no progress: nothing but the result.
     json_
@@ -250,8 +254,12 @@ def extend(
         Other targets, see "fbar infer".
     precision
         Standard errors that end the run, or parts of the value: mean:rate=0.05 or rate=1%.
-    workers, dask, timeout
-        Where to simulate, as in "fbar infer".
+    workers
+        Local processes; without them simulations run in this process.
+    dask
+        Address of a Dask scheduler to run on, in place of workers.
+    timeout
+        Seconds that one simulation may take.
     quiet
         Show no progress: nothing but the result.
     json_
@@ -356,6 +364,27 @@ def _print(result: Result, as_json: bool) -> None:
         return
     print(result)
     print(f"seed {result.seed}")
+
+
+def _method(described: Mapping[str, Any]) -> str:
+    """A recorded method and its tolerance, in words."""
+    name = str(described.get("type", "?"))
+    with suppress(InputError, TypeError):  # one of the user's own
+        tolerance = restored(described).final_tolerance
+        return name if not tolerance else f"{name} at tolerance {tolerance:g}"
+    return name
+
+
+def _until(settings: Mapping[str, Any]) -> str:
+    """When a recorded run ends, in words."""
+    ends = [f"budget {settings['budget']:,}"] if settings.get("budget") else []
+    if settings.get("stop"):
+        try:
+            ends.append(f"until {stopping.restored(settings['stop'])}")
+        except InputError:
+            ends.append("until a rule of your own holds")
+        ends += [f"at most {settings['limit']:,} simulations"] if settings.get("limit") else []
+    return ", ".join(ends) or "until it ends by itself"
 
 
 def _print_stored(result: Mapping[str, Any]) -> None:

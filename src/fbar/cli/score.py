@@ -19,8 +19,8 @@ from fbar.study import Study, StudyResult
 from fbar.study.ranking import ERROR
 from fbar.study.tables import RANKS
 
-Several = Annotated[list[str] | None, Parameter(consume_multiple=True)]
-Budgets = Annotated[list[str] | None, Parameter(consume_multiple=True)]
+Several = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
+Budgets = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
 
 
 def score(
@@ -197,7 +197,8 @@ def show(result: StudyResult, reference: str) -> None:
             notes = [f"{status.count('failed')} failed"] if "failed" in status else []
             notes += [f"{status.count('prior')} from the prior"] if "prior" in status else []
             mean = float(good.mean()) if good.size else float("nan")
-            error = float(good.std(ddof=1)) / good.size**0.5 if good.size > 1 else float("nan")
+            spread = float(good.std(ddof=1)) if good.size > 1 else 0.0
+            error = spread / good.size**0.5 if spread > 0 else float("nan")  # ten intervals that held do not prove all
             shown = shorthand(mean, error) if good.size else "–"
             table.add_row(cell.problem, f"{cell.budget:,}", cell.method, shown, str(good.size), ", ".join(notes))
         console.print(table)

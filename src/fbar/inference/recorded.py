@@ -109,13 +109,19 @@ def extend_run(
         problem, own = _model_of(ledger, problem)
 
         def extended(before: Task) -> Task:
+            asked = (budget, precision, stop)
+            if before.stop is None and all(item is None for item in asked) and not before.method.ends_by_itself:
+                raise InputError(
+                    f"{run} has spent its budget of {before.budget} simulations; say how far to go on: give a larger "
+                    "budget (budget=, --budget) or a precision (precision=, --precision)"
+                )
             return make_task(
                 problem,
                 before.targets if targets is None else _read_targets(targets),
                 method=before.method if tolerance is None else at_tolerance(before.method, tolerance),
                 budget=budget,
                 precision=precision,
-                stop=stop,
+                stop=before.stop if all(item is None for item in asked) else stop,
                 block_size=before.block_size,
                 summaries=before.lesson,
             )
@@ -431,6 +437,33 @@ def _finish(
 ) -> Result:
     """Drive a run to its end and take its result."""
     watch = watch or FailureWatch()
+    try:
+        return _finished(task, run, engine, progress, ledger, watch, notes, until_round, replay_only)
+    except NoPosterior as error:
+        if run.seen.failures >= run.simulations > 0 and ledger is not None:
+            raise NoPosterior(
+                f"every one of the {run.simulations} simulations recorded in {ledger.directory} failed "
+                f"({run.seen.failed}); mend the simulator and start again in another directory"
+            ) from error
+        if task.exact:
+            raise NoPosterior(
+                f"{error}. No tolerance was given, so simulations had to match the data exactly; give one (tolerance=, "
+                "--tolerance)"
+            ) from error
+        raise
+
+
+def _finished(
+    task: Task,
+    run: Run,
+    engine: Engine,
+    progress: Progress | bool | None,
+    ledger: Ledger | None,
+    watch: FailureWatch,
+    notes: tuple[str, ...],
+    until_round: int | None,
+    replay_only: bool,
+) -> Result:
     ended = _driven(run, progress, ledger, engine, stop=task.stop, watch=watch, until=until_round, replay=replay_only)
     if ledger is not None:
         ledger.flush()

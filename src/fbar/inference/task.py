@@ -56,6 +56,8 @@ class Task:
     block_size: int | None
     lesson: Lesson | None = None
     learnt: LearntProblem | None = None
+    exact: bool = False
+    """Whether the data are to be matched exactly because no tolerance was given."""
 
     def start(self, seed: Any) -> Run:
         return self.method.start(
@@ -121,7 +123,7 @@ def make_task(
         stop = as_rule(precision, listed)
     if budget is None and stop is None and not method.ends_by_itself:
         raise InputError("say when to stop: give a budget (budget=, --budget) or a precision (precision=, --precision)")
-    limit = None
+    limit, before = None, method
     if stop is not None and budget is None and require_rule(stop).limit is None:
         method = _with_tolerance(method, problem)
     if stop is not None:
@@ -132,7 +134,7 @@ def make_task(
         lesson = summaries
     elif summaries is not None:
         lesson = _lesson(LearnedSummaries.of(summaries), problem, listed, method, budget or limit)
-    return Task(problem, listed, method, budget, limit, stop, block_size, lesson)
+    return Task(problem, listed, method, budget, limit, stop, block_size, lesson, exact=method is not before)
 
 
 def _with_tolerance(method: Method, problem: Problem) -> Method:

@@ -103,6 +103,16 @@ class OtherTolerances(ABC):
 
         From the estimates at ε and at ε/c, with c so that enough simulations are within ε/c (2 at most).
         """
+        found = self._two_tolerances()
+        return None if found is None else Bias(*found)
+
+    def without_bias(self) -> ExtrapolatedPosterior | None:
+        """The posterior less the `bias`, from the same two tolerances."""
+        found = self._two_tolerances()
+        return None if found is None else ExtrapolatedPosterior(*found)
+
+    def _two_tolerances(self) -> tuple[Posterior, Posterior, float] | None:
+        """The posteriors at ε and ε/c, and c; None where there is no tolerance or too little to tell."""
         try:
             at, large = self._biased(None)
             distance = self._distances_of(rows_of(large))
@@ -118,7 +128,7 @@ class OtherTolerances(ABC):
             return None
         if small.points.rows in (0, large.points.rows):  # whole-number data: nothing lies between the two
             return None
-        return Bias(large, small, ratio)
+        return large, small, ratio
 
     def _distances_of(self, rows: IntArray) -> FloatArray:
         """The distances of some of the simulations that are kept."""

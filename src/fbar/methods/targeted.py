@@ -271,10 +271,11 @@ class TargetedRun(Run):
             if not self._at_wanted:  # the last round may have come close enough
                 self._at_wanted = all(self._closer(a) <= self.wanted.tolerance for a in range(self.method.groups))
             if not self._at_wanted:
+                far = self._reached[-1]
+                where = f"had reached the tolerance {far:.4g}" if far < math.inf else "were still those of the prior"
                 self.warnings.append(
-                    f"the budget ended while simulations were still coming closer to the data: proposals had reached "
-                    f"the tolerance {self._reached[-1]:.4g}, not the wanted {self.wanted.tolerance:g}; extend the run, "
-                    "or look at a larger tolerance"
+                    f"the budget ended while simulations were still coming closer to the data: proposals {where}, not "
+                    f"the wanted {self.wanted.tolerance:g}; extend the run, or look at a larger tolerance"
                 )
             return
         self._advance()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -15,6 +16,10 @@ from fbar.pictures import legend_entries, look, panels, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+WIDTHS = 4.2, 6.2, 7.2
+"""Of figures with one, two and three columns, in inches."""
 
 
 class Record:
@@ -86,6 +91,45 @@ class Record:
         return found
 
 
+class Panels(Record):
+    """A record with a panel for each of its parts, in three columns at most."""
+
+    height: ClassVar[float] = 2.1
+    """Inches of a row; what stands around the panels takes ``around`` more."""
+    around: ClassVar[float] = 0.4
+
+    @property
+    def parts(self) -> Sequence[Any]:
+        raise NotImplementedError
+
+    @property
+    def empty(self) -> bool:
+        return not self.parts
+
+    @property
+    def number(self) -> int:
+        return max(1, len(self.parts))
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return arranged(self.number)
+
+    @property
+    def size(self) -> tuple[float, float]:
+        rows, columns = self.grid
+        return WIDTHS[columns - 1], self.height * rows + self.around
+
+
+def arranged(number: int) -> tuple[int, int]:
+    """Rows and columns of so many panels, three columns at most.
+
+    >>> arranged(2), arranged(4), arranged(5)
+    ((1, 2), (2, 2), (2, 3))
+    """
+    columns = 2 if number == 4 else min(3, number)
+    return math.ceil(number / columns), columns
+
+
 _ORDER = {"prior": 1, "simulations": 2, "posterior": 3}
 
 
@@ -109,6 +153,14 @@ def _say(ax: Any, message: str) -> None:
 
 
 def one_run(result: Any) -> None:
-    """Refuse a run of many trials."""
+    """Refuse a run of many trials, and what is no result of a run."""
+    if not hasattr(result, "posterior"):
+        raise InputError(f"this figure is one of a run: give it what fbar.infer returned; got {type(result).__name__}")
     if np.ndim(result.posterior.simulations):
         raise InputError("a run of many trials has no one figure; run it without trials=")
+
+
+def one_study(result: Any) -> None:
+    """Refuse what is no result of a study."""
+    if not hasattr(result, "contenders"):
+        raise InputError(f"this figure is one of a study: give it what Study.run returned; got {type(result).__name__}")

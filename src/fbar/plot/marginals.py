@@ -12,7 +12,7 @@ import numpy as np
 from fbar.checks import FloatArray
 from fbar.explanation import quantiles
 from fbar.pictures import POSTERIOR, PRIOR, plain, short
-from fbar.plot.base import Record, legend
+from fbar.plot.base import Panels, legend
 from fbar.plot.density import density
 from fbar.plot.source import Source
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fbar.result import Result
-
-WIDTHS = 4.2, 6.2, 7.2
-"""Of figures with one, two and three columns, in inches."""
 
 MOST_LABELS = 12
 """Labels below an axis, at most; of more values every second, third, … is labelled."""
@@ -94,7 +91,7 @@ def marginal(source: Source, name: str) -> Marginal:
 
 
 @dataclass(frozen=True, eq=False)
-class Marginals(Record):
+class Marginals(Panels):
     parameters: tuple[Marginal, ...]
     message: str = ""
 
@@ -105,17 +102,8 @@ class Marginals(Record):
         return cls(tuple(marginal(source, name) for name in source.checked(names)), said)
 
     @property
-    def grid(self) -> tuple[int, int]:
-        return arranged(len(self.parameters))
-
-    @property
-    def number(self) -> int:
-        return len(self.parameters)
-
-    @property
-    def size(self) -> tuple[float, float]:
-        rows, columns = self.grid
-        return WIDTHS[columns - 1], 2.1 * rows + 0.4
+    def parts(self) -> Sequence[Marginal]:
+        return self.parameters
 
     def render(self, axes: Sequence[Any], figure: Figure | None) -> None:
         for ax, one in zip(axes, self.parameters, strict=True):
@@ -125,16 +113,6 @@ class Marginals(Record):
         legend(axes, figure)
         if figure is not None and self.message:
             figure.supxlabel(plain(self.message), fontsize=8)
-
-
-def arranged(number: int) -> tuple[int, int]:
-    """Rows and columns of so many panels, three columns at most.
-
-    >>> arranged(2), arranged(4), arranged(5)
-    ((1, 2), (2, 2), (2, 3))
-    """
-    columns = 2 if number == 4 else min(3, number)
-    return math.ceil(number / columns), columns
 
 
 def draw_marginal(ax: Any, one: Marginal) -> None:

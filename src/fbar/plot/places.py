@@ -11,9 +11,9 @@ import numpy as np
 from fbar.checks import FloatArray
 from fbar.errors import InputError
 from fbar.pictures import POSTERIOR, PRIOR, SIMULATIONS, plain, short
-from fbar.plot.base import Record, legend
+from fbar.plot.base import Panels, Record, legend
 from fbar.plot.density import density
-from fbar.plot.marginals import WIDTHS, arranged, bar_width, label_values
+from fbar.plot.marginals import bar_width, label_values
 from fbar.plot.pairs import CELLS, Pair, draw_pair, pair
 from fbar.plot.source import Source
 
@@ -42,7 +42,7 @@ class Place:
 
 
 @dataclass(frozen=True, eq=False)
-class Places(Record):
+class Places(Panels):
     parameters: tuple[Place, ...]
     message: str = ""
 
@@ -68,17 +68,8 @@ class Places(Record):
         return cls(tuple(found), "; ".join(filter(None, said)))
 
     @property
-    def grid(self) -> tuple[int, int]:
-        return arranged(len(self.parameters))
-
-    @property
-    def number(self) -> int:
-        return len(self.parameters)
-
-    @property
-    def size(self) -> tuple[float, float]:
-        rows, columns = self.grid
-        return WIDTHS[columns - 1], 2.0 * rows + 0.6
+    def parts(self) -> Sequence[Place]:
+        return self.parameters
 
     def render(self, axes: Sequence[Any], figure: Figure | None) -> None:
         for ax, one in zip(axes, self.parameters, strict=True):

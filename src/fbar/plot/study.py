@@ -12,7 +12,7 @@ import numpy as np
 
 from fbar.checks import FloatArray
 from fbar.pictures import GREY, decimal_ticks, method_look, plain, render, short
-from fbar.plot.base import Record, legend
+from fbar.plot.base import Record, legend, one_study
 from fbar.scores.expectation import ExpectationMSE
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Curves(Record):
 
     @classmethod
     def of(cls, result: StudyResult, score: str = ERROR, target: str | None = None) -> Curves:
+        one_study(result)
         found = result.curves(score, target=target)
         lines = [
             Line(c.problem, c.method, c.budgets, c.values, c.errors, c.rate, c.intercept)
@@ -119,6 +120,7 @@ class Ranking(Record):
 
     @classmethod
     def of(cls, result: StudyResult, score: str = ERROR, target: str | None = None) -> Ranking:
+        one_study(result)
         found = result.ranking(score, target=target)
         standings = tuple(
             Standing(s.problem, s.budget, s.method, s.mean, s.error, s.place)
@@ -203,6 +205,7 @@ class Versus(Record):
     @classmethod
     def of(cls, result: StudyResult, scores: str | Sequence[str] | None = None, error: str = ERROR) -> Versus:
         """``scores`` are all others that have a better side, by default."""
+        one_study(result)
         listed = [scores] if isinstance(scores, str) else scores
         if listed is None:
             listed = [s for s in result.scores if s != error and result.direction(s) != "nominal"]

@@ -13,8 +13,7 @@ from fbar.checks import BoolArray, FloatArray
 from fbar.errors import InputError, NoPosterior
 from fbar.estimate import Estimate, Estimates
 from fbar.pictures import GREEN, POSTERIOR, PRIOR, plain, short
-from fbar.plot.base import Record, legend, one_run
-from fbar.plot.marginals import WIDTHS, arranged
+from fbar.plot.base import Panels, legend, one_run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,12 +43,11 @@ class Band:
 
 
 @dataclass(frozen=True, eq=False)
-class Tolerance(Record):
-    """``own`` is the run's tolerance, and ``extrapolated_from`` the larger of the two that an extrapolation is from."""
+class Tolerance(Panels):
+    """``own`` is the run's tolerance; what is extrapolated to 0 is the estimate less its bias, see `Result.bias`."""
 
     bands: tuple[Band, ...]
     own: float | None
-    extrapolated_from: float | None
     message: str = ""
 
     @classmethod
@@ -57,12 +55,12 @@ class Tolerance(Record):
         one_run(result)
         own = result.run.tolerance_told
         if own is None:
-            return cls((), None, None, "this run has no tolerance above 0")
+            return cls((), None, "this run has no tolerance above 0")
         try:
             curve = sorted(result.curve(), key=lambda pair: pair[0])
         except (InputError, NoPosterior) as error:
-            return cls((), own, None, str(error))
-        limits, source = _limits(result, own)
+            return cls((), own, str(error))
+        limits = _limits(result)
         bands = []
         for i, target in enumerate(result.targets):
             names = _names(curve[0][1][i])
@@ -75,24 +73,11 @@ class Tolerance(Record):
         left = [band.name for band in bands[MOST:]]
         said = [f"not shown: {', '.join(left)}"] if left else []
         said += [] if limits is not None else ["too few simulations are near enough for an extrapolation to 0"]
-        return cls(tuple(bands[:MOST]), own, source, "; ".join(said))
+        return cls(tuple(bands[:MOST]), own, "; ".join(said))
 
     @property
-    def empty(self) -> bool:
-        return not self.bands
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        return arranged(max(1, len(self.bands)))
-
-    @property
-    def number(self) -> int:
-        return max(1, len(self.bands))
-
-    @property
-    def size(self) -> tuple[float, float]:
-        rows, columns = self.grid
-        return WIDTHS[columns - 1], 2.2 * rows + 0.5
+    def parts(self) -> Sequence[Band]:
+        return self.bands
 
     def render(self, axes: Sequence[Any], figure: Figure | None) -> None:
         for ax, band in zip(axes, self.bands, strict=True):
@@ -127,19 +112,13 @@ class Tolerance(Record):
             figure.supxlabel(plain(self.message), fontsize=8)
 
 
-def _limits(result: Result, own: float) -> tuple[Estimates | None, float | None]:
-    """Extrapolations from the run's tolerance, or else from twice as much where it keeps such simulations (SMC).
-
-    None where neither has errors that can be stood behind.
-    """
-    for at in (own, 2 * own):
-        try:
-            found = result.extrapolated(tolerance=at).estimates
-        except (InputError, NoPosterior):
-            continue
-        if all(np.all(estimate.trusted) for estimate in found):
-            return found, at
-    return None, None
+def _limits(result: Result) -> Estimates | None:
+    """The estimates less what `Result.bias` says of them; None where it is not known or cannot be stood behind."""
+    found = result.run.without_bias() if result.own else None
+    if found is None:
+        return None
+    limits: Estimates = found.expect(list(result.targets))
+    return limits if all(np.all(estimate.trusted) for estimate in limits) else None
 
 
 def _names(estimate: Estimate) -> list[str]:

@@ -50,10 +50,14 @@ def components(estimate: Estimate) -> list[tuple[str, Estimate]]:
 def answer(result: Result, explained: Explained) -> Section:
     """Targets, estimates, intervals, trust; then every warning, and how the run ended."""
     rows = []
-    for estimate in result.estimates:
+    for target, estimate in zip(result.targets, result.estimates, strict=True):
         for name, part in components(estimate):
             low, high = part.interval()
-            rows.append((name, shorthand(part.value, part.standard_error), _trust(part), between(low, high)))
+            if target.binary:  # a probability
+                low, high = max(low, 0.0), min(high, 1.0)
+            sure = _trust(part, estimate.name in result.biased)
+            rows.append((name, shorthand(part.value, part.standard_error), sure, between(low, high)))
+    example = next(iter(result.estimates))
     main = element("div", table(["target", "estimate", "error bar", "95% interval"], rows, left=4), class_="answer")
     warnings = dict.fromkeys(text for estimate in result.estimates for text in estimate.warnings)
     other = [] if result.own else [f"Not the run's own estimates: its simulations were used anew, by {result.how[1:]}."]
@@ -68,9 +72,10 @@ def answer(result: Result, explained: Explained) -> Section:
             join(paragraph(text) for text in told),
             element("h3", "Why the error bars can be trusted, or not"),
             paragraph(
-                "3.742(10) is 3.742 with a standard error of 0.010, the error that the number of simulations leaves. "
+                _read(components(example)[0][1]),
                 "The interval holds the value that endless simulations would give, at this tolerance and with these "
-                "summaries, in about 95 of 100 runs, where it is trusted."
+                "summaries, in about 95 of 100 runs, where it is trusted. What the tolerance itself adds is no part of "
+                "it; its estimate is the bias.",
             ),
             why,
         ]
@@ -115,10 +120,21 @@ def accepted_of(result: Result) -> str:
     return f"{simulations:,} simulations, {accepted:,.6g} accepted"
 
 
-def _trust(estimate: Estimate) -> Html:
-    if estimate.trusted:
-        return element("span", "✓ trusted", class_="good")
-    return element("span", "✗ not to be trusted", class_="bad")
+def _trust(estimate: Estimate, biased: bool) -> Html:
+    if not estimate.trusted:
+        return element("span", "✗ not to be trusted", class_="bad")
+    if biased:
+        return element("span", "! smaller than the bias", class_="bad")
+    return element("span", "✓ trusted", class_="good")
+
+
+def _read(estimate: Estimate) -> str:
+    """How an estimate is read."""
+    if not (np.isfinite(estimate.standard_error) and estimate.standard_error > 0):
+        return ""
+    told = shorthand(estimate.value, estimate.standard_error)
+    error = f"{estimate.standard_error:.2g}"
+    return f"{told} is a value with its standard error, {error}, which the number of simulations leaves. "
 
 
 def _why(found: Explanation) -> str:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.markup import element, join, paragraph
+from fbar.predictive import Predictions
 from fbar.report.again import again
 from fbar.report.page import Section, details, figures, notes, table
-from fbar.report.predictive import Predictions
 from fbar.report.svg import panel
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def settings(result: Result) -> Section:
         (key, _said(asked[key])) for key in ("targets", "budget", "limit", "block_size") if asked.get(key) is not None
     ]
     rows += [(f"method.{key}", _said(value)) for key, value in asked.get("method", {}).items() if value is not None]
-    rows += [("stop", _said(asked["stop"]))] if asked.get("stop") else []
+    rows += [("until", _said(asked["stop"]))] if asked.get("stop") else []
     rows += [("seed", str(result.seed)), ("simulations", f"{int(np.sum(result.simulations)):,}")]
     rows += [("run", str(result.directory))] if result.directory is not None else []
     body = [

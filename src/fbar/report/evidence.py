@@ -120,8 +120,10 @@ def rounds(result: Result) -> Section:
     rows = [
         (k + 1, stage.words, f"{stage.simulations:,}", _rate(stage), _within(stage)) for k, stage in enumerate(stages)
     ]
-    head = ["", "proposal", "simulations", "accepted", "tolerance"]
-    body: list[object] = [table(head, rows, left=2)]
+    head = ["stage", "proposal", "simulations", "accepted", "tolerance"]
+    body: list[object] = [
+        table(head, rows, left=2, caption="Stages; what was accepted is told at the tolerance of each")
+    ]
     moments = [
         (
             m.round,

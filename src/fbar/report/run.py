@@ -11,9 +11,9 @@ import numpy as np
 
 from fbar.checks import positive_integer
 from fbar.errors import InputError
+from fbar.predictive import predict
 from fbar.report import answer, check, evidence
 from fbar.report.page import page, write
-from fbar.report.predictive import predict
 
 if TYPE_CHECKING:
     from fbar.result import Result

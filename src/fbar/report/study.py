@@ -131,7 +131,7 @@ def _failures(result: StudyResult) -> Section:
 
 def _settings(result: StudyResult) -> Section:
     text = json.dumps(result.settings, indent=2, ensure_ascii=False, default=str)
-    return Section("settings", "Settings", element("pre", text))
+    return Section("settings", "Settings", details("Everything that decides the result", element("pre", text)))
 
 
 def _count(number: int, what: str) -> str:

@@ -54,6 +54,9 @@ class Standing:
 
     @property
     def place(self) -> str:
+        """Such as 1 or 2–3; none for a method that failed in every trial."""
+        if not self.trials:
+            return "–"
         return str(self.best_place) if self.best_place == self.worst_place else f"{self.best_place}–{self.worst_place}"
 
 

@@ -301,7 +301,9 @@ class StudyResult:
 
 
 def _error(values: FloatArray) -> float:
-    return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    """The standard error of the mean; not known of one value, or of values that are all the same."""
+    spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    return spread / math.sqrt(len(values)) if spread > 0 else math.nan
 
 
 TABLES: dict[str, Any] = {

@@ -139,7 +139,10 @@ def present(points: Points, names: Sequence[str]) -> BoolArray | None:
 def mean_of(values: FloatArray, weights: FloatArray, given: BoolArray | None) -> tuple[FloatArray, FloatArray]:
     """The mean of values (n, c) over the given points, shape (..., c), and the probability of these points."""
     if given is None:
-        return average(weights, values), np.ones(weights.shape[:-1])
+        mean = average(weights, values)
+        # Weights sum to one up to rounding: values that do not differ would seem to, by 1e-16, and be trusted.
+        same = (values == values[:1]).all(axis=0) & np.isfinite(mean)
+        return np.where(same, values[:1].sum(axis=0), mean), np.ones(weights.shape[:-1])
     share = average(weights, given[:, None].astype(np.float64))[..., 0]
     with np.errstate(invalid="ignore", divide="ignore"):
         return average(weights, np.where(given[:, None], values, 0.0)) / share[..., None], share
@@ -168,3 +171,14 @@ def column_of(points: Points, name: str, target: str) -> FloatArray:
             f"ask for fbar.probability(\"{name} == '{column[0]}'\") instead"
         )
     return column.astype(np.float64)
+
+
+def continuous_column(points: Points, name: str, target: str) -> FloatArray:
+    """A column that has a density, for targets whose error is in terms of it."""
+    if points[name].dtype.kind in "biu":
+        raise InputError(
+            f"target {target!r} needs a continuous parameter, and {name!r} takes whole numbers: ask for "
+            f"fbar.probability('{name} > 2') and the like, or make it a float if it takes so many values that it is as "
+            "good as continuous"
+        )
+    return column_of(points, name, target)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fbar.checks import BoolArray, FloatArray
 from fbar.errors import InputError
 from fbar.points import Points
-from fbar.targets.base import Target, column_of, mean_of, present, restricted
+from fbar.targets.base import Target, column_of, continuous_column, mean_of, present, restricted
 
 Function = Callable[[Points], npt.ArrayLike]
 
@@ -145,7 +145,7 @@ class Quantile(Target):
     name: str
 
     def components(self, points: Points) -> FloatArray:
-        return column_of(points, self.parameter, self.name)[:, None]
+        return continuous_column(points, self.parameter, self.name)[:, None]
 
     def given(self, points: Points) -> BoolArray | None:
         return present(points, (self.parameter,))
@@ -203,7 +203,7 @@ class DensityAt(Target):
     note: str = "the bias of smoothing the density is not part of the error bar"
 
     def components(self, points: Points) -> FloatArray:
-        return column_of(points, self.parameter, self.name)[:, None]
+        return continuous_column(points, self.parameter, self.name)[:, None]
 
     @property
     def smooth(self) -> bool:
