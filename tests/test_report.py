@@ -16,6 +16,7 @@ from scipy import stats
 import fbar
 from fbar.cli import app
 from fbar.errors import FbarError, InputError
+from fbar.faults import _parts
 from fbar.markup import element
 from fbar.predictive import _systematic, predict
 from fbar.report.again import again
@@ -500,7 +501,8 @@ def test_the_data_outside_are_counted(tmp_path):
     problem = fbar.Problem(fbar.Prior(mu=stats.norm(0, 1)), simulate, np.array([1.8, 20.0, 0.0]))
     result = fbar.infer(problem, fbar.mean("mu"), method="rejection", tolerance=18.5, budget=2000, seed=1)
     words = read(result, tmp_path).words
-    assert "1 of 3 numbers lie outside the central 95% of the new simulations; the furthest out is number 2" in words
+    assert "1 of 3 numbers lie outside the central 95% of the new simulations" in words
+    assert "the furthest out is number 2, with a two-sided tail probability below 0.01." in words
 
 
 def test_what_is_missing_without_matplotlib_is_said():
@@ -513,3 +515,54 @@ def test_what_is_missing_without_matplotlib_is_said():
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "matplotlib is not installed; install it with" in told.stdout
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.array([None, "a", "b", 1] * 10, dtype=object),
+        np.where(np.arange(100) < 70, 0.0, np.arange(100)),
+        np.concatenate([np.arange(50.0), [np.inf, np.inf, -np.inf]]),
+        np.array([f"c{i}" for i in range(30)] * 2),
+        np.arange(1000) % 40,
+    ],
+    ids=["none", "ties", "infinite", "many labels", "integers"],
+)
+def test_places_of_failures_are_parts_of_all_that_was_simulated(column):
+    parts = _parts(column)
+    assert (np.sum([rows for _, rows in parts], axis=0) == 1).all()
+    assert all(rows.any() for _, rows in parts)
+    assert len({words for words, _ in parts}) == len(parts)
+
+
+def test_a_label_of_one_model_among_several(tmp_path):
+    def simulate(theta, rng):
+        return np.where(rng.random(theta.rows) < 0.1, np.nan, rng.standard_normal(theta.rows))
+
+    models = {
+        "one": fbar.Model(simulate, fbar.Prior(kind=fbar.Categorical(["x", None]), mu=stats.norm(0, 1))),
+        "two": fbar.Model(simulate, fbar.Prior(z=stats.norm(0, 1))),
+    }
+    problem = fbar.Problem.models(models, observed=0.0)
+    result = fbar.infer(problem, fbar.mean("mu"), method="rejection", tolerance=0.5, budget=2000, seed=1)
+    words = read(result, tmp_path, predictive=0).words
+    assert "kind = " in words
+    assert {place.words for place in result.failed if place.parameter == "kind"} >= {"x", "None"}
+
+
+def test_a_loaded_run_is_reported_for_the_targets_that_are_asked(tmp_path):
+    fbar.infer(NORMAL, fbar.mean("mu"), tolerance=0.3, budget=4000, seed=1, run=tmp_path / "run")
+    asked = [fbar.quantile("mu", 0.9), fbar.mean("mu"), fbar.mean("double")]
+    result = fbar.load(tmp_path / "run", NORMAL, asked)
+    found = read(result, tmp_path, predictive=0)
+    for target in asked:
+        assert f"what carries {target.name}" in found.said
+        assert f"{target.name} against the tolerance" in found.said
+    bands = {band.name: band for band in fbar.plot.Tolerance.of(result).bands}
+    limits = result.extrapolated().estimates
+    for estimate in result.estimates:
+        band = bands[estimate.name]
+        assert band.values[band.tolerances == 0.3] == estimate.value
+        if band.extrapolated is not None:
+            assert band.extrapolated == limits[estimate.name].value
+    assert [line.target for line in fbar.plot.Error.of(result).lines] == ["mean:mu"]  # the others were asked later

@@ -414,7 +414,10 @@ class _Binning:
 
 def _binning(name: str, column: npt.NDArray[Any], weights: FloatArray) -> _Binning | None:
     """Intervals of equal mass, or the likeliest values where there are few; None for a parameter that is the same."""
-    values = np.unique(column)
+    if column.dtype == object:
+        values = np.array(sorted(set(column.tolist()), key=str), dtype=object)
+    else:
+        values = np.unique(column)
     if values.size < 2:
         return None
     without = f"without {name}"
@@ -435,7 +438,7 @@ def _carriers(what: str, square: FloatArray, points: Points, names: Sequence[str
     falling = np.sort(square)[::-1]
     half = int(np.searchsorted(np.cumsum(falling), total / 2)) + 1
     row = int(np.argmax(square))
-    theta = {name: points[name][row].item() for name in names if points.present(name)[row]}
+    theta = {name: points[name][row : row + 1].tolist()[0] for name in names if points.present(name)[row]}
     return Carriers(what, square.size, half, float(square[row] / total), theta)
 
 

@@ -81,14 +81,20 @@ class FailureWatch:
 
 def _parts(column: npt.NDArray[Any]) -> list[tuple[str, npt.NDArray[np.bool_]]]:
     """Parts of a parameter's values in words, and the rows of each: fifths of numbers, or the values themselves."""
+    known = column == column  # a parameter that a model does not have is no number
     if column.dtype.kind not in "biuf" or np.unique(column).size <= MOST_CATEGORIES:
-        known = column == column
-        return [(str(value), column == value) for value in np.unique(column[known])[:MOST_CATEGORIES]]
-    edges = np.quantile(column[~np.isnan(column)], np.linspace(0, 1, PARTS + 1))
-    return [
-        (f"{low:.4g} to {high:.4g}", (column >= low) & ((column < high) | (high == edges[-1])))
+        words = np.array([str(value) for value in column.tolist()])
+        values = np.unique(words[known])
+        found = [(str(value), known & (words == value)) for value in values[:MOST_CATEGORIES]]
+        others = known & np.isin(words, values[MOST_CATEGORIES:])
+        return [*found, ("others", others)] if others.any() else found
+    finite = np.isfinite(column)
+    edges = np.unique(np.quantile(column[finite], np.linspace(0, 1, PARTS + 1)))
+    found = [
+        (f"{low:.4g} to {high:.4g}", finite & (column >= low) & ((column < high) | (high == edges[-1])))
         for low, high in pairwise(edges)
     ]
+    return [*found, ("infinite", known & ~finite)] if (known & ~finite).any() else found
 
 
 def _p_value(column: npt.NDArray[Any], failed: npt.NDArray[np.bool_]) -> float:

@@ -73,7 +73,7 @@ class Error(Record):
             )
             return cls(label, (), why)
         lines = []
-        for target in result.run.targets[:MOST]:
+        for target in result.targets[:MOST]:
             last = result.posterior.expect(target)
             units = _units(result, target, last, relative)
             worst = int(np.argmax(np.nan_to_num(np.atleast_1d(last.standard_error) / units)))
@@ -86,7 +86,7 @@ class Error(Record):
             at = [None if n is None else float(n + result.run.simulations) for n in ends]
             n, e, sure = np.array(rows, dtype=np.float64).T
             lines.append(ErrorLine(target.name, float(units[worst]), n, e, sure > 0, *at))
-        left = [target.name for target in result.run.targets[MOST:]]
+        left = [target.name for target in result.targets[MOST:]]
         message = f"not shown: {', '.join(left)}" if left else ""
         return cls(label, tuple(lines), message if lines else "no error of this run is known")
 

@@ -54,7 +54,11 @@ class Influence(Record):
         """``target`` is one of the run's by its name, the first by default, or any other."""
         one_run(result)
         run, posterior = result.run, result.posterior
-        asked = run.targets[0] if target is None else asked_of(run, target)
+        known = {one.name: one for one in result.targets}
+        if target is None:
+            asked = result.targets[0]
+        else:
+            asked = known[target] if isinstance(target, str) and target in known else asked_of(run, target)
         what, square, weights = "accepted simulations", None, np.maximum(posterior.weights, 0.0)
         if isinstance(posterior.errors, CellErrors):
             what = "values of θ"

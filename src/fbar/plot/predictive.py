@@ -26,8 +26,8 @@ LEVELS = np.array([0.025, 0.25, 0.5, 0.75, 0.975])
 class Predictive(Record):
     """By component of the data: the observed number, and the 2.5, 25, 50, 75 and 97.5% points of the simulated ones.
 
-    ``tails`` are two-sided: 2 min(P(sim < obs) + ½ P(sim = obs), P(sim > obs) + ½ P(sim = obs)), from ``number``
-    simulations. ``simulated`` are those of a single component alone.
+    ``tails`` are two-sided: 2 min(P(sim < obs) + ½ P(sim = obs), P(sim > obs) + ½ P(sim = obs)), from
+    ``number_of_simulations``. ``simulated`` are those of a single component alone.
     """
 
     names: tuple[str, ...]
@@ -60,6 +60,11 @@ class Predictive(Record):
         tails = np.minimum(1.0, 2 * np.minimum(below, above))
         return cls(listed, flat, np.quantile(x, LEVELS, axis=0), tails, len(x), x[:, 0] if flat.size == 1 else None)
 
+    def tail_in_words(self, component: int) -> str:
+        """A tail that no simulation reached is not zero, but below what so many can show."""
+        tail = float(self.tails[component])
+        return f"of {tail:.2g}" if tail > 0 else f"below {2 / self.number_of_simulations:.2g}"
+
     def render(self, axes: Sequence[Any], figure: Figure | None) -> None:
         ax = axes[0]
         if self.simulated is not None:
@@ -71,7 +76,7 @@ class Predictive(Record):
                 bins = "auto"
             ax.hist(shown, bins, color=POSTERIOR, alpha=0.6, density=True, label="simulated from the posterior")
             ax.axvline(self.observed[0], color=OBSERVED, linewidth=2, label="observed")
-            ax.set(yticks=[], xlabel=short(self.names[0]) + plain(f"; tail probability {self.tails[0]:.2g}"))
+            ax.set(yticks=[], xlabel=short(self.names[0]) + plain(f"; tail probability {self.tail_in_words(0)}"))
             ax.spines["left"].set_visible(False)
         else:
             x = np.arange(1, self.observed.size + 1, dtype=np.float64)

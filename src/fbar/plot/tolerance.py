@@ -103,6 +103,7 @@ class Tolerance(Panels):
                     [0], [band.extrapolated], bar, color=GREEN, marker="D", capsize=3, label="extrapolated to 0"
                 )
             ax.set_xlim(-0.06 * float(x.max()), 1.06 * float(x.max()))
+            ax.locator_params(axis="x", nbins=5)
             ax.set_title(short(band.name), loc="left")
             ax.set_xlabel("tolerance")
             ax.grid(axis="y")

@@ -17,6 +17,7 @@ from fbar.report.page import Section, details, figures, notes, table
 from fbar.report.svg import panel
 
 if TYPE_CHECKING:
+    from fbar.plot import Predictive as PredictiveRecord
     from fbar.result import Result
 
 PACKAGES = ("fbar", "numpy", "scipy", "numba", "scikit-learn", "matplotlib")
@@ -28,7 +29,7 @@ def predictive(found: Predictions) -> Section:
 
     intro = paragraph(
         "New simulations at parameters drawn from the posterior. Data that lie outside most of them say that the model "
-        "cannot make such data, whatever its parameters; no error bar shows that."
+        "does not make such data at the parameters that it finds likely; no error bar shows that."
     )
     body: list[object] = [intro]
     numbers = found.numbers
@@ -37,7 +38,7 @@ def predictive(found: Predictions) -> Section:
         size = (6.4, 3.0) if numbers.shape[1] > 1 else (3.5, 2.6)
         made = panel(record.draw, "new simulations beside the data", size)
         body.append(figures([made], f"{len(numbers)} new simulations; the data are the marks.", "whole"))
-        body.append(paragraph(_outside(record.tails)))
+        body.append(paragraph(_outside(record)))
     elif len(found.simulated):
         rows = found.simulated.reshape(len(found.simulated), -1)
         same = float(np.mean((rows == np.ravel(np.asarray(found.observed))).all(axis=1)))
@@ -49,13 +50,14 @@ def predictive(found: Predictions) -> Section:
     return Section("predictive", "The model against the data", join(body))
 
 
-def _outside(tail: Any) -> str:
+def _outside(record: PredictiveRecord) -> str:
     """How many of the data lie in the outer 5% of the new simulations, of which 1 in 20 would by chance."""
-    far = int(np.sum(tail < 0.05))
-    extreme = int(np.argmin(tail))
-    text = f"{far} of {tail.size} numbers lie outside the central 95% of the new simulations"
+    far = int(np.sum(record.tails < 0.05))
+    extreme = int(np.argmin(record.tails))
     return (
-        f"{text}; the furthest out is number {extreme + 1}, with a two-sided tail probability of {tail[extreme]:.2g}."
+        f"{far} of {record.tails.size} numbers lie outside the central 95% of the new simulations, where by chance 1 "
+        f"in 20 would; the furthest out is number {extreme + 1}, with a two-sided tail probability "
+        f"{record.tail_in_words(extreme)}."
     )
 
 
@@ -77,7 +79,14 @@ def failures(result: Result) -> Section:
     body = [
         paragraph(f"{seen.failures:,} of {result.run.simulations:,} simulations failed and were rejected."),
         table(["kind", "how many", "for example"], [(k, n, element("code", text)) for k, n, text in kinds], left=3),
-        table(["parameter", "where", "failed", "share"], rows, left=2, caption="Where they failed") if rows else "",
+        table(
+            ["parameter", "where", "failed", "share"],
+            rows,
+            left=2,
+            caption="Where they failed, of those that were watched",
+        )
+        if rows
+        else "",
     ]
     return Section("failures", "Failures", join(body))
 

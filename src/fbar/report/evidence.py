@@ -58,12 +58,11 @@ def influence(result: Result, explained: Explained) -> Section:
     """Weights and influence: which simulations carry each estimate."""
     from fbar import plot
 
-    pictures = [
-        inline(partial(plot.influence, result, name), f"what carries {name}")
-        for name, found in explained.items()
-        if found.carriers is not None
-    ]
+    carried = [name for name, found in explained.items() if found.carriers is not None]
+    pictures = [inline(partial(plot.influence, result, name), f"what carries {name}") for name in carried[:MOST_PANELS]]
     caption = "The share of an error's variance that the simulations with the largest parts carry together."
+    if len(carried) > MOST_PANELS:
+        caption += f" The first {MOST_PANELS} of {len(carried)} targets."
     rows = [
         (
             name,
