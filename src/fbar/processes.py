@@ -49,9 +49,9 @@ def _watch(parent: int) -> None:
 def keep_to_one_openmp_thread() -> None:
     """From here to the end of this process, in the libraries that are loaded.
 
-    After a fork OpenMP waits for ever for threads that only the parent has, unless one thread is all it wants. Libraries
-    that are loaded later, and programs that are started, have threads of their own. Linear algebra is left as it is: it
-    knows of forks, and its sums may depend on the number of threads.
+    After a fork OpenMP waits for ever for threads that only the parent has, unless one thread is all it wants.
+    Libraries that are loaded later, and programs that are started, have threads of their own. Linear algebra is left as
+    it is: it knows of forks, and its sums may depend on the number of threads.
     """
     limit_threads("openmp")
 
