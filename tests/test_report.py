@@ -566,3 +566,17 @@ def test_a_loaded_run_is_reported_for_the_targets_that_are_asked(tmp_path):
         if band.extrapolated is not None:
             assert band.extrapolated == limits[estimate.name].value
     assert [line.target for line in fbar.plot.Error.of(result).lines] == ["mean:mu"]  # the others were asked later
+
+
+def test_recorded_outputs_have_a_posterior(tmp_path):
+    """An output that is asked for like a parameter is shown like one."""
+
+    def simulate(theta, rng):
+        x = theta["mu"] + rng.standard_normal(theta.rows)
+        return {"x": x, "next": x + rng.standard_normal(theta.rows)}
+
+    problem = fbar.Problem(fbar.Prior(mu=stats.norm(0, 1)), simulate, 1.0, records=["next"])
+    result = fbar.infer(problem, [fbar.mean("mu"), fbar.mean("next")], tolerance=0.3, budget=4000, seed=1)
+    found = read(result, tmp_path, predictive=0)
+    assert "posterior of next" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert str(result["mean:next"]) in found.words

@@ -27,7 +27,7 @@ def components(estimate: Estimate) -> list[tuple[str, Estimate]]:
     if not np.ndim(estimate.value):
         return [(estimate.name, estimate)]
     size = np.size(estimate.value)
-    names = estimate.labels or [str(k + 1) for k in range(size)]
+    names = estimate.labels or [str(k) for k in range(size)]  # as arrays are read
     df, trusted = np.broadcast_to(estimate.df, size), np.broadcast_to(estimate.trusted, size)
     return [
         (

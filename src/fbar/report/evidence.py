@@ -144,10 +144,12 @@ def rounds(result: Result) -> Section:
 
 
 def posterior(result: Result) -> Section:
-    """Marginals and pairs."""
+    """Marginals, of recorded outputs too, and pairs."""
     from fbar import plot
 
-    pictures = [panel(partial(plot.marginals, result, [name]), f"posterior of {name}") for name in parameters(result)]
+    recorded = [name for name in result.run.problem.records if name in result.posterior.points]
+    names = (*parameters(result), *recorded)
+    pictures = [panel(partial(plot.marginals, result, [name]), f"posterior of {name}") for name in names]
     return Section(
         "posterior", "Posterior", join([figures(pictures, f"Grey is the prior. {_others(result)}"), _pairs(result)])
     )
