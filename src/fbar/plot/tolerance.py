@@ -44,7 +44,7 @@ class Band:
 
 @dataclass(frozen=True, eq=False)
 class Tolerance(Panels):
-    """``own`` is the run's tolerance; what is extrapolated to 0 is the estimate less its bias, see `fbar.Result.bias`."""
+    """``own`` is the run's tolerance; at 0 is the estimate less its bias, `fbar.Result.bias`."""
 
     bands: tuple[Band, ...]
     own: float | None
