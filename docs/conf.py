@@ -93,7 +93,7 @@ html_static_path = ["_static", str(Path(_mathjax.origin).parent / "static" / "ma
 html_css_files = ["fbar.css"]
 html_copy_source = False
 html_show_sourcelink = False
-html_sidebars = dict.fromkeys(("index", "tutorial", "comparison", "citing"), [])  # pages with no others beside them
+html_sidebars: dict[str, list[str]] = {name: [] for name in ("index", "tutorial", "comparison", "citing")}
 html_theme_options = {
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
