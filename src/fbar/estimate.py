@@ -198,6 +198,15 @@ def brief(estimates: Sequence[Estimate]) -> str:
     return ", ".join([*shown, *more])
 
 
+def worth(number: float) -> str:
+    """An effective number: in four digits, never as a power of ten.
+
+    >>> worth(11380.4), worth(325.44), worth(1.9991)
+    ('11,380', '325.4', '1.999')
+    """
+    return f"{number:,.0f}" if number >= 1000 else f"{number:.4g}"
+
+
 def between(low: float, high: float) -> str:
     """An interval in as many digits as its width has to say.
 

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray, IntArray, choice
 from fbar.errors import InputError
-from fbar.estimate import Estimate, shorthand
+from fbar.estimate import Estimate, shorthand, worth
 from fbar.estimators.cells import CellErrors, Cells, ExpectedCounts
 from fbar.estimators.draws import DrawErrors, Draws
 from fbar.methods import Run
@@ -150,7 +150,7 @@ class Explanation:
 
     def _title(self) -> list[str]:
         estimate = self.estimate
-        ess = "" if self.ess is None else f", effective sample size {self.ess:,.4g}"
+        ess = "" if self.ess is None else f", effective sample size {worth(self.ess)}"
         return [
             f"{estimate.name} = {estimate}",
             f"{estimate.simulations:,} simulations, {estimate.accepted:,.6g} accepted{ess}",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.estimate import Estimate, between, shorthand
+from fbar.estimate import Estimate, between, shorthand, worth
 from fbar.explanation import SINGLE, Explanation
 from fbar.markup import Html, element, join, paragraph
 from fbar.methods.forecasts import brief
@@ -143,7 +143,7 @@ def _why(found: Explanation) -> str:
         return _sentence("; ".join(estimate.warnings) or "its error bar is not known")
     parts = [f"{float(estimate.accepted):,.6g} simulations were accepted"]
     if found.ess is not None:
-        parts.append(f"worth {found.ess:,.4g} of equal weight")
+        parts.append(f"worth {worth(found.ess)} of equal weight")
     if found.carriers is not None and found.carriers.what == SINGLE:
         parts.append(f"none carries more than {100 * found.carriers.largest:.2g}% of the variance")
     if np.isfinite(estimate.df):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fbar.estimate import shorthand
+from fbar.estimate import shorthand, worth
 from fbar.explanation import Explanation
 from fbar.markup import Html, element, join, paragraph
 from fbar.methods.base import Stage
@@ -129,7 +129,7 @@ def rounds(result: Result) -> Section:
             m.round,
             f"{m.simulations:,}",
             f"{m.accepted:,.6g}",
-            "" if m.ess is None else f"{m.ess:,.4g}",
+            "" if m.ess is None else f"{worth(m.ess)}",
             _tolerance(m.tolerance),
         )
         for m in result.history
