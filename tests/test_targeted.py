@@ -325,6 +325,28 @@ def test_estimates_are_right_within_their_error_bars(case):
     assert (square > low / 1.2).all(), square
 
 
+def test_the_error_bar_is_its_formula():
+    """V = Σ over strata of n/(n − 1) (Σζ² − (Σζ)²/n), and the largest z² of a single draw once more, written out.
+
+    ζ is z, or the sum of z over an evenly spread set. Runs tell error bars apart that are wrong by a factor of two; this
+    tells any factor.
+    """
+    result = ask(normal(), [fbar.mean("a"), fbar.second_moment("a")], 4000, tolerance=0.5, seed=3)
+    draws = result.posterior.errors.draws
+    for target in result.targets:
+        parts = {}  # of each stratum and set
+        z = result.posterior.contributions(target)[:, 0]
+        for value, stratum, cluster in zip(z, draws.stratum, draws.cluster, strict=True):
+            parts[stratum, cluster] = parts.get((stratum, cluster), 0.0) + float(value)
+        assert len(parts) < z.size, "some draws came in sets"
+        variance = 0.0
+        for number, size in enumerate(draws.stratum_sizes):
+            mine = [value for (stratum, _), value in parts.items() if stratum == number]
+            variance += size / (size - 1) * (math.fsum(v * v for v in mine) - math.fsum(mine) ** 2 / size)
+        single = z[draws.cluster < 4000]
+        assert result[target.name].variance == pytest.approx(variance + max(single**2), rel=1e-9)
+
+
 def test_the_mean_squared_error_is_below_rejections():
     """Of 80 runs with 3,000 simulations each against N V = 100 of rejection: by more than F(80, ∞) at 10⁻⁵ allows."""
     errors = [ask(EXPONENTIAL, THETA, 3000, seed=500 + s).estimates[0].value for s in range(80)]
