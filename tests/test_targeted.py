@@ -328,8 +328,8 @@ def test_estimates_are_right_within_their_error_bars(case):
 def test_the_error_bar_is_its_formula():
     """V = Σ over strata of n/(n − 1) (Σζ² − (Σζ)²/n), and the largest z² of a single draw once more, written out.
 
-    ζ is z, or the sum of z over an evenly spread set. Runs tell error bars apart that are wrong by a factor of two; this
-    tells any factor.
+    ζ is z, or the sum of z over an evenly spread set. Runs tell error bars apart that are wrong by a factor of two;
+    this tells any factor.
     """
     result = ask(normal(), [fbar.mean("a"), fbar.second_moment("a")], 4000, tolerance=0.5, seed=3)
     draws = result.posterior.errors.draws
