@@ -77,7 +77,7 @@ nitpick_ignore_regex = [
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_attr_annotations = False  # types stand in the signature
-autodoc_type_aliases = {name: name for name in ("FloatArray", "IntArray", "BoolArray", "Array", "ArrayLike")}
+autodoc_type_aliases = {name: name for name in ("FloatArray", "IntArray", "BoolArray", "npt.ArrayLike", "npt.NDArray")}
 
 # ---------------------------------------------------------------- looks
 
