@@ -193,18 +193,11 @@ def test_a_tenth_of_simulations_fails(how):
 
 
 def test_a_tenth_of_simulations_kills_its_worker():
-    """The simulations that kill are quarantined, or the blocks that have one, whole."""
-    blocks = drawn(fbar.Rejection(), 320, block_size=8)
-    killers = {
-        "row": sum(int((theta > 0.9).sum()) for theta in blocks),
-        "block": sum(len(theta) for theta in blocks if (theta > 0.9).any()),
-    }
-    for what, killed in killers.items():
-        run = drive(failing("kill"), fbar.Rejection(), Workers(2, quarantine=what), budget=320, block_size=8)
-        assert run.seen.counts == {Failure.KILLED: killed}
-        assert "the worker died 2 times in block" in run.seen.examples[Failure.KILLED]
-        assert run.simulations == 320
-        assert abs(z_score(run, 0.6)) < 5
+    run = drive(failing("kill"), fbar.Rejection(), Workers(2), budget=320, block_size=8)
+    assert run.seen.counts == {Failure.KILLED: failures(fbar.Rejection(), 320, block_size=8)}
+    assert re.search(r"process died 2 times in block \d+ of round 0, row \d", run.seen.examples[Failure.KILLED])
+    assert run.simulations == 320
+    assert abs(z_score(run, 0.6)) < 5
 
 
 def test_all_failures_together():
@@ -218,7 +211,7 @@ def test_all_failures_together():
     assert again.seen.counts == run.seen.counts
 
 
-def test_a_vectorised_simulator_that_hangs_is_rerun_row_by_row():
+def test_of_a_vectorised_simulator_that_hangs_the_hanging_rows_are_found():
     def simulate(theta, rng):
         if (theta["theta"] > 0.9).any():
             time.sleep(3600)
@@ -252,7 +245,7 @@ def test_a_block_that_always_kills_is_quarantined_and_the_run_goes_on():
     assert 16 <= run.seen.counts[Failure.KILLED] < 160
 
 
-def test_only_rows_that_kill_are_rejected_if_wanted():
+def test_only_rows_that_kill_are_rejected():
     """Of three values θ the first always kills; P(x = 1) is 0.2 and 0.6 at the others, whose mean is 2.75."""
 
     @fbar.each
@@ -263,7 +256,7 @@ def test_only_rows_that_kill_are_rejected_if_wanted():
 
     problem = fbar.Problem(fbar.Finite(theta=[1, 2, 3]), simulate, observed=1)
     method = fbar.Allocation([0.01, 0.495, 0.495])
-    run = drive(problem, method, Workers(2, quarantine="row"), budget=800, block_size=25)
+    run = drive(problem, method, Workers(2), budget=800, block_size=25)
     count = run.counts[0]
     assert run.simulations == 800
     assert run.seen.counts == {Failure.KILLED: count}
@@ -337,7 +330,6 @@ def test_an_executor_that_breaks_says_what_to_use():
     [
         (lambda: Workers(0), "count must be a positive integer"),
         (lambda: Workers(timeout=0), "timeout must be greater than 0"),
-        (lambda: Workers(quarantine="none"), "quarantine must be"),
         (lambda: Futures(ThreadPoolExecutor), "executor must be an open"),
         (lambda: Dask(3), "client must be a distributed.Client"),
     ],

@@ -55,9 +55,13 @@ class Batch:
         """The generator that this block, and nothing else, is simulated with."""
         return self.seeds.generator(Purpose.SIMULATE, self.round, self.block)
 
-    def row_rng(self, row: int) -> np.random.Generator:
-        """The generator of one simulation, for a block that is rerun row by row."""
-        return self.seeds.generator(Purpose.RERUN, self.round, self.block, row)
+    def row_sequence(self, row: int) -> np.random.SeedSequence:
+        """Where the random numbers of one row come from, of a simulator that runs its rows one by one."""
+        return self.seeds.sequence(Purpose.ROW, self.round, self.block, row)
+
+    def rerun_rng(self, stream: int) -> np.random.Generator:
+        """A generator for rows of a block whose simulator failed for the whole block; see `fbar.engine.recovery`."""
+        return self.seeds.generator(Purpose.RERUN, self.round, self.block, stream)
 
 
 class Failure(enum.IntEnum):
@@ -82,7 +86,7 @@ _WORDS = {
     Failure.NOT_FINITE: "gave a result that is not finite",
     Failure.WRONG_SHAPE: "gave a result of another shape than the data",
     Failure.TIMED_OUT: "took longer than the time-out",
-    Failure.KILLED: "were in a block that killed its worker twice",
+    Failure.KILLED: "killed their worker process",
 }
 
 

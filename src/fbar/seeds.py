@@ -3,17 +3,26 @@
 A run has 128 bits of entropy. The generator for a purpose, a round, a block and a row comes from
 ``SeedSequence(entropy, spawn_key=(purpose, round, block, row))``. Keys have a fixed length and
 components below 2³²; longer or larger ones could collide.
+
+Which streams simulations draw from has a version, which a recorded run keeps:
+
+1. one stream for each block;
+2. one stream for each row of simulators that run their rows one by one, and one for each block of the others.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fbar.errors import InputError
+
+STREAMS = 2
+"""The version of the streams that new runs draw from."""
 
 
 class Purpose(enum.IntEnum):
@@ -26,6 +35,7 @@ class Purpose(enum.IntEnum):
     GLOBAL = 4
     PILOT = 5
     PREDICT = 6
+    ROW = 7
 
 
 @dataclass(frozen=True)
@@ -33,6 +43,7 @@ class Seeds:
     """All generators of one run."""
 
     entropy: int
+    streams: int = STREAMS
 
     @classmethod
     def of(cls, seed: Any) -> Seeds:
@@ -46,6 +57,15 @@ class Seeds:
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**128:
             raise InputError(f"seed must be a whole number from 0 to 2**128 - 1, or None; got {seed!r}")
         return cls(int(seed))
+
+    @classmethod
+    def recorded(cls, settings: Mapping[str, Any]) -> Seeds:
+        """Those of a recorded run, with the streams that it was started with."""
+        return cls(int(settings["seed"]), int(settings.get("streams", 1)))
+
+    def settings(self) -> dict[str, Any]:
+        """What `recorded` reads."""
+        return {"seed": str(self.entropy), **({} if self.streams == 1 else {"streams": self.streams})}
 
     def sequence(self, purpose: Purpose, round: int, block: int, row: int = 0) -> np.random.SeedSequence:
         return np.random.SeedSequence(self.entropy, spawn_key=(int(purpose), round, block, row))
@@ -67,4 +87,4 @@ class Seeds:
 
     def _child(self, purpose: Purpose, first: int, second: int) -> Seeds:
         words = self.sequence(purpose, first, second).generate_state(2, np.uint64)
-        return Seeds(int(words[0]) << 64 | int(words[1]))
+        return Seeds(int(words[0]) << 64 | int(words[1]), self.streams)

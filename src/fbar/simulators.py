@@ -27,6 +27,9 @@ MOST_DETAIL = 4000
 
 Simulator = Callable[[Points, np.random.Generator], Any]
 
+Single = Callable[[int, np.random.Generator], Any]
+"""One simulation: of a row of some batch, with random numbers of its own."""
+
 COST = "cost"
 """The name under which a simulator may return what its simulations cost."""
 
@@ -37,23 +40,12 @@ LEAST_SECONDS = 1e-9
 """A clock may stand still during a short simulation; a cost is positive all the same."""
 
 
-class Row(NamedTuple):
-    """The output of one simulation that ran by itself, and what it cost; NaN if that is not known."""
-
-    output: Any
-    cost: float = np.nan
-
-
 class Rows(list[Any]):
     """Outputs of single simulations, with the seconds that each took; NaN where they are not known."""
 
     def __init__(self, outputs: Sequence[Any], cost: npt.ArrayLike) -> None:
         super().__init__(outputs)
         self.cost: FloatArray = np.asarray(cost, dtype=np.float64)
-
-    @classmethod
-    def of(cls, rows: Sequence[Row]) -> Rows:
-        return cls([row.output for row in rows], [row.cost for row in rows])
 
 
 class each:
@@ -76,22 +68,36 @@ class each:
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", "simulate")
 
+    def single(self, theta: Points) -> Single:
+        """The simulation of one row of a batch."""
+        columns = {name: theta[name] for name in (*theta, *theta.derived)}
+
+        def one(row: int, rng: np.random.Generator) -> Any:
+            return self.function(_Theta({name: column[row] for name, column in columns.items()}), rng)
+
+        return one
+
     def __call__(self, theta: Points, rng: np.random.Generator) -> list[Any]:
         """A row's output each, and its time; a `RowFailed` for one that failed."""
-        columns = {name: theta[name] for name in (*theta, *theta.derived)}
-        rows: list[Any] = []
-        seconds: list[float] = []
-        for i in range(theta.rows):
-            begun = clock()
-            try:
-                output = self.function(_Theta({name: c[i] for name, c in columns.items()}), rng)
-            except FbarError:
-                raise
-            except FAILED as error:
-                output = RowFailed.of(error)
-            seconds.append(clock() - begun)
-            rows.append(RowFailed("it returned None") if output is None else _kept(output))
-        return Rows(rows, np.maximum(seconds, LEAST_SECONDS))
+        return run_rows(self.single(theta), theta.rows, lambda row: rng)
+
+
+def run_rows(one: Single, rows: Sequence[int] | int, stream: Callable[[int], np.random.Generator]) -> Rows:
+    """The outputs of single rows, each with the generator that ``stream`` gives for it, and their times."""
+    outputs: list[Any] = []
+    seconds: list[float] = []
+    for row in range(rows) if isinstance(rows, int) else rows:
+        rng = stream(row)
+        begun = clock()
+        try:
+            output = one(row, rng)
+        except FbarError:
+            raise
+        except FAILED as error:
+            output = RowFailed.of(error)
+        seconds.append(clock() - begun)
+        outputs.append(RowFailed("it returned None") if output is None else _kept(output))
+    return Rows(outputs, np.maximum(seconds, LEAST_SECONDS))
 
 
 class _Theta(dict[str, Any]):
@@ -132,6 +138,12 @@ class RowFailed:
 def one_by_one(simulator: Any) -> bool:
     """Whether a simulator runs one parameter set at a time, in Python or outside: slow beside a vectorised one."""
     return isinstance(simulator, each) or bool(getattr(simulator, "one_by_one", False))
+
+
+def single(simulator: Any) -> Callable[[Points], Single] | None:
+    """How to run the rows of a batch alone, each with random numbers of its own; None where rows share them."""
+    found: Callable[[Points], Single] | None = getattr(simulator, "single", None)
+    return found
 
 
 def measured(simulator: Any) -> bool:
@@ -286,6 +298,24 @@ def choose(models: Mapping[Any, Model], name: str) -> Simulator:
         assert result is not None
         return result
 
+    def alone(theta: Points) -> Single:
+        place: dict[int, tuple[Single, int]] = {}
+        for label, (simulator, own) in models.items():
+            rows = np.flatnonzero(theta[name] == label)
+            if rows.size:
+                make = single(simulator)
+                assert make is not None
+                one = make(theta.take(rows).only([name, *(own.names if own else ())]))
+                place |= {int(row): (one, i) for i, row in enumerate(rows)}
+
+        def run(row: int, rng: np.random.Generator) -> Any:
+            one, i = place[row]
+            return one(i, rng)
+
+        return run
+
+    if all(single(model.simulate) is not None for model in models.values()):
+        simulate.single = alone  # type: ignore[attr-defined]
     simulate.one_by_one = any(one_by_one(model.simulate) for model in models.values())  # type: ignore[attr-defined]
     simulate.measured = all(measured(model.simulate) for model in models.values())  # type: ignore[attr-defined]
     return simulate

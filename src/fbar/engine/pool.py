@@ -15,11 +15,13 @@ from typing import TypeAlias
 
 import numpy as np
 
+from fbar.engine.attempt import MOST_TIMEOUTS, Attempt, Part, has_row_streams, known, overdue
 from fbar.engine.base import Session
-from fbar.engine.work import Job, Report, overdue
-from fbar.outcomes import Batch, Failure, Outcomes, Seen, Tally
+from fbar.engine.recovery import MOST_PASSES, Recovery
+from fbar.engine.work import Job, Report
+from fbar.outcomes import Batch, Failure, Outcomes, Seen, Simulated, Tally
 from fbar.problem import Problem
-from fbar.simulators import Bernoulli, Row, RowFailed, Rows, Tabulated
+from fbar.simulators import RowFailed, Rows
 
 DEPTH = 2
 """Jobs under way for each worker: one that runs and one that waits."""
@@ -27,8 +29,8 @@ DEPTH = 2
 MOST_AHEAD = 8
 """Blocks to ask for ahead of need for each worker, at the most."""
 
-MOST_KILLS = 2
-"""A block that has killed its worker so often is quarantined."""
+MOST_FAULTS = 2
+"""What has killed its worker, or had to be ended by force, so often with the same random numbers has failed."""
 
 LOOK = 1.0
 """Seconds between looks at whether a worker was lost without a word."""
@@ -85,19 +87,17 @@ class PoolSession(Session):
         *,
         timeout: float | None = None,
         bundle_seconds: float = 0.5,
-        quarantine: str = "block",
     ) -> None:
         self._pool, self._problem = pool, problem
-        self._known = isinstance(problem.simulate, Tabulated | Bernoulli)
-        self._quarantine_rows = quarantine == "row" and not self._known
+        self._known = known(problem)
         self._timeout, self._bundle_seconds = timeout, bundle_seconds
         self._waiting: deque[Batch] = deque()
         self._again: deque[Job] = deque()
         self._suspects: deque[Job] = deque()
         self._alone = False
         self._running: dict[Future[Report], Job] = {}
-        self._kills: Counter[tuple[int, int, int | None]] = Counter()
-        self._rows: dict[tuple[int, int], dict[int, Row]] = {}
+        self._faults: Counter[tuple[tuple[int, int], Part | None]] = Counter()
+        self._recoveries: dict[tuple[int, int], Recovery] = {}
         self._pace: float | None = None
         self._block = 1
 
@@ -158,10 +158,11 @@ class PoolSession(Session):
         return max(1, int(min(self._bundle_seconds / seconds, 1e6)))
 
     def _hard_limit(self, job: Job) -> float | None:
-        """Twice the time of its simulations, for a block may be abandoned at its limit and rerun row by row."""
+        """Beyond the limits that the worker itself watches."""
         if self._timeout is None or self._known:
             return None
-        return self._timeout * (2 * job.simulations if job.row is None else 1) + GRACE
+        passes = 1 if job.failed is None else MOST_PASSES
+        return self._timeout * job.simulations * MOST_TIMEOUTS * passes + GRACE
 
     # ------------------------------------------------------------ and back
 
@@ -176,68 +177,82 @@ class PoolSession(Session):
         self._pool.done(future)
         if report.error is not None:
             raise report.error
-        if job.row is not None:
-            return self._row_done(job.blocks[0], job.row, report.answers[0])
-        self._measure(report.seconds / max(1, job.simulations))
-        return list(zip(job.blocks, report.answers, strict=True))
+        if job.part is None and job.failed is None:
+            self._measure(report.seconds / max(1, job.simulations))
+        return [
+            answer
+            for batch, attempt in zip(job.blocks, report.answers, strict=True)
+            for answer in self._attempted(batch, job.part, attempt)
+        ]
 
     def _measure(self, pace: float) -> None:
         self._pace = pace if self._pace is None else (self._pace + pace) / 2
 
     def _faulty(self, job: Job, fault: Fault | None) -> list[Answer]:
-        """Send a job again whose worker was lost: block by block, then row by row if it was too slow."""
-        batch = job.blocks[0]
+        """A job whose worker was lost: again with the same random numbers, block by block; then it has failed."""
         if fault is Fault.DROPPED:
             self._again.append(job)
-        elif len(job.blocks) > 1:
+            return []
+        if len(job.blocks) > 1:
             self._retry(*(Job((batch,)) for batch in job.blocks))
-        elif fault is Fault.DIED:
-            return self._killed(job)
-        elif job.row is not None:
+            return []
+        batch = job.blocks[0]
+        failed = self._fault_in_words(job, fault)
+        if job.failed is not None or (job.part is None and batch.simulations > 1 and self._repeats_by_row(batch)):
+            return self._recover(batch, failed)  # part by part, each with its own tries
+        self._faults[batch.key, job.part] += 1
+        if self._faults[batch.key, job.part] < MOST_FAULTS:
+            self._retry(job)
+            return []
+        return self._attempted(batch, job.part, failed)
+
+    def _fault_in_words(self, job: Job, fault: Fault | None) -> RowFailed:
+        if fault is Fault.OVERDUE:
             assert self._timeout is not None
-            return self._row_done(batch, job.row, overdue(self._problem, self._timeout))
-        else:
-            self._row_by_row(batch)
-        return []
+            return overdue(self._timeout)
+        batch, part = job.blocks[0], job.part
+        rows = (
+            "" if part is None else f", row {part.first}" if part.rows == 1 else f", rows {part.first}–{part.last - 1}"
+        )
+        where = f"block {batch.block} of round {batch.round}{rows}"
+        return RowFailed(f"the worker process died {MOST_FAULTS} times in {where}", kind=Failure.KILLED)
+
+    def _repeats_by_row(self, batch: Batch) -> bool:
+        return not self._known and has_row_streams(self._problem, batch)
 
     def _retry(self, *jobs: Job) -> None:
         """Send jobs again whose worker died; one by one if it cannot be told which of them did it."""
         (self._suspects if self._pool.blames_neighbours else self._again).extend(jobs)
 
-    def _row_by_row(self, batch: Batch) -> None:
-        self._rows[batch.key] = {}
-        self._again.extend(Job((batch,), row) for row in range(batch.simulations))
-
-    def _killed(self, job: Job) -> list[Answer]:
-        """A block or row has killed its worker: once more with the same seed, then it is quarantined."""
-        batch = job.blocks[0]
-        self._kills[*batch.key, job.row] += 1
-        if self._kills[*batch.key, job.row] < MOST_KILLS:
-            self._retry(job)
+    def _attempted(self, batch: Batch, part: Part | None, attempt: Attempt) -> list[Answer]:
+        """What came of a block or part."""
+        if part is not None:
+            return self._step(batch, self._recoveries[batch.key].take(part, attempt))
+        if not isinstance(attempt, RowFailed):
+            assert not isinstance(attempt, Rows)
+            return [(batch, attempt)]
+        if self._known:
+            return [(batch, _quarantined(batch, attempt))]
+        if attempt.kind is Failure.EXCEPTION:  # which no process dies of: all of its recovery in one job
+            self._again.append(Job((batch,), failed=attempt))
             return []
-        if job.row is None and self._quarantine_rows:
-            self._row_by_row(batch)
-            return []
-        what = f"block {batch.block} of round {batch.round}" + ("" if job.row is None else f", row {job.row}")
-        failed = RowFailed(f"the worker died {MOST_KILLS} times in {what}", kind=Failure.KILLED)
-        if job.row is not None:
-            return self._row_done(batch, job.row, Row(failed))
-        return [(batch, _quarantined(self._problem, batch, failed))]
+        return self._recover(batch, attempt)
 
-    def _row_done(self, batch: Batch, row: int, done: Row) -> list[Answer]:
-        """Keep a row's output; the block is done with its last."""
-        rows = self._rows[batch.key]
-        rows[row] = done
-        if len(rows) < batch.simulations:
-            return []
-        del self._rows[batch.key]
-        return [(batch, self._problem.outcomes(Rows.of([rows[i] for i in range(len(rows))]), len(rows)))]
+    def _recover(self, batch: Batch, failed: RowFailed) -> list[Answer]:
+        """Find out part by part what failed in a block."""
+        self._recoveries[batch.key] = Recovery(self._problem, batch, failed)
+        return self._step(batch, self._recoveries[batch.key].begin())
+
+    def _step(self, batch: Batch, step: list[Part] | Simulated) -> list[Answer]:
+        if isinstance(step, Simulated):
+            del self._recoveries[batch.key]
+            return [(batch, step)]
+        self._again.extend(Job((batch,), part) for part in step)
+        return []
 
 
-def _quarantined(problem: Problem, batch: Batch, failed: RowFailed) -> Outcomes:
-    """All of a block's simulations as failures."""
-    if not isinstance(problem.simulate, Tabulated | Bernoulli):
-        return problem.outcomes([failed] * batch.simulations, batch.simulations)
+def _quarantined(batch: Batch, failed: RowFailed) -> Tally:
+    """All of a block's draws of a known acceptance probability as failures."""
     zeros = np.zeros(batch.points.rows if batch.repeats is None else batch.repeats.shape)
     seen = Seen(counts={failed.kind: batch.simulations}, examples={failed.kind: failed.message})
     return Tally(zeros, zeros, seen)

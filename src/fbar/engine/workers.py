@@ -15,7 +15,7 @@ from fbar.checks import positive_integer, positive_number
 from fbar.engine.base import Engine, Session
 from fbar.engine.pool import DEPTH, Fault, Pool, PoolSession
 from fbar.engine.work import Job, Report, packed, unpacked, work
-from fbar.errors import EngineFailed, InputError, MissingExtra
+from fbar.errors import EngineFailed, MissingExtra
 from fbar.problem import Problem
 from fbar.processes import die_with_parent, keep_to_one_openmp_thread, prepare
 
@@ -26,8 +26,8 @@ MOST_RESTARTS = 5
 class Workers(Engine):
     """Runs blocks in processes of this machine.
 
-    A worker that dies is replaced and its blocks are run again with the same seeds; what kills its worker twice is
-    quarantined: it counts as failed, and the run goes on.
+    A worker that dies is replaced, and what it did is run again with the same random numbers. A simulation that kills
+    its worker again, or runs out of time again, is a failed one; the others of its block are not disturbed.
 
     Parameters
     ----------
@@ -35,26 +35,12 @@ class Workers(Engine):
         The number of processes; as many as there are processors by default.
     timeout
         Seconds that one simulation may take; a slower one is a failed one. A simulator wrapped by `each` is watched
-        call by call; a vectorised one has the time of all its rows, and is rerun row by row when that has passed.
+        call by call; a vectorised one has the time of all its rows.
     bundle_seconds
         About how long a worker is to be busy before it reports. Changes no result.
-    quarantine
-        What is rejected when a block has killed its worker twice: each ``"row"`` that does so again when it is run
-        alone, or the whole ``"block"``, which is quicker. In allocations to the values of a finite space whole blocks
-        would bias the answer: a value is then rejected for its neighbours' sake.
     """
 
-    def __init__(
-        self,
-        count: int | None = None,
-        *,
-        timeout: float | None = None,
-        bundle_seconds: float = 0.5,
-        quarantine: str = "row",
-    ) -> None:
-        if quarantine not in ("block", "row"):
-            raise InputError(f"quarantine must be 'block' or 'row'; got {quarantine!r}")
-        self.quarantine = quarantine
+    def __init__(self, count: int | None = None, *, timeout: float | None = None, bundle_seconds: float = 0.5) -> None:
         self.count = _processors() if count is None else positive_integer(count, "count")
         self.timeout = None if timeout is None else positive_number(timeout, "timeout")
         self.bundle_seconds = positive_number(bundle_seconds, "bundle_seconds")
@@ -65,9 +51,7 @@ class Workers(Engine):
         except ImportError:
             raise MissingExtra("pebble", "run") from None
         pool = _Processes(self.count, packed(problem), self.timeout)
-        return PoolSession(
-            pool, problem, timeout=self.timeout, bundle_seconds=self.bundle_seconds, quarantine=self.quarantine
-        )
+        return PoolSession(pool, problem, timeout=self.timeout, bundle_seconds=self.bundle_seconds)
 
 
 def _processors() -> int:

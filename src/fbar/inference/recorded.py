@@ -66,7 +66,7 @@ def run_task(
                 started = task.start(seeds)
             return _finish_leg(task, started, ledger, engine, progress)
         stored = ledger.legs[-1].settings
-        asked = task.settings(Seeds(int(stored["seed"])) if seed is None else Seeds.of(seed))
+        asked = task.settings(_same_streams(stored, seed))
         notes = require_same(stored, asked, run)
         return _continue(task, ledger, engine, progress, notes)
 
@@ -126,7 +126,7 @@ def extend_run(
                 summaries=before.lesson,
             )
 
-        seeds = Seeds(int(last.settings["seed"]))
+        seeds = Seeds.recorded(last.settings)
         if len(ledger.legs) > 1:  # the same extension again goes on with it, or gives its result at once
             task = extended(_task_of(ledger.legs[-2], problem, own))
             settings = task.settings(seeds)
@@ -146,6 +146,12 @@ def extend_run(
         about = {key: value for key, value in last.settings.items() if key in ("model", "machine")}
         ledger.add_leg({**settings, **about})
         return _finish_leg(task, live, ledger, engine, progress, watch, notes)
+
+
+def _same_streams(stored: Mapping[str, Any], seed: Any) -> Seeds:
+    """A seed that is given again, with the streams that the run was started with."""
+    recorded = Seeds.recorded(stored)
+    return recorded if seed is None else replace(Seeds.of(seed), streams=recorded.streams)
 
 
 def as_directory(run: Any) -> Path:
@@ -286,7 +292,7 @@ def _continue(
 ) -> Result:
     """Replay the legs that are done, then go on with the last one."""
     watch = FailureWatch()
-    seeds = Seeds(int(ledger.legs[0].settings["seed"]))
+    seeds = Seeds.recorded(ledger.legs[0].settings)
     task = _taught(task, seeds, engine, progress, ledger, replay_only)
     if len(ledger.legs) > 1:
         run, whole = _replay(task, ledger, watch, leave=1, engine=engine, replay_only=replay_only)
@@ -311,7 +317,7 @@ def _replay(
     """
     legs = ledger.legs[: len(ledger.legs) - leave]
     tasks = [replace(_task_of(leg, task.problem, task.targets), learnt=task.learnt) for leg in legs]
-    run = tasks[0].start(Seeds(int(legs[0].settings["seed"])))
+    run = tasks[0].start(Seeds.recorded(legs[0].settings))
     for number, (leg, done) in enumerate(zip(legs, tasks, strict=True)):
         if number:
             _go_on(run, legs[number - 1], done)

@@ -91,7 +91,7 @@ class Task:
             "limit": self.limit,
             "stop": describe(self.stop),
             "block_size": self.block_size,
-            "seed": str(seeds.entropy),
+            **seeds.settings(),
             **({} if self.lesson is None else {"summaries": self.lesson.settings()}),
         }
 

@@ -14,7 +14,7 @@ from fbar.outcomes import Tally
 from fbar.points import Points
 from fbar.problem import Problem
 from fbar.scores import as_points
-from fbar.simulators import Bernoulli, Tabulated, measured
+from fbar.simulators import Bernoulli, Single, Tabulated, measured, one_by_one, single
 from fbar.truth import Reference
 
 
@@ -45,8 +45,16 @@ class Meter:
 class _Counted:
     def __init__(self, simulate: Any, problem: Problem, meter: Meter) -> None:
         self._simulate, self._problem, self._meter = simulate, problem, meter
-        self.one_by_one = bool(getattr(simulate, "one_by_one", False))
+        self.one_by_one = one_by_one(simulate)
         self.measured = measured(simulate)
+        if single(simulate) is not None:
+            self.single = self._single
+
+    def _single(self, theta: Points) -> Single:
+        make = single(self._simulate)
+        assert make is not None
+        self._meter.charge(theta.rows)
+        return make(theta)
 
     def __call__(self, theta: Any, rng: np.random.Generator) -> Any:
         points = _named(theta, self._problem)

@@ -1,0 +1,139 @@
+"""One attempt at a block of simulations, or at a part of it.
+
+Simulators that run their rows one by one have a stream of random numbers for each row: what fails is that row alone,
+and a row that is run again, in whatever company, repeats itself. The rows of a vectorised simulator share one stream,
+and fail together: what failed in it is for `fbar.engine.recovery` to find out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from fbar.engine.global_numbers import begin_row, put_aside, seeded
+from fbar.engine.limits import TimedOut, limit
+from fbar.errors import FbarError, InputError
+from fbar.outcomes import Batch, Failure, Outcomes, Simulated
+from fbar.problem import Problem
+from fbar.simulators import FAILED, Bernoulli, RowFailed, Rows, Single, Tabulated, run_rows, single
+
+MOST_TIMEOUTS = 2
+"""What has run out of time so often with the same random numbers has failed: once may be a busy machine's fault."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows ``first`` to ``last`` − 1 of a block, and the number of the stream that they are run again with.
+
+    Without a number it is the block's own stream; rows that have streams of their own need none.
+    """
+
+    first: int
+    last: int
+    stream: int | None = None
+
+    @property
+    def rows(self) -> int:
+        return self.last - self.first
+
+
+Attempt: TypeAlias = Outcomes | Rows | RowFailed
+"""Outcomes of a block or part; outputs of single rows of a part; or why the whole block or part failed."""
+
+
+def known(problem: Problem) -> bool:
+    """Whether acceptance probabilities stand in for a simulator."""
+    return isinstance(problem.simulate, Tabulated | Bernoulli)
+
+
+def has_row_streams(problem: Problem, batch: Batch) -> bool:
+    """Whether every row has random numbers of its own; runs that were recorded without them go on as they began."""
+    return batch.seeds.streams >= 2 and single(problem.simulate) is not None
+
+
+def attempt_block(problem: Problem, batch: Batch, timeout: float | None = None) -> Outcomes | RowFailed:
+    """Simulate a block once; ``timeout`` is in seconds a simulation."""
+    if isinstance(problem.simulate, Tabulated):
+        assert batch.cells is not None
+        assert batch.repeats is not None
+        return problem.simulate.tally(batch.cells, batch.repeats, batch.rng())
+    if isinstance(problem.simulate, Bernoulli):
+        return problem.simulate.tally(batch.points, batch.rng())
+    whole = Part(0, batch.simulations)
+    if has_row_streams(problem, batch):
+        return problem.outcomes(attempt_rows(problem, batch, whole, timeout), whole.rows)
+    return attempt_together(problem, batch, whole, timeout)
+
+
+def attempt_part(problem: Problem, batch: Batch, part: Part, timeout: float | None = None) -> Attempt:
+    """Simulate some rows of a block: outputs of rows that have streams of their own, outcomes of others."""
+    if has_row_streams(problem, batch):
+        return attempt_rows(problem, batch, part, timeout)
+    return attempt_together(problem, batch, part, timeout)
+
+
+def attempt_together(problem: Problem, batch: Batch, part: Part, timeout: float | None) -> Simulated | RowFailed:
+    """Rows that share a stream: all of them succeed or none does."""
+    assert not isinstance(problem.simulate, Tabulated | Bernoulli)
+    theta = batch.theta
+    if part.rows < theta.rows:
+        theta = theta.take(np.arange(part.first, part.last))
+    stream = 0 if part.stream is None else part.stream + 1
+    for _ in range(MOST_TIMEOUTS):
+        rng = batch.rng() if part.stream is None else batch.rerun_rng(part.stream)
+        try:
+            with (
+                seeded(batch.seeds, batch.round, batch.block, stream),
+                limit(None if timeout is None else timeout * part.rows),
+            ):
+                output = problem.simulate(theta.read_only(), rng)
+            break
+        except FbarError:
+            raise
+        except TimedOut:
+            continue
+        except FAILED as error:
+            return RowFailed.of(error)
+    else:
+        assert timeout is not None
+        return overdue(timeout)
+    try:
+        return problem.outcomes(output, part.rows)
+    except InputError:
+        if part.rows > 1 or batch.simulations == 1:
+            raise
+        what = f"for one row it gave {type(output).__name__} of shape {np.shape(output)}"
+        return RowFailed(f"{what}; its first axis must be the rows", kind=Failure.WRONG_SHAPE)
+
+
+def attempt_rows(problem: Problem, batch: Batch, part: Part, timeout: float | None) -> Rows:
+    """Rows that have streams of their own: each succeeds or fails by itself."""
+    make = single(problem.simulate)
+    assert make is not None
+    one = make(batch.theta.read_only())
+    if timeout is not None:
+        one = _limited(one, batch, timeout)
+    with put_aside():
+        return run_rows(one, range(part.first, part.last), lambda row: begin_row(batch, row))
+
+
+def overdue(timeout: float) -> RowFailed:
+    """Stands for a simulation that passed its time limit."""
+    return RowFailed(f"it took longer than {timeout:g} s", kind=Failure.TIMED_OUT)
+
+
+def _limited(one: Single, batch: Batch, timeout: float) -> Single:
+    """With a time limit for each row."""
+
+    def run(row: int, rng: np.random.Generator) -> object:
+        for number in range(MOST_TIMEOUTS):
+            try:
+                with limit(timeout):
+                    return one(row, rng if number == 0 else begin_row(batch, row))
+            except TimedOut:
+                continue
+        return overdue(timeout)
+
+    return run

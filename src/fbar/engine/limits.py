@@ -1,0 +1,37 @@
+"""Time limits inside a process: an alarm that raises in the code it interrupts."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+AGAIN = 1.0
+"""Seconds after which a time limit that the simulator has swallowed strikes again."""
+
+
+class TimedOut(BaseException):
+    """A time limit passed. No Exception, so that a simulator's own `except Exception` lets it through."""
+
+
+@contextmanager
+def limit(seconds: float | None) -> Iterator[None]:
+    """Raise `TimedOut` in the body when the seconds have passed; in the main thread of a process alone."""
+    if seconds is None:
+        yield
+        return
+
+    def strike(number: int, frame: FrameType | None) -> None:
+        if armed:
+            raise TimedOut
+
+    armed = True
+    before = signal.signal(signal.SIGALRM, strike)
+    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
+    try:
+        yield
+    finally:
+        armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
