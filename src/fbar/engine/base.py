@@ -17,6 +17,11 @@ class Session(AbstractContextManager["Session"], ABC):
     ahead: int = 0
     """Blocks to ask for beyond those needed for sure, to keep workers busy at the end of a round."""
 
+    @property
+    def warning(self) -> str:
+        """What its user should know of its results; nothing as a rule."""
+        return ""
+
     @abstractmethod
     def submit(self, batches: Sequence[Batch]) -> None:
         """Take blocks to be simulated."""

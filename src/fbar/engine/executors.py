@@ -10,7 +10,7 @@ from typing import Any
 from fbar.checks import positive_integer, positive_number
 from fbar.engine.base import Engine, Session
 from fbar.engine.pool import Fault, Pool, PoolSession
-from fbar.engine.work import Job, Report, packed, work
+from fbar.engine.work import Job, Report, packed, work_watched
 from fbar.errors import EngineFailed, InputError, MissingExtra
 from fbar.problem import Problem
 
@@ -118,7 +118,7 @@ class _Submitted(Pool):
 
     def send(self, job: Job, seconds: float | None) -> Future[Report]:
         try:
-            future: Future[Report] = self._executor.submit(work, self._payload, job)
+            future: Future[Report] = self._executor.submit(work_watched, self._payload, job)
         except RuntimeError as error:  # broken, or closed
             raise _broken(error) from error
         self._sent.add(future)

@@ -3,7 +3,8 @@
 Whether a simulator does so cannot be known before it runs, so that every block, and every row of a simulator that runs
 them one by one, finds the global generators seeded by its own key: forked workers do not share their numbers, and the
 same seed gives the same result. What the global generators were before is put back. Where other threads of the process
-draw from them too (an executor of threads, Dask's own), nothing of this can be promised.
+draw from them too (an executor of threads, Dask's own), nothing of this can be promised; `watch` finds out whether it
+matters.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -89,6 +91,41 @@ if hasattr(os, "register_at_fork"):  # another thread may hold the lock at that 
     os.register_at_fork(after_in_child=_inside.__init__)  # type: ignore[misc]
 
 
+class Use:
+    """In how many blocks simulations were watched, and how many of those drew from global numbers at their end."""
+
+    def __init__(self) -> None:
+        self.blocks = self.drawn = 0
+        self._seeded: tuple[Any, ...] | None = None
+
+    def begin(self) -> None:
+        self._seeded = _state()
+
+    def end(self) -> None:
+        if self._seeded is not None:
+            self.blocks += 1
+            self.drawn += self._seeded != _state()
+            self._seeded = None
+
+
+_use: ContextVar[Use | None] = ContextVar("_use", default=None)
+
+
+@contextmanager
+def watch() -> Iterator[Use]:
+    """Look whether blocks that are simulated meanwhile in this thread draw from global numbers."""
+    token = _use.set(use := Use())
+    try:
+        yield use
+    finally:
+        _use.reset(token)
+
+
+def _state() -> tuple[Any, ...]:
+    state: Any = np.random.get_state()  # noqa: NPY002
+    return state[1].tobytes(), state[2], random.getstate()
+
+
 @contextmanager
 def put_aside() -> Iterator[None]:
     """Global numbers that may be seeded at will; those of before are put back at the end."""
@@ -96,12 +133,16 @@ def put_aside() -> Iterator[None]:
     try:
         yield
     finally:
+        if (use := _use.get()) is not None:
+            use.end()
         _inside.leave(before)
 
 
 def _seed(words: npt.NDArray[Any]) -> None:
     np.random.seed(words)  # noqa: NPY002 - this is about the global generator
     random.seed(words.tobytes())
+    if (use := _use.get()) is not None:
+        use.begin()
 
 
 @contextmanager

@@ -100,6 +100,17 @@ class PoolSession(Session):
         self._recoveries: dict[tuple[int, int], Recovery] = {}
         self._pace: float | None = None
         self._block = 1
+        self._watched = self._drawn = 0
+
+    @property
+    def warning(self) -> str:
+        """Other threads may draw from the same global numbers now and then, but not in most blocks."""
+        if 2 * self._drawn <= self._watched:
+            return ""
+        return (
+            "the simulator draws from numpy's or Python's global random numbers, which threads share here: the same "
+            "seed may give another result; draw from the generator that the simulator is given as its second argument"
+        )
 
     @property
     def ahead(self) -> int:  # type: ignore[override]
@@ -175,6 +186,8 @@ class PoolSession(Session):
                 raise
             return self._faulty(job, fault)
         self._pool.done(future)
+        if report.use is not None:
+            self._watched, self._drawn = self._watched + report.use.blocks, self._drawn + report.use.drawn
         if report.error is not None:
             raise report.error
         if job.part is None and job.failed is None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from fbar.engine.attempt import Attempt, Part, attempt_block, attempt_part
+from fbar.engine.global_numbers import Use, watch
 from fbar.engine.recovery import recover_here
 from fbar.errors import FbarError, InputError, MissingExtra
 from fbar.outcomes import Batch
@@ -35,6 +36,8 @@ class Report:
     answers: list[Attempt] = field(default_factory=list)
     seconds: float = 0.0
     error: Exception | None = None
+    use: Use | None = None
+    """What the blocks drew from global random numbers, where that was watched."""
 
 
 def packed(problem: Problem) -> bytes:
@@ -76,6 +79,13 @@ def work(payload: bytes, job: Job, timeout: float | None = None) -> Report:
     except Exception as error:
         return Report(error=_portable(error))
     return Report(answers, time.perf_counter() - begun)
+
+
+def work_watched(payload: bytes, job: Job) -> Report:
+    """The same, with a look at whether it draws from global random numbers."""
+    with watch() as use:
+        report = work(payload, job)
+    return replace(report, use=use)
 
 
 def _portable(error: Exception) -> Exception:

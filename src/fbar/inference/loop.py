@@ -97,6 +97,8 @@ def _drive(
                     ledger.record(batch, outcomes)
                 _tell(run, batch, outcomes, watch, progress)
             _require_success(run)
+        if session is not None and session.warning:
+            run.warnings.append(session.warning)
     if stop is not None and not stop.holds(run):
         return f"{run.ended}; its stopping rule was not reached"
     return run.ended
