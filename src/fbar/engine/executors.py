@@ -49,7 +49,7 @@ class Dask(Engine):
     """Runs blocks on a Dask cluster.
 
     Dask itself gives a lost worker's block to another one; when it has given up on a block, the block is sent again
-    on its own, and quarantined when that fails too.
+    on its own, and has failed when that fails too.
 
     Parameters
     ----------
