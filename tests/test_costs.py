@@ -131,7 +131,7 @@ def test_a_program_is_timed():
 
 
 def test_through_workers_and_a_time_out():
-    """A row that is ended at the time-out cost the time-out; the other rows of its block are measured again."""
+    """A row that runs out of time is tried twice, and cost both tries."""
 
     def simulate(theta, rng):
         while theta["mu"] > 7.5:
@@ -149,7 +149,7 @@ def test_through_workers_and_a_time_out():
     for batch in batches:
         cost, late = found[batch.key].cost, batch.points["mu"] > 7.5
         np.testing.assert_array_equal(found[batch.key].failure == Failure.TIMED_OUT, late)
-        np.testing.assert_array_equal(cost[late], 0.3)
+        assert (cost[late] >= 0.6).all()
         assert (cost[~late] > 0).all()
         assert (cost[~late] < 0.3).all()
 
