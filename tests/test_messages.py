@@ -1,0 +1,101 @@
+"""What is said to somebody who writes a model for the first time, or comes from another package."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import fbar
+from fbar.checks import choice
+from fbar.targets import parse
+
+PRIOR = fbar.Prior(a=stats.norm(0, 1), b=stats.norm(0, 1))
+
+
+def infer(simulate, **options):
+    problem = fbar.Problem(PRIOR, simulate, observed=[1.0, 1.2], **options)
+    return fbar.infer(problem, fbar.mean("a"), budget=600, tolerance=2, seed=1)
+
+
+def pyabc(theta):
+    return {"x": theta["a"]}
+
+
+@pytest.mark.parametrize(
+    ("mistake", "text"),
+    [
+        (lambda: fbar.Prior(stats.uniform(0, 1)), r"every parameter needs a name, as in Prior\(beta="),
+        (lambda: fbar.Prior(stats.uniform(0, 1), stats.norm()), "every parameter needs a name"),
+        (lambda: fbar.Prior([stats.uniform(0, 1)]), "every parameter needs a name"),
+        (lambda: infer(lambda theta, rng: theta[:, 0]), r"taken by name, as in theta\['a'\], not by position"),
+        (lambda: infer(lambda theta, rng: theta[0]), r"taken by name, as in theta\['a'\], not by position"),
+        (lambda: infer(lambda theta, rng: theta.a), r"write theta\['a'\], not theta\.a"),
+        (lambda: infer(fbar.each(lambda theta, rng: theta.a)), r"write theta\['a'\], not theta\.a"),
+        (lambda: infer(pyabc), r"2 arguments, as simulate\(theta, rng\); pyabc\(theta\) cannot be"),
+        (lambda: infer(fbar.each(pyabc)), r"as simulate\(theta, rng\); pyabc\(theta\) cannot be"),
+        (lambda: fbar.Problem.models({"m": pyabc}, 1.0), r"as simulate\(theta, rng\); pyabc\(theta\) cannot be"),
+        (lambda: infer(pyabc, summary=lambda x: x.mean()), r"as simulate\(theta, rng\)"),
+        (
+            lambda: infer(lambda theta, rng: theta["a"], summary=lambda x: x.mean()),
+            r"summary receives a batch.*as x\.mean\(axis=1\) does; it was given shape \(1, 2\) and gave shape \(\)",
+        ),
+    ],
+)
+def test_what_newcomers_write_is_answered_with_what_to_write(mistake, text):
+    with pytest.raises(fbar.FbarError, match=text) as caught:
+        mistake()
+    assert "\n" not in str(caught.value)
+
+
+def test_simulators_that_can_be_called_with_both_arguments_are_taken():
+    class Callable:
+        def __call__(self, theta, rng, scale=1.0):
+            return theta["a"][:, None] + scale * rng.standard_normal((theta.rows, 2))
+
+    for simulate in (Callable(), lambda *both: Callable()(*both), lambda theta, rng, **more: Callable()(theta, rng)):
+        assert infer(simulate).simulations == 600
+
+
+def test_attributes_of_a_batch_that_are_no_parameters_are_as_usual():
+    points = PRIOR.sample(3, rng=np.random.default_rng(1))
+    assert not hasattr(points, "nothing")
+    for again in (copy.copy(points), copy.deepcopy(points), pickle.loads(pickle.dumps(points))):
+        np.testing.assert_array_equal(again["a"], points["a"])
+
+
+@pytest.mark.skipif("__import__('os').name == 'nt'")
+def test_a_path_of_windows_is_not_made_worse():
+    with pytest.raises(fbar.InputError, match="on this system a path is written with /") as caught:
+        fbar.program([r"C:\sim\model.exe", "{a}"])
+    assert r"./C:" not in str(caught.value)
+    with pytest.raises(fbar.InputError, match=r"give its path, such as './no-such-model'"):
+        fbar.program(["no-such-model"])
+
+
+def test_a_suggestion_is_a_slip_of_the_pen_or_a_beginning():
+    kinds = ["mean", "variance", "covariance", "probability", "expectation"]
+    with pytest.raises(fbar.InputError, match=r"unknown kind 'correlation'; known: mean") as caught:
+        choice("correlation", kinds, "kind")
+    assert "did you mean" not in str(caught.value)
+    for given, meant in (("men", "mean"), ("prob", "probability"), ("varaince", "variance"), ("Mean", "mean")):
+        with pytest.raises(fbar.InputError, match=f"did you mean '{meant}'"):
+            choice(given, kinds, "kind")
+    with pytest.raises(fbar.InputError, match="did you mean 'probability'"):
+        parse("prob:a > 1")
+
+
+def test_noise_that_a_batch_shares_is_called_by_its_name():
+    """More simulations do not help against it."""
+
+    def shared(theta, rng):
+        return theta["a"][:, None] + rng.standard_normal(2)
+
+    problem = fbar.Problem(PRIOR, shared, observed=[1.0, 1.2])
+    estimate = fbar.infer(problem, fbar.mean("a"), budget=8000, tolerance=1, seed=1)["mean:a"]
+    assert not estimate.trusted
+    (text,) = estimate.warnings
+    assert "random numbers of its own (rng.normal(size=theta.rows), not rng.normal())" in text
