@@ -113,12 +113,15 @@ class Explanation:
     halving: Forecast | None
     alternatives: tuple[Alternative, ...]
     unknown: tuple[str, ...] = ()
+    what: str = ""
+    """What the estimate is where it is not the run's own, such as one at another tolerance."""
 
     def as_dict(self) -> dict[str, Any]:
         """Its numbers, in JSON's terms."""
         estimate = self.estimate
         return {
             "target": estimate.name,
+            **({"what": self.what} if self.what else {}),
             "value": as_json(estimate.value),
             "standard_error": as_json(estimate.standard_error),
             "simulations": as_json(estimate.simulations),
@@ -152,7 +155,7 @@ class Explanation:
         estimate = self.estimate
         ess = "" if self.ess is None else f", effective sample size {worth(self.ess)}"
         return [
-            f"{estimate.name} = {estimate}",
+            f"{estimate.name} = {estimate}" + (f", {self.what}" if self.what else ""),
             f"{estimate.simulations:,} simulations, {estimate.accepted:,.6g} accepted{ess}",
         ]
 

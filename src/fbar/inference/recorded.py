@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fbar import model_file, stopping
+from fbar.again import going_on
 from fbar.checks import function as check_function
 from fbar.engine import Engine, InProcess
 from fbar.errors import InputError, NoPosterior
@@ -83,7 +84,7 @@ def continue_task(
     """Go on with the last leg of a recorded run, with its own settings."""
     with Ledger(run, create=False) as ledger:
         last = _last_leg(ledger)
-        problem, own = _model_of(ledger, problem)
+        problem, own = _model_of(ledger, problem, "" if replay_only else _going_on(ledger))
         asked = () if targets is None else as_targets(targets)
         task = _task_of(last, problem, (*own, *asked))
         notes = require_same(_asked(last.settings), _asked(task.settings(Seeds(0))), run)
@@ -106,7 +107,7 @@ def extend_run(
     """Append a leg to a finished run and do it."""
     with Ledger(run, create=False) as ledger:
         last = _last_leg(ledger)
-        problem, own = _model_of(ledger, problem)
+        problem, own = _model_of(ledger, problem, f"fbar.extend({str(run)!r}, problem, budget=...)")
 
         def extended(before: Task) -> Task:
             asked = (budget, precision, stop)
@@ -133,7 +134,8 @@ def extend_run(
             if not any(not is_source(path) for path, _, _ in differences(_but_model(last.settings), settings)):
                 return _continue(task, ledger, engine, progress, require_same(last.settings, settings, run))
         if last.result is None:
-            raise InputError(f"{run} is not finished; finish it first (the same command again, or: fbar resume {run})")
+            how = f"fbar resume {run}" if last.settings.get("model") else _going_on(ledger)
+            raise InputError(f"{run} is not finished; finish it first (the same command again, or: {how})")
         before = _task_of(last, problem, own)
         task = extended(before)
         settings = task.settings(seeds)
@@ -165,11 +167,21 @@ def _asked(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {"problem": settings["problem"]}
 
 
-def _model_of(ledger: Ledger, problem: Problem | None) -> tuple[Problem, tuple[Target, ...]]:
-    """The problem, and targets that can be known again: those of the run's model file if there is one."""
+def _going_on(ledger: Ledger) -> str:
+    """The call that goes on with a run that was made from Python; none for a finished one."""
+    return "" if ledger.legs[-1].result else going_on(ledger.directory, [leg.settings for leg in ledger.legs])
+
+
+def _model_of(ledger: Ledger, problem: Problem | None, call: str = "") -> tuple[Problem, tuple[Target, ...]]:
+    """The problem, and targets that can be known again: those of the run's model file if there is one.
+
+    ``call`` is what does in Python what is wanted, for a run that has none.
+    """
     about = ledger.legs[0].settings.get("model")
     if problem is not None and about is None:
         return problem, ()
+    if about is None and call:
+        raise InputError(f"{ledger.directory} was made from Python and its problem is there; go on there with {call}")
     source = model_file.of_run(ledger.directory, about)
     return problem or source.problem, source.targets
 
@@ -485,6 +497,7 @@ def _finished(
         {} if task.stop is None else task.stop.missing(run),
         () if task.learnt is None else (task.learnt.remark,),
         settings=task.settings(run.seeds) if ledger is None else ledger.legs[-1].settings,
+        earlier=() if ledger is None else tuple(leg.settings for leg in ledger.legs[:-1]),
         directory=None if ledger is None else ledger.directory,
         failed=watch.places(),
     )

@@ -60,7 +60,7 @@ def answer(result: Result, explained: Explained) -> Section:
     example = next(iter(result.estimates))
     main = element("div", table(["target", "estimate", "error bar", "95% interval"], rows, left=4), class_="answer")
     warnings = dict.fromkeys(text for estimate in result.estimates for text in estimate.warnings)
-    other = [] if result.own else [f"Not the run's own estimates: its simulations were used anew, by {result.how[1:]}."]
+    other = [] if result.own else [f"Not the run's own estimates: {result.what}, by {result.how[1:]}."]
     told = [*other, f"{accepted_of(result)}; {result.stopped_by}.", *result.remarks]
     if result.about_tolerance:
         told.append(_sentence(result.about_tolerance))
