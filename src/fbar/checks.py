@@ -99,6 +99,15 @@ def distribution(values: Any, size: int, name: str = "probabilities") -> FloatAr
     return p / total
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things in words.
+
+    >>> counted(1, "simulation"), counted(2000, "simulation")
+    ('1 simulation', '2,000 simulations')
+    """
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
 def choice(value: str, known: Iterable[str], name: str) -> str:
     """One of the known names; otherwise one that is spelt nearly so, or begins so, is suggested."""
     names = list(known)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fbar.checks import MOST, counted
 from fbar.errors import InputError, MissingExtra, NoPosterior
 from fbar.estimate import Estimates, brief
 from fbar.explanation import Explanation, explain
@@ -98,7 +99,7 @@ class Result:
     def at(self, tolerance: float) -> Result:
         """The result at another tolerance, from the same simulations.
 
-        Any tolerance after ABC-SMC, which keeps every simulation; a smaller one than the run's after others.
+        Any tolerance after `Targeted` and `SMC`, which keep every simulation; a smaller one after others.
         """
         what = f"at tolerance {tolerance:.4g}, from the same simulations"
         return self._of(self.run.posterior_at(tolerance), f".at({tolerance!r})", what, tolerance)
@@ -172,8 +173,16 @@ class Result:
 
     def _of(self, posterior: Posterior, how: str, what: str, tolerance: float | None) -> Result:
         estimates = posterior.expect(list(self.targets))
-        other = {"own": False, "how": how, "what": what, "looked_at": tolerance}
-        return replace(self, posterior=posterior, estimates=estimates, missing={}, **other)
+        return replace(
+            self,
+            posterior=posterior,
+            estimates=estimates,
+            missing={},
+            own=False,
+            how=how,
+            what=what,
+            looked_at=tolerance,
+        )
 
     def _at(self, tolerance: float | None) -> float:
         """A tolerance that was given, or else the run's own, which there is where its bias was removed."""
@@ -188,7 +197,9 @@ class Result:
     def warnings(self) -> tuple[str, ...]:
         """What the run has to say beside the warnings of single estimates."""
         seen = self.run.seen
-        failed = f"{seen.failures} simulations failed and were rejected: {seen.failed}" if seen.failures else ""
+        were = "was" if seen.failures == 1 else "were"
+        failed = f"{counted(seen.failures, 'simulation')} failed and {were} rejected: {seen.failed}"
+        failed = failed if seen.failures else ""
         return tuple(text for text in (*self.run.warnings, failed, self._biased(), *self.notes) if text)
 
     def __str__(self) -> str:
@@ -290,7 +301,7 @@ class Result:
             "estimates": estimates,
             **self._bias_as_dict(plain),
             "simulations": plain(self.simulations),
-            "accepted": plain(self.accepted),
+            "accepted": whole(plain(self.accepted)),
             **spent(self.run),
             "failures": {kind.name.lower(): count for kind, count in self.run.seen.counts.items()},
             "warnings": list(self.warnings),
@@ -298,7 +309,7 @@ class Result:
             "stopped_by": self.stopped_by,
             "missing": {name: forecast.as_dict() for name, forecast in self.missing.items()},
             "rounds": self.run.round,
-            "seed": str(self.seed),
+            "seed": json_seed(self.seed),
         }
 
     def _bias_as_dict(self, plain: Callable[[Any], Any]) -> dict[str, Any]:
@@ -334,6 +345,18 @@ class Result:
         stats = {"weight": self.posterior.weights[None]}
         made: arviz.InferenceData = arviz.from_dict(posterior=columns, sample_stats=stats, observed_data=data)
         return made
+
+
+def whole(value: Any) -> Any:
+    """A count in JSON's terms: a whole number as such, that of a kernel's fractions as it is."""
+    if isinstance(value, list):
+        return [whole(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def json_seed(seed: int) -> int | str:
+    """A seed in JSON's terms: a number below 2⁵³, and as text from there on, where many readers of JSON round."""
+    return seed if seed < MOST else str(seed)
 
 
 def spent(run: Run) -> dict[str, Any]:

@@ -27,7 +27,8 @@ class View:
     Parameters
     ----------
     at
-        The estimates at another tolerance, from the same simulations: any after smc, a smaller one after others.
+        The estimates at another tolerance, from the same simulations: any after targeted and smc, a smaller one than
+        the run's after others.
     adjusted
         The estimates adjusted by regression on the summaries, at the run's tolerance or the one of --at.
     extrapolated
@@ -61,7 +62,7 @@ def spoken(text: str, run: Path | None) -> str:
     where = NOT_RECORDED if run is None else shlex.quote(str(run))
     found, changed = _METHOD.subn(rf"fbar show {where} --\1", text)
     if changed and run is None:
-        found += f" (of a run that --run {NOT_RECORDED} has recorded)"
+        found += f" (record the run with --run {NOT_RECORDED})"
     return found
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from fbar import model_file, stopping
 from fbar.again import going_on
+from fbar.checks import counted
 from fbar.checks import function as check_function
 from fbar.engine import Engine, InProcess
 from fbar.errors import InputError, NoPosterior
@@ -27,7 +28,7 @@ from fbar.methods import Method, Run
 from fbar.methods.named import at_tolerance, restored
 from fbar.problem import Problem
 from fbar.progress import LiveProgress
-from fbar.result import Result, spent
+from fbar.result import Result, json_seed, spent
 from fbar.seeds import Seeds
 from fbar.settings import describe, differences, is_source
 from fbar.stopping import StoppingRule
@@ -373,13 +374,13 @@ def _without_posterior(run: Run, error: NoPosterior) -> dict[str, Any]:
     return {
         "estimates": {},
         "simulations": run.simulations,
-        "accepted": 0.0,
+        "accepted": 0,
         **spent(run),
         "failures": {kind.name.lower(): count for kind, count in run.seen.counts.items()},
         "warnings": [str(error)],
         "stopped_by": run.ended,
         "rounds": run.round,
-        "seed": str(run.seeds.entropy),
+        "seed": json_seed(run.seeds.entropy),
     }
 
 
@@ -427,9 +428,11 @@ def _driven(
         if ledger is None:
             raise
         ledger.flush()
+        with Ledger(ledger.path.parent, create=False, driver=False) as recorded:
+            # Those too whose turn to be used has not come, since blocks before them are not there.
+            done = counted(recorded.simulations(), "simulation")
         raise KeyboardInterrupt(
-            f"stopped after {run.simulations:,} simulations, all recorded in {ledger.directory}; "
-            "give the same command again to go on"
+            f"stopped after {done}, all recorded in {ledger.directory}; give the same command again to go on"
         ) from None
     finally:
         if live is not None:
