@@ -6,11 +6,6 @@ import html
 import json
 import re
 import shlex
-import signal
-import subprocess
-import sys
-import time
-from contextlib import suppress
 
 import numpy as np
 import pandas
@@ -20,6 +15,7 @@ from scipy import stats
 import fbar
 from fbar.again import again
 from fbar.cli import app
+from fbar.engine.base import Engine, Session
 from fbar.ledger import Ledger
 
 MODEL = """
@@ -347,44 +343,42 @@ def test_counts_and_seeds_are_numbers_in_json(model, capsys):
 # ---------------------------------------------------------------- one account
 
 
-AHEAD = """
-import time
-import fbar
-from scipy import stats
+class Backwards(Engine):
+    """Gives the blocks that it was asked for in the order from last to first, as workers may."""
 
-@fbar.each
-def simulate(theta, rng):
-    time.sleep(0.2 if theta["a"] > 1 else 0.002)
-    return theta["a"] + rng.standard_normal()
+    def session(self, problem):
+        waiting = []
 
-problem = fbar.Problem(fbar.Prior(a=stats.norm(0, 1)), simulate, observed=1.0)
-targets = [fbar.mean("a")]
-"""
+        class Last(Session):
+            def submit(self, batches):
+                waiting.extend(batches)
+
+            def collect(self):
+                batch = waiting.pop()
+                return [(batch, fbar.simulate(problem, batch))]
+
+        return Last()
 
 
 def test_who_stops_a_run_and_who_looks_at_it_are_told_the_same_number(tmp_path, monkeypatch, capsys):
     """Blocks that ended before others that come first are recorded and not used yet; they are counted all the same."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "slow.py").write_text(AHEAD)
-    command = [
-        sys.executable, "-c",
-        "import signal, runpy, sys; signal.signal(signal.SIGINT, signal.default_int_handler); sys.argv[0] = 'fbar'; "
-        "runpy.run_module('fbar', run_name='__main__')",
-        "infer", "slow.py", "--budget", "4000", "--tolerance", "1", "--run", "r", "--seed", "1", "--block-size", "5",
-        "--workers", "3", "--method", "rejection",
-    ]  # fmt: skip
-    driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while driver.poll() is None:
-        time.sleep(0.05)
-        with suppress(fbar.FbarError):  # the run is not there yet
-            if as_json(capsys, "show", "r")["blocks"] > 8:
-                break
-    driver.send_signal(signal.SIGINT)
-    _, error = driver.communicate(timeout=60)
-    stopped = int(re.findall(r"stopped after ([\d,]+) simulations", error)[0].replace(",", ""))
+    blocks = []
+
+    def progress(run):
+        assert run.simulations == 0  # the first block is the last to come
+        blocks.append(run)
+        if len(blocks) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt, match="stopped after 300 simulations, all recorded in r; give the same"):
+        fbar.infer(
+            PROBLEM, TARGETS, method="rejection", tolerance=1, budget=16_000, block_size=100, seed=1, run="r",
+            engine=Backwards(), progress=progress,
+        )  # fmt: skip
     shown = as_json(capsys, "show", "r")
-    assert stopped == shown["simulations"] > 0
-    assert shown["used"] is None
+    assert (shown["simulations"], shown["used"]) == (300, None)
+    assert "300 simulations recorded in 3 blocks\n" in printed(capsys, "show", "r")
 
 
 def test_simulations_that_were_not_used_are_said_to_be_so(model, capsys):

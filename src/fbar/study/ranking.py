@@ -12,7 +12,7 @@ import numpy as np
 from fbar.errors import InputError
 from fbar.estimate import shorthand
 from fbar.scores.expectation import ExpectationMSE
-from fbar.study.paired import Comparison, compare, holm
+from fbar.study.paired import Comparison, compare, holm, mean_and_error
 
 ERROR = ExpectationMSE.name
 """The score that is ranked by unless another is asked for: b², the MSE in units of the posterior variance."""
@@ -54,7 +54,7 @@ class Standing:
 
     @property
     def place(self) -> str:
-        """Such as 1 or 2–3; none for a method that failed in every trial."""
+        """Such as 1 or 2–3; none for a method that failed in every trial, and takes no place from others."""
         if not self.trials:
             return "–"
         return str(self.best_place) if self.best_place == self.worst_place else f"{self.best_place}–{self.worst_place}"
@@ -188,12 +188,11 @@ def rank(result: StudyResult, score: str, target: str | None, level: float) -> R
     for problem, budget in groups:
         rows = []
         names = [key[2] for key in values if key[:2] == (problem, budget)]
+        sizes = {name: int(np.isfinite(values[problem, budget, name]).sum()) for name in names}
+        placed = sum(size > 0 for size in sizes.values())
         for name in names:
             v = values[problem, budget, name]
-            good = v[np.isfinite(v)]
-            size = len(good)
-            mean = float(good.mean()) if size else math.nan
-            error = float(good.std(ddof=1)) / math.sqrt(size) if size > 1 else math.nan
+            mean, error = mean_and_error(v[np.isfinite(v)])
             mine = [x for x in verdicts if (x.problem, x.budget) == (problem, budget) and name in (x.first, x.second)]
             worse_than = sum(x.better is not None and x.better != name for x in mine)
             better_than = sum(x.better == name for x in mine)
@@ -206,8 +205,8 @@ def rank(result: StudyResult, score: str, target: str | None, level: float) -> R
                     mean,
                     error,
                     1 + worse_than,
-                    len(names) - better_than,
-                    size,
+                    placed - better_than,
+                    sizes[name],
                     status.count("failed"),
                     status.count("prior"),
                     (problem, budget, name) in rough,
