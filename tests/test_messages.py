@@ -99,3 +99,19 @@ def test_noise_that_a_batch_shares_is_called_by_its_name():
     assert not estimate.trusted
     (text,) = estimate.warnings
     assert "random numbers of its own (rng.normal(size=theta.rows), not rng.normal())" in text
+
+
+def test_one_is_not_many():
+    def fails_once(theta, rng):
+        x = theta["a"][:, None] + rng.standard_normal((theta.rows, 2))
+        if not failed:
+            failed.append(True)
+            x[0] = np.nan
+        return x
+
+    failed = []
+    result = infer(fails_once)
+    assert any(text.startswith("1 simulation failed and was rejected: 1 gave a result") for text in result.warnings)
+    failed = []
+    assert str(fbar.Budget(1)) == "1 simulation"
+    assert str(fbar.Forecast(1, 1, 1, 0)) == "1 simulation more"

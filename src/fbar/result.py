@@ -211,7 +211,7 @@ class Result:
         """Lines below the estimates and warnings."""
         cost = cost_in_words(self.run.spent_cost, self.run.problem.measures_cost)
         accepted = np.sum(self.accepted)
-        told = f"{np.sum(self.simulations):,} simulations, {accepted:,.6g} accepted; {self.stopped_by}"
+        told = f"{counted(np.sum(self.simulations), 'simulation')}, {accepted:,.6g} accepted; {self.stopped_by}"
         return [
             f"{told}; {cost}" if cost else told,
             *self.remarks,

@@ -386,7 +386,8 @@ def _print_stored(result: Mapping[str, Any], run: Path) -> None:
     for text in dict.fromkeys([t for e in estimates.values() for t in e["warnings"]] + result["warnings"]):
         print(f"warning: {spoken(text, run)}")
     cost = cost_in_words(result.get("cost"), result.get("cost_unit") == "s")
-    told = f"{result['simulations']:,} simulations, {result['accepted']:,.6g} accepted; {result['stopped_by']}"
+    done = counted(result["simulations"], "simulation")
+    told = f"{done}, {result['accepted']:,.6g} accepted; {result['stopped_by']}"
     print(f"{told}; {cost}" if cost else told)
     for text in result.get("remarks", ()):
         print(text)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from fbar.checks import choice
+from fbar.checks import choice, counted
 from fbar.cli.catalogue import finite
 from fbar.cli.common import Flag, JsonFlag, MaybeWhole, QuietFlag, Whole, open_console, plain_table
 from fbar.errors import InputError
@@ -211,7 +211,8 @@ def show(result: StudyResult, reference: str) -> None:
                 console.print(str(result.against(other)), markup=False)
     for row in result.failures():
         console.print(
-            f"{row['method']} failed on {row['problem']} in {row['trials']} trials: {row['message']}", markup=False
+            f"{row['method']} failed on {row['problem']} in {counted(row['trials'], 'trial')}: {row['message']}",
+            markup=False,
         )
     reasons: dict[tuple[str, str], list[str]] = {}
     for row in result.undefined():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fbar.checks import counted
 from fbar.estimate import Estimate, between, shorthand, worth
 from fbar.explanation import SINGLE, Explanation
 from fbar.markup import Html, element, join, paragraph
@@ -117,7 +118,7 @@ def precision(result: Result, explained: Explained) -> Section:
 def accepted_of(result: Result) -> str:
     simulations = int(np.sum(result.simulations))
     accepted = float(np.sum(result.accepted))
-    return f"{simulations:,} simulations, {accepted:,.6g} accepted"
+    return f"{counted(simulations, 'simulation')}, {accepted:,.6g} accepted"
 
 
 def _trust(estimate: Estimate, biased: bool) -> Html:
