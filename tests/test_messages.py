@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from scipy import stats
 
 import fbar
 from fbar.checks import choice
+from fbar.inference import repeat
 from fbar.targets import parse
 
 PRIOR = fbar.Prior(a=stats.norm(0, 1), b=stats.norm(0, 1))
@@ -115,3 +117,81 @@ def test_one_is_not_many():
     failed = []
     assert str(fbar.Budget(1)) == "1 simulation"
     assert str(fbar.Forecast(1, 1, 1, 0)) == "1 simulation more"
+
+
+# ---------------------------------------------------------------- random numbers of one's own
+
+
+class Simulations:
+    """A vectorised simulator that counts its calls; ``noise`` is where its random numbers come from."""
+
+    def __init__(self, noise, seconds=0.0):
+        self.noise, self.seconds, self.calls = noise, seconds, []
+
+    def __call__(self, theta, rng):
+        self.calls.append(theta.rows)
+        time.sleep(self.seconds)
+        return theta["a"][:, None] + self.noise(rng).standard_normal((theta.rows, 2))
+
+
+def repeated(simulate, **options):
+    result = infer(simulate, **options)
+    return [text for text in result.warnings if "random numbers of its own or remembers" in text]
+
+
+@pytest.fixture
+def patience(monkeypatch):
+    """On a machine that has much to do nothing is quick."""
+    monkeypatch.setattr(repeat, "CHEAP", 60.0)
+
+
+def test_random_numbers_of_ones_own_are_noticed(patience):
+    module = np.random.default_rng(3)
+    assert repeated(Simulations(lambda rng: np.random.default_rng()))
+    assert repeated(Simulations(lambda rng: module))
+    assert repeated(fbar.each(lambda theta, rng: theta["a"] + np.random.default_rng().standard_normal(2)))
+    assert not repeated(Simulations(lambda rng: rng))
+    assert not repeated(Simulations(lambda rng: np.random))  # global numbers are seeded
+    assert not repeated(fbar.each(lambda theta, rng: theta["a"] + rng.standard_normal(2)))
+
+
+def test_one_block_is_simulated_twice_once_and_only_if_it_is_cheap(patience, monkeypatch):
+    """The same problem is looked at once in a process; blocks that cost something are never run twice."""
+    cheap = Simulations(lambda rng: rng)
+    problem = fbar.Problem(PRIOR, cheap, observed=[1.0, 1.2])
+    options = {"method": "rejection", "tolerance": 2, "budget": 600, "block_size": 100, "seed": 1}
+    first = fbar.infer(problem, fbar.mean("a"), **options)
+    assert cheap.calls[:2] == [cheap.calls[0]] * 2
+    assert sum(cheap.calls) == 600 + cheap.calls[0]
+    again = fbar.infer(problem, fbar.mean("a"), **options)
+    assert sum(cheap.calls) == 1200 + cheap.calls[0]
+    assert again.as_dict() == first.as_dict()
+    monkeypatch.setattr(repeat, "CHEAP", 0.01)
+    dear = Simulations(lambda rng: np.random.default_rng(), seconds=0.01)
+    problem = fbar.Problem(PRIOR, dear, observed=[1.0, 1.2])
+    assert not fbar.infer(problem, fbar.mean("a"), **options).notes
+    assert sum(dear.calls) == 600
+
+
+def test_what_was_seen_is_recorded_and_the_second_look_comes_after_the_block_is_safe(patience, tmp_path):
+    """Who interrupts the second look loses nothing; who opens the finished run is warned as he was then."""
+
+    class Once(Simulations):
+        def __call__(self, theta, rng):
+            if len(self.calls) == 1:
+                self.calls.append(0)
+                raise KeyboardInterrupt
+            return super().__call__(theta, rng)
+
+    problem = fbar.Problem(PRIOR, Once(lambda rng: rng), observed=[1.0, 1.2])
+    options = {"method": "rejection", "tolerance": 2, "budget": 600, "block_size": 100, "seed": 1}
+    with pytest.raises(KeyboardInterrupt, match=r"stopped after \d+ simulations, all recorded"):
+        fbar.infer(problem, fbar.mean("a"), run=tmp_path / "stopped", **options)
+    assert fbar.load(tmp_path / "stopped", problem).simulations == problem.simulate.calls[0] > 0
+    own = Simulations(lambda rng: np.random.default_rng())
+    problem = fbar.Problem(PRIOR, own, observed=[1.0, 1.2])
+    done = fbar.infer(problem, fbar.mean("a"), run=tmp_path / "done", **options)
+    assert done.notes
+    spent = sum(own.calls)
+    assert fbar.load(tmp_path / "done", problem).warnings == done.warnings
+    assert sum(own.calls) == spent

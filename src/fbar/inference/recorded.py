@@ -21,6 +21,7 @@ from fbar.engine import Engine, InProcess
 from fbar.errors import InputError, NoPosterior
 from fbar.faults import FailureWatch
 from fbar.inference.loop import NOT_FINISHED, Progress, drive
+from fbar.inference.repeat import WARNING, FirstBlockTwice
 from fbar.inference.task import Lesson, Task, make_task
 from fbar.ledger import Ledger, Leg
 from fbar.locks import LedgerError
@@ -479,7 +480,8 @@ def _finished(
     until_round: int | None,
     replay_only: bool,
 ) -> Result:
-    ended = _driven(run, progress, ledger, engine, stop=task.stop, watch=watch, until=until_round, replay=replay_only)
+    twice = FirstBlockTwice(engine)
+    ended = _driven(run, progress, ledger, twice, stop=task.stop, watch=watch, until=until_round, replay=replay_only)
     if ledger is not None:
         ledger.flush()
         if until_round is not None and ended != NOT_FINISHED and ledger.legs[-1].result is not None:
@@ -491,6 +493,8 @@ def _finished(
     # The loop has looked when it ended.
     last = run.history[-1] if run.history and run.history[-1].simulations == run.simulations else None
     told = (*notes, watch.dependence(), _learnt_for_others(task), "" if task.learnt is None else task.learnt.warning)
+    done = None if ledger is None else ledger.legs[-1].result  # what was seen then is not looked at again
+    told = (*told, WARNING if done is not None and WARNING in done["warnings"] else twice.warning)
     return Result(
         run,
         posterior,
