@@ -187,7 +187,12 @@ def test_what_was_seen_is_recorded_and_the_second_look_comes_after_the_block_is_
     options = {"method": "rejection", "tolerance": 2, "budget": 600, "block_size": 100, "seed": 1}
     with pytest.raises(KeyboardInterrupt, match=r"stopped after \d+ simulations, all recorded"):
         fbar.infer(problem, fbar.mean("a"), run=tmp_path / "stopped", **options)
-    assert fbar.load(tmp_path / "stopped", problem).simulations == problem.simulate.calls[0] > 0
+    recorded = fbar.load(tmp_path / "stopped", problem).simulations
+    assert recorded == problem.simulate.calls[0] > 0
+    resumed = Once(lambda rng: rng)  # as in a new process, where nothing is known of the problem
+    resumed.calls = [0, 0]
+    fbar.infer(fbar.Problem(PRIOR, resumed, observed=[1.0, 1.2]), fbar.mean("a"), run=tmp_path / "stopped", **options)
+    assert sum(resumed.calls) == 600 - recorded
     own = Simulations(lambda rng: np.random.default_rng())
     problem = fbar.Problem(PRIOR, own, observed=[1.0, 1.2])
     done = fbar.infer(problem, fbar.mean("a"), run=tmp_path / "done", **options)

@@ -480,7 +480,7 @@ def _finished(
     until_round: int | None,
     replay_only: bool,
 ) -> Result:
-    twice = FirstBlockTwice(engine)
+    twice = FirstBlockTwice(engine, new=ledger is None or not len(ledger))
     ended = _driven(run, progress, ledger, twice, stop=task.stop, watch=watch, until=until_round, replay=replay_only)
     if ledger is not None:
         ledger.flush()

@@ -4,8 +4,8 @@ A simulator that draws from a generator of its own, as ``numpy.random.default_rn
 each time: no seed brings such a run back, and a damaged block of its record cannot be had again. (Python's and numpy's
 global numbers are seeded, see `fbar.engine.global_numbers`.) Nothing but a second look at the same block shows it.
 
-It is done in this process alone, with blocks that took at most a tenth of a second, once for each problem, and after
-the block was recorded: simulations that cost something are never run twice.
+It is done in this process alone, with blocks that took at most a tenth of a second, once for each problem, at the start
+of a run that is new, and after the block was recorded: simulations that cost something are never run twice.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ _known: WeakKeyDictionary[Problem, bool] = WeakKeyDictionary()
 
 
 class FirstBlockTwice(Engine):
-    """An engine that simulates its first cheap block twice; ``warning`` says whether the two differed."""
+    """An engine that simulates the first cheap block of a new run twice; ``warning`` says whether the two differed."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, new: bool) -> None:
+        self._engine, self._new = engine, new
         self.problem: Problem | None = None
 
     def session(self, problem: Problem) -> Session:
         self.problem = problem
         inner = self._engine.session(problem)
-        if type(self._engine) is not InProcess or problem in _known:
+        if not self._new or type(self._engine) is not InProcess or problem in _known:
             return inner
         return _Twice(inner, problem)
 
@@ -68,7 +68,7 @@ class _Twice(Session):
     def __init__(self, inner: Session, problem: Problem) -> None:
         self._inner, self._problem = inner, problem
         self.ahead = inner.ahead
-        self._seen = 0
+        self._tries = FEW
         self._waiting: tuple[Batch, Simulated] | None = None
 
     def submit(self, batches: Sequence[Batch]) -> None:
@@ -78,10 +78,11 @@ class _Twice(Session):
         self._look_again()
         begun = time.perf_counter()
         answers = self._inner.collect()
-        if self._seen < FEW and answers and self._problem not in _known:
-            self._seen += 1
+        seconds = time.perf_counter() - begun
+        if answers and self._tries and self._problem not in _known:
+            self._tries -= 1
             batch, outcomes = answers[0]
-            if time.perf_counter() - begun <= CHEAP and isinstance(outcomes, Simulated):
+            if seconds <= CHEAP and isinstance(outcomes, Simulated):
                 self._waiting = batch, outcomes
         return answers
 
