@@ -47,8 +47,14 @@ def test_a_method_that_failed_in_every_trial_takes_no_place():
     places = {standing.method: standing.place for standing in ranking.standings}
     assert places == {"first": "1", "second": "2", "third": "3–4", "like-third": "3–4", "broken": "–"}
     assert [standing.method for standing in ranking.standings][-1] == "broken"
+    assert "of 6 differences are real" in str(ranking)  # of the four that have trials
+    assert "broken      –  (30 failed)" in str(ranking)
+    overall = {row["method"]: row for row in ranking.overall()}
+    assert overall["broken"] == {"method": "broken", "better": 0, "worse": 0, "open": 0}
+    assert overall["first"] == {"method": "first", "better": 3, "worse": 0, "open": 0}
     alone = study({"broken": None, "only": 1.0, "also-broken": None}).ranking()
     assert {standing.method: standing.place for standing in alone.standings}["only"] == "1"
+    assert "differences" not in str(alone)
 
 
 def test_an_error_that_is_rounding_is_none():

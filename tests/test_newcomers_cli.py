@@ -302,6 +302,9 @@ def test_all_simulations_are_exported_with_distance_acceptance_and_weight(name, 
         assert near.equals(table["accepted"])
     elif name != "gaussian":  # a round ends within a block, whose other simulations are not used
         assert near[table["accepted"]].all()
+    if name != "gaussian":  # in whatever terms distances are measured
+        smaller = result.run.tolerance_told / 2
+        assert (kept["distance"] <= smaller).sum() == result.at(smaller).accepted > 0
 
 
 def test_exports_of_finite_spaces_failures_and_runs_of_python(model, capsys, tmp_path):

@@ -44,14 +44,22 @@ def _ranking(result: StudyResult) -> Section:
 
     ranking = result.ranking()
     rows = [
-        (s.problem, s.method, f"{s.budget:,}", s.place, shorthand(s.mean, s.error), s.failed or "", _doubt(s))
+        (
+            s.problem,
+            s.method,
+            f"{s.budget:,}",
+            s.place,
+            shorthand(s.mean, s.error) if s.trials else "–",
+            s.failed or "",
+            _doubt(s),
+        )
         for s in ranking.standings
     ]
-    called = sum(verdict.better is not None for verdict in ranking.verdicts)
+    called = sum(verdict.better is not None for verdict in ranking.contested)
     overall = [(row["method"], row["better"], row["worse"], row["open"]) for row in ranking.overall()]
     body = [
         paragraph(
-            f"By {ranking.score}. {called} of {len(ranking.verdicts)} differences are real; the chance of any mistake "
+            f"By {ranking.score}. {called} of {len(ranking.contested)} differences are real; the chance of any mistake "
             f"is at most {ranking.level:.0%}. Methods whose places overlap could not be told apart."
         ),
         figures([inline(lambda: plot.ranking(result), "ranking of the methods")], kind="whole"),

@@ -75,6 +75,14 @@ class Ranking:
     standings: tuple[Standing, ...]
     verdicts: tuple[Verdict, ...]
 
+    @property
+    def contested(self) -> tuple[Verdict, ...]:
+        """The verdicts on pairs of methods that did not fail in every trial; of others there is nothing to say."""
+        placed = {(s.problem, s.budget, s.method) for s in self.standings if s.trials}
+        return tuple(
+            v for v in self.verdicts if {(v.problem, v.budget, v.first), (v.problem, v.budget, v.second)} <= placed
+        )
+
     def better(self, first: str, second: str, problem: str | None = None, budget: int | None = None) -> list[Verdict]:
         """The verdicts that ``first`` is better than ``second``."""
         return [
@@ -90,7 +98,7 @@ class Ranking:
         """By method: in how many comparisons it was better, worse, and how many are open; most wins first."""
         rows = []
         for name in dict.fromkeys(standing.method for standing in self.standings):
-            mine = [verdict for verdict in self.verdicts if name in (verdict.first, verdict.second)]
+            mine = [verdict for verdict in self.contested if name in (verdict.first, verdict.second)]
             won = sum(verdict.better == name for verdict in mine)
             open_ = sum(verdict.better is None for verdict in mine)
             rows.append({"method": name, "better": won, "worse": len(mine) - won - open_, "open": open_})
@@ -142,11 +150,12 @@ class Ranking:
                 notes += [f"{s.from_prior} from the prior"] if s.from_prior else []
                 notes += ["the truth is not known well enough for it"] if s.rough_truth else []
                 note = f"  ({', '.join(notes)})" if notes else ""
-                lines.append(f"  {s.place:>5}  {s.method:<{width}}  {shorthand(s.mean, s.error)}{note}")
-        called = sum(verdict.better is not None for verdict in self.verdicts)
-        if self.verdicts:
+                score = shorthand(s.mean, s.error) if s.trials else "–"
+                lines.append(f"  {s.place:>5}  {s.method:<{width}}  {score}{note}")
+        called = sum(verdict.better is not None for verdict in self.contested)
+        if self.contested:
             lines.append(
-                f"{called} of {len(self.verdicts)} differences are real (chance of any mistake at most "
+                f"{called} of {len(self.contested)} differences are real (chance of any mistake at most "
                 f"{self.level:.0%}); methods whose places overlap could not be told apart"
             )
         if any(s.failed for s in self.standings):
