@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import re
 import shlex
@@ -201,8 +200,8 @@ def test_the_warning_of_a_bias_names_what_can_be_typed(model, capsys):
         assert "result." not in text
         commands = re.findall(r"see (fbar show 'my run' --\w+)", text)
         assert len(commands) == 2
-        for command in commands:
-            assert "8,000 simulations" in printed(capsys, *shlex.split(command)[1:])
+    for command in commands:
+        assert "8,000 simulations" in printed(capsys, *shlex.split(command)[1:])
     assert "result.adjusted()" in str(fbar.load("my run"))
     with pytest.raises(fbar.InputError, match="either --adjusted or --extrapolated"):
         call("show", "my run", "--adjusted", "--extrapolated")
@@ -217,10 +216,7 @@ def test_an_extended_run_is_had_again_by_the_commands_of_its_report(model, capsy
     final = as_json(
         capsys, "extend", "r", "-t", "mean:a", "-t", "quantile:a,0.9", "--precision", "a=0.02", "--budget", "30000"
     )
-    call("report", "r", "--predictive", "0")
-    page = (model.parent / "r" / "report.html").read_text()
-    (shown,) = re.findall(r'Run it again</h3>\s*<pre class="wrapped">(.*?)</pre>', page, flags=re.DOTALL)
-    resume, *lines = html.unescape(shown).splitlines()
+    resume, *lines = again(fbar.load("r")).splitlines()
     assert as_json(capsys, *shlex.split(resume.partition("#")[0])[1:]) == final
     assert [line.split()[1] for line in lines] == ["infer", "extend", "extend"]
     for line in lines[:-1]:
@@ -326,6 +322,15 @@ def test_exports_of_finite_spaces_failures_and_runs_of_python(model, capsys, tmp
     assert "distance" not in pandas.read_csv("python.csv")
 
 
+def test_the_distances_of_a_run_that_accepted_nothing_are_exported(model, capsys):
+    with pytest.raises(fbar.NoPosterior):
+        call("infer", "model.py", "--method", "rejection", "--budget", "50", "--tolerance", "1e-9", "--run", "r")
+    assert "nothing was accepted" in printed(capsys, "export", "r", "--all")
+    table = pandas.read_csv("r.csv")
+    assert not table["accepted"].any()
+    np.testing.assert_allclose(table["distance"], np.hypot(table["summary1"] - 1.0, table["summary2"] - 1.2))
+
+
 def test_counts_and_seeds_are_numbers_in_json(model, capsys):
     """A seed that readers of JSON would round is text: 2**53 + 1 is the first."""
     infer = ("infer", "model.py", "--budget", "500", "--tolerance", "2")
@@ -334,6 +339,7 @@ def test_counts_and_seeds_are_numbers_in_json(model, capsys):
         assert type(found[key]) is int, key
     shown = as_json(capsys, "show", "r")["legs"][0]
     assert (shown["settings"]["seed"], shown["result"]["seed"]) == (1, 1)
+    assert type(as_json(capsys, "explain", "r", "a")["accepted"]) is int
     large = 2**127 + 12345
     assert as_json(capsys, *infer, "--seed", str(large))["seed"] == str(large)
     assert as_json(capsys, *infer, "--seed", str(2**53))["seed"] == str(2**53)

@@ -211,6 +211,13 @@ def worth(number: float) -> str:
     return f"{number:,.0f}" if number >= 1000 else f"{number:.4g}"
 
 
+def whole(value: Any) -> Any:
+    """A count in JSON's terms: a whole number as such, that of a kernel's fractions as it is."""
+    if isinstance(value, list):
+        return [whole(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def between(low: float, high: float) -> str:
     """An interval in as many digits as its width has to say.
 

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray, IntArray, choice
 from fbar.errors import InputError
-from fbar.estimate import Estimate, shorthand, worth
+from fbar.estimate import Estimate, shorthand, whole, worth
 from fbar.estimators.cells import CellErrors, Cells, ExpectedCounts
 from fbar.estimators.draws import DrawErrors, Draws
 from fbar.methods import Run
@@ -125,7 +125,7 @@ class Explanation:
             "value": as_json(estimate.value),
             "standard_error": as_json(estimate.standard_error),
             "simulations": as_json(estimate.simulations),
-            "accepted": as_json(estimate.accepted),
+            "accepted": whole(as_json(estimate.accepted)),
             "ess": as_json(self.ess),
             "stages": [as_json(asdict(stage)) for stage in self.stages],
             "ranges": [as_json(asdict(part)) for part in self.ranges],

@@ -13,7 +13,7 @@ import numpy as np
 
 from fbar.checks import MOST, counted
 from fbar.errors import InputError, MissingExtra, NoPosterior
-from fbar.estimate import Estimates, brief
+from fbar.estimate import Estimates, brief, whole
 from fbar.explanation import Explanation, explain
 from fbar.markup import paragraph
 from fbar.methods import Run
@@ -101,8 +101,9 @@ class Result:
 
         Any tolerance after `Targeted` and `SMC`, which keep every simulation; a smaller one after others.
         """
+        posterior = self.run.posterior_at(tolerance)
         what = f"at tolerance {tolerance:.4g}, from the same simulations"
-        return self._of(self.run.posterior_at(tolerance), f".at({tolerance!r})", what, tolerance)
+        return self._of(posterior, f".at({tolerance!r})", what, tolerance)
 
     def curve(
         self, targets: Target | Sequence[Target] | None = None, tolerances: Sequence[float] | None = None
@@ -345,13 +346,6 @@ class Result:
         stats = {"weight": self.posterior.weights[None]}
         made: arviz.InferenceData = arviz.from_dict(posterior=columns, sample_stats=stats, observed_data=data)
         return made
-
-
-def whole(value: Any) -> Any:
-    """A count in JSON's terms: a whole number as such, that of a kernel's fractions as it is."""
-    if isinstance(value, list):
-        return [whole(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def json_seed(seed: int) -> int | str:

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from fbar import model_file
 from fbar.checks import BoolArray, FloatArray, counted
 from fbar.cli.common import Flag
 from fbar.cli.views import OWN, ViewOf
-from fbar.errors import FbarError, InputError, MissingExtra
+from fbar.errors import FbarError, InputError, MissingExtra, NoPosterior
 from fbar.estimators.cells import CellErrors
 from fbar.inference import load
 from fbar.ledger import Ledger
 from fbar.outcomes import Failure, Simulated
 from fbar.points import Points
+from fbar.problem import Problem
 from fbar.result import Result
 
 if TYPE_CHECKING:
@@ -88,11 +90,7 @@ def _simulations(run: Path) -> tuple[DataFrame, str]:
         blocks = list(ledger.blocks())
     if not blocks:
         raise FbarError(f"{run} has no recorded simulations")
-    note, result = "", None
-    try:
-        result = load(run)
-    except FbarError as error:
-        note = f"without distance, accepted and weight: {error}"
+    result, problem, note = _loaded(run)
     frames, distances = [], []
     for round, block, points, repeats, outcomes in blocks:
         columns: dict[str, Any] = {"round": round, "block": block}
@@ -112,17 +110,36 @@ def _simulations(run: Path) -> tuple[DataFrame, str]:
         if outcomes.cost is not None:
             columns[_free("cost", columns)] = outcomes.cost
         frames.append(pandas.DataFrame(columns))
-        if result is not None:
-            distances.append(result.run.problem.distances(outcomes, measure=result.run.measure_told)[0])
+        if problem is not None:
+            measure = None if result is None else result.run.measure_told
+            distances.append(problem.distances(outcomes, measure=measure)[0])
     frame = pandas.concat(frames, ignore_index=True)
-    if result is None or not distances:
+    if not distances:
         return frame, note
-    theta = Points({name: frame[name].to_numpy() for name in blocks[0][2]})
     judged: dict[str, npt.NDArray[Any]] = {"distance": np.concatenate(distances)}
-    judged |= _judged(result, theta, judged["distance"])
+    if result is None:
+        judged["accepted"] = np.zeros(len(frame), dtype=bool)
+    else:
+        theta = Points({name: frame[name].to_numpy() for name in blocks[0][2]})
+        judged |= _judged(result, theta, judged["distance"])
     for name, column in judged.items():
         frame[_free(name, frame)] = column
     return frame, note
+
+
+def _loaded(run: Path) -> tuple[Result | None, Problem | None, str]:
+    """A run's result and problem, and what is said where they cannot be had: who accepted nothing has no result."""
+    try:
+        result = load(run)
+        return result, result.run.problem, ""
+    except NoPosterior:
+        with Ledger(run, create=False, driver=False) as ledger:
+            first = ledger.legs[0].settings
+        if first.get("summaries") or first["method"].get("distance"):  # these were learnt
+            return None, None, "without distance: nothing was accepted"
+        return None, model_file.of_run(run, first["model"]).problem, "nothing was accepted"
+    except FbarError as error:
+        return None, None, f"without distance, accepted and weight: {error}"
 
 
 def _free(name: str, taken: Any) -> str:
