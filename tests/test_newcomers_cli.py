@@ -185,6 +185,9 @@ def test_after_at_the_other_looks_are_at_that_tolerance():
     own = fbar.infer(PROBLEM, TARGETS, budget=4000, tolerance=1.5, seed=1)
     assert own.at(1.0).adjusted()["a"].value == own.adjusted(tolerance=1.0)["a"].value != own.adjusted()["a"].value
     assert own.at(1.0).extrapolated()["a"].value == own.extrapolated(tolerance=1.0)["a"].value
+    assert own.at(np.float64(1)).adjusted().how == ".adjusted(tolerance=1.0)"
+    with pytest.raises(fbar.InputError, match="tolerance"):
+        own.at("small")
 
 
 def test_the_warning_of_a_bias_names_what_can_be_typed(model, capsys):

@@ -102,8 +102,8 @@ class Result:
         Any tolerance after `Targeted` and `SMC`, which keep every simulation; a smaller one after others.
         """
         posterior = self.run.posterior_at(tolerance)
-        what = f"at tolerance {tolerance:.4g}, from the same simulations"
-        return self._of(posterior, f".at({tolerance!r})", what, tolerance)
+        at = float(tolerance)
+        return self._of(posterior, f".at({at!r})", f"at tolerance {at:.4g}, from the same simulations", at)
 
     def curve(
         self, targets: Target | Sequence[Target] | None = None, tolerances: Sequence[float] | None = None
@@ -129,8 +129,8 @@ class Result:
         weights are negative.
         """
         tolerance = self.looked_at if tolerance is None else tolerance
-        given = f"ratio={ratio!r}" + ("" if tolerance is None else f", tolerance={tolerance!r}")
         posterior, at = self.run.extrapolated(ratio, tolerance), self._at(tolerance)
+        given = f"ratio={ratio!r}" + ("" if tolerance is None else f", tolerance={at!r}")
         what = f"extrapolated to tolerance 0, from tolerances {at:.4g} and {at / ratio:.4g}"
         return self._of(posterior, f".extrapolated({given})", what, tolerance)
 
@@ -142,9 +142,9 @@ class Result:
         the spread of θ does with them stays. ``tolerance`` is the run's by default (after `at`, that one).
         """
         tolerance = self.looked_at if tolerance is None else tolerance
-        given = "" if tolerance is None else f"tolerance={tolerance!r}"
-        posterior = self.run.adjusted(tolerance)
-        what = f"adjusted by regression on the summaries, at tolerance {self._at(tolerance):.4g}"
+        posterior, at = self.run.adjusted(tolerance), self._at(tolerance)
+        given = "" if tolerance is None else f"tolerance={at!r}"
+        what = f"adjusted by regression on the summaries, at tolerance {at:.4g}"
         return self._of(posterior, f".adjusted({given})", what, tolerance)
 
     def forecast(self, precision: StoppingRule | Mapping[str, float | str]) -> Forecast | None:
@@ -189,7 +189,7 @@ class Result:
         """A tolerance that was given, or else the run's own, which there is where its bias was removed."""
         found = self.run.tolerance_told if tolerance is None else tolerance
         assert found is not None
-        return found
+        return float(found)
 
     def __getitem__(self, name: str) -> Any:
         return self.estimates[name]
@@ -298,7 +298,11 @@ class Result:
             for estimate in self.estimates
         }
         return {
-            **({} if self.own else {"what": self.what, "how": self.how[1:], "tolerance": self._at(self.looked_at)}),
+            **(
+                {}
+                if self.own
+                else {"what": self.what, "how": self.how[1:], "tolerance": _finite(self._at(self.looked_at))}
+            ),
             "estimates": estimates,
             **self._bias_as_dict(plain),
             "simulations": plain(self.simulations),
