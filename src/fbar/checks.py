@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 MOST = 2**53
+NEARLY_SPELT_SO = 0.6
+"""How alike two names must be (difflib's ratio) for one to be a slip of the other: correlation and expectation have
+0.55."""
 
 
 def positive_integer(value: Any, name: str) -> int:
@@ -38,6 +42,21 @@ def number(value: Any, name: str) -> float:
 def function(value: Any, name: str) -> None:
     if not callable(value):
         raise InputError(f"{name} must be a function; got {value!r}")
+
+
+def arguments(value: Callable[..., Any], names: Sequence[str], name: str) -> None:
+    """Refuse a function that cannot be called so, before it is; one that does not tell its arguments is let be."""
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*names)
+    except TypeError:
+        given = getattr(value, "__name__", type(value).__name__)
+        raise InputError(
+            f"{name} is called with {len(names)} arguments, as {name}({', '.join(names)}); {given}{signature} cannot be"
+        ) from None
 
 
 def non_negative_number(value: Any, name: str) -> float:
@@ -80,12 +99,23 @@ def distribution(values: Any, size: int, name: str = "probabilities") -> FloatAr
     return p / total
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things in words.
+
+    >>> counted(1, "simulation"), counted(2000, "simulation")
+    ('1 simulation', '2,000 simulations')
+    """
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
 def choice(value: str, known: Iterable[str], name: str) -> str:
-    """One of the known names; otherwise the nearest one is suggested."""
+    """One of the known names; otherwise one that is spelt nearly so, or begins so, is suggested."""
     names = list(known)
     if value in names:
         return value
-    near = difflib.get_close_matches(str(value).lower(), [known.lower() for known in names], n=1, cutoff=0.4)
+    given, lower = str(value).lower(), [known.lower() for known in names]
+    near = difflib.get_close_matches(given, lower, n=1, cutoff=NEARLY_SPELT_SO)
+    near = near or [known for known in lower if len(given) > 2 and known.startswith(given)]
     nearest = next((known for known in names if near and known.lower() == near[0]), None)
     hint = f"did you mean {nearest!r}? " if nearest else ""
     raise InputError(f"unknown {name} {value!r}; {hint}known: {', '.join(names)}")

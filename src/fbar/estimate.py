@@ -20,17 +20,21 @@ MOST_BRIEF = 6
 """Estimates in a line, at most."""
 
 
-def shorthand(value: float, error: float) -> str:
-    """``8.003(12)``: the digits follow the error, which keeps two.
+ROUNDING = 2.0**-52
+"""The part of a number that a float can tell."""
 
-    >>> shorthand(8.00312, 0.0123), shorthand(1234.5, 67.0), shorthand(0.5, float("nan"))
-    ('8.003(12)', '1234(67)', '0.5(?)')
+
+def shorthand(value: float, error: float) -> str:
+    """``8.003(12)``: the digits follow the error, which keeps two. One below the last digit of a float is none.
+
+    >>> shorthand(8.00312, 0.0123), shorthand(1234.5, 67.0), shorthand(0.5, float("nan")), shorthand(750, 2.6e-14)
+    ('8.003(12)', '1234(67)', '0.5(?)', '750(0)')
     """
     if not math.isfinite(value):
         return str(value)
     if not math.isfinite(error):
         return f"{value:.6g}(?)"
-    if error == 0:
+    if error <= ROUNDING * abs(value):
         return f"{value:.6g}(0)"
     digits = 1 - math.floor(math.log10(error))
     scaled = round(error * 10.0**digits)
@@ -205,6 +209,13 @@ def worth(number: float) -> str:
     ('11,380', '325.4', '1.999')
     """
     return f"{number:,.0f}" if number >= 1000 else f"{number:.4g}"
+
+
+def whole(value: Any) -> Any:
+    """A count in JSON's terms: a whole number as such, that of a kernel's fractions as it is."""
+    if isinstance(value, list):
+        return [whole(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def between(low: float, high: float) -> str:

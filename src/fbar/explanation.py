@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray, IntArray, choice
 from fbar.errors import InputError
-from fbar.estimate import Estimate, shorthand, worth
+from fbar.estimate import Estimate, shorthand, whole, worth
 from fbar.estimators.cells import CellErrors, Cells, ExpectedCounts
 from fbar.estimators.draws import DrawErrors, Draws
 from fbar.methods import Run
@@ -113,16 +113,19 @@ class Explanation:
     halving: Forecast | None
     alternatives: tuple[Alternative, ...]
     unknown: tuple[str, ...] = ()
+    what: str = ""
+    """What the estimate is where it is not the run's own, such as one at another tolerance."""
 
     def as_dict(self) -> dict[str, Any]:
         """Its numbers, in JSON's terms."""
         estimate = self.estimate
         return {
             "target": estimate.name,
+            **({"what": self.what} if self.what else {}),
             "value": as_json(estimate.value),
             "standard_error": as_json(estimate.standard_error),
             "simulations": as_json(estimate.simulations),
-            "accepted": as_json(estimate.accepted),
+            "accepted": whole(as_json(estimate.accepted)),
             "ess": as_json(self.ess),
             "stages": [as_json(asdict(stage)) for stage in self.stages],
             "ranges": [as_json(asdict(part)) for part in self.ranges],
@@ -152,7 +155,7 @@ class Explanation:
         estimate = self.estimate
         ess = "" if self.ess is None else f", effective sample size {worth(self.ess)}"
         return [
-            f"{estimate.name} = {estimate}",
+            f"{estimate.name} = {estimate}" + (f", {self.what}" if self.what else ""),
             f"{estimate.simulations:,} simulations, {estimate.accepted:,.6g} accepted{ess}",
         ]
 

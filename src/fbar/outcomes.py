@@ -86,7 +86,7 @@ _WORDS = {
     Failure.NOT_FINITE: "gave a result that is not finite",
     Failure.WRONG_SHAPE: "gave a result of another shape than the data",
     Failure.TIMED_OUT: "took longer than the time-out",
-    Failure.KILLED: "killed their worker process",
+    Failure.KILLED: "killed the worker process",
 }
 
 

@@ -62,10 +62,10 @@ class Points(Mapping[str, Column]):
         self.rows: int = next(iter(shapes))[0]
 
     def __getitem__(self, name: str) -> Column:
-        column = self._columns.get(name)
+        column = self._columns.get(name) if isinstance(name, str) else None
         if column is not None:
             return column
-        if name in self.derived:
+        if isinstance(name, str) and name in self.derived:
             try:
                 return np.broadcast_to(np.asarray(self.derived[name](self)), (self.rows,))
             except InputError:
@@ -76,7 +76,15 @@ class Points(Mapping[str, Column]):
                     f"{type(error).__name__}: {error}"
                 ) from None
         known = ", ".join([*self._columns, *self.derived])
+        if not isinstance(name, str):
+            first = next(iter(self._columns))
+            raise InputError(f"parameters are taken by name, as in theta[{first!r}], not by position; known: {known}")
         raise InputError(f"there is no parameter {name!r}; known: {known}")
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and name in self:
+            raise AttributeError(f"parameters are taken by name: write theta[{name!r}], not theta.{name}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __contains__(self, name: object) -> bool:
         return name in self._columns or name in self.derived

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from fbar import theory
 from fbar.acceptance import Acceptance, accepted
 from fbar.checks import FloatArray, numeric_array
+from fbar.checks import arguments as check_arguments
 from fbar.checks import function as check_function
 from fbar.distances import euclidean
 from fbar.errors import InputError
@@ -153,6 +154,7 @@ class Problem:
         if not isinstance(simulate, Tabulated | Bernoulli):
             if not callable(simulate):
                 raise InputError(f"simulate must be a function simulate(theta, rng); got {simulate!r}")
+            check_arguments(simulate.function if isinstance(simulate, each) else simulate, ("theta", "rng"), "simulate")
             if observed is None:
                 raise InputError("observed data are missing; give them as observed=")
         if distance is not None and accept is not None:
@@ -226,6 +228,9 @@ class Problem:
         for label, (simulator, _) in given.items():
             if not callable(simulator):
                 raise InputError(f"model {label!r} must be a function simulate(theta, rng); got {simulator!r}")
+            check_arguments(
+                simulator.function if isinstance(simulator, each) else simulator, ("theta", "rng"), "simulate"
+            )
         prior: Distribution
         if all(own is None for _, own in given.values()):
             prior = Finite({name: np.array(list(given))}, probabilities=probabilities)
@@ -546,7 +551,8 @@ class Problem:
         summaries = _called("the summary", self.summary, x)
         if summaries.shape[:1] != x.shape[:1]:
             raise InputError(
-                f"summary must give one row for each of {len(x)} simulations; it gives shape {summaries.shape}"
+                "summary receives a batch, an array whose first axis is the simulations, and must give a row for each, "
+                f"as x.mean(axis=1) does; it was given shape {x.shape} and gave shape {summaries.shape}"
             )
         return summaries
 

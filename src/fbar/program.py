@@ -108,6 +108,8 @@ def _found(name: str, cwd: str | os.PathLike[str] | None, env: Mapping[str, str]
             raise InputError(f"there is no program that can be run at {path!r}; give its path, and chmod +x it")
         return path
     if not name or shutil.which(name, path=(os.environ if env is None else env).get("PATH")) is None:
+        if "\\" in name:  # it would have been a path on Windows
+            raise InputError(f"there is no program {name!r}; on this system a path is written with /, as in './model'")
         raise InputError(f"there is no program {name!r} on the search path; give its path, such as './{name}'")
     return name
 

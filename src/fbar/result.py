@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fbar.checks import MOST, counted
 from fbar.errors import InputError, MissingExtra, NoPosterior
-from fbar.estimate import Estimates, brief
+from fbar.estimate import Estimates, brief, whole
 from fbar.explanation import Explanation, explain
 from fbar.markup import paragraph
 from fbar.methods import Run
@@ -51,8 +52,14 @@ class Result:
     """Whether it is the run's own posterior, not one at another tolerance, adjusted or extrapolated."""
     how: str = ""
     """What was done with the run's simulations where it is not: the call that gave this result."""
+    what: str = ""
+    """The same in words, with its tolerance."""
+    looked_at: float | None = None
+    """The tolerance that was looked at in place of the run's own."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What was asked, in JSON's terms: everything that decides the result."""
+    earlier: tuple[Mapping[str, Any], ...] = ()
+    """The same of the legs before, if the run was extended."""
     directory: Path | None = None
     """Where the run is recorded."""
     failed: tuple[FailedPlace, ...] = ()
@@ -92,9 +99,11 @@ class Result:
     def at(self, tolerance: float) -> Result:
         """The result at another tolerance, from the same simulations.
 
-        Any tolerance after ABC-SMC, which keeps every simulation; a smaller one than the run's after others.
+        Any tolerance after `Targeted` and `SMC`, which keep every simulation; a smaller one after others.
         """
-        return self._of(self.run.posterior_at(tolerance), f".at({tolerance!r})")
+        posterior = self.run.posterior_at(tolerance)
+        at = float(tolerance)
+        return self._of(posterior, f".at({at!r})", f"at tolerance {at:.4g}, from the same simulations", at)
 
     def curve(
         self, targets: Target | Sequence[Target] | None = None, tolerances: Sequence[float] | None = None
@@ -115,21 +124,28 @@ class Result:
         """Richardson extrapolation to tolerance 0: (c² f̂_{ε/c} − f̂_ε)/(c² − 1) with c = ``ratio``.
 
         From the same simulations, with an error bar that knows it. ``tolerance`` is ε, the larger of the two, the run's
-        by default; after SMC twice the last tolerance has more simulations. The bias falls from O(ε²) to O(ε⁴) where
-        the summaries' density is smooth at the data, see `fbar.estimators.extrapolation`. Some weights are negative.
+        by default (after `at`, that one); after SMC twice the last tolerance has more simulations. The bias falls from
+        O(ε²) to O(ε⁴) where the summaries' density is smooth at the data, see `fbar.estimators.extrapolation`. Some
+        weights are negative.
         """
-        given = f"ratio={ratio!r}" + ("" if tolerance is None else f", tolerance={tolerance!r}")
-        return self._of(self.run.extrapolated(ratio, tolerance), f".extrapolated({given})")
+        tolerance = self.looked_at if tolerance is None else tolerance
+        posterior, at = self.run.extrapolated(ratio, tolerance), self._at(tolerance)
+        given = f"ratio={ratio!r}" + ("" if tolerance is None else f", tolerance={at!r}")
+        what = f"extrapolated to tolerance 0, from tolerances {at:.4g} and {at / ratio:.4g}"
+        return self._of(posterior, f".extrapolated({given})", what, tolerance)
 
     def adjusted(self, tolerance: float | None = None) -> Result:
         """Every accepted θ moved to the data, θ* = θ − (s − s*)β̂, by regression on the summaries.
 
         Beaumont, Zhang & Balding (2002), in coordinates that keep θ* in the prior's support; the error bar includes
         that of β̂, see `fbar.estimators.adjustment`. Removes the bias of a mean that is linear in the summaries; what
-        the spread of θ does with them stays.
+        the spread of θ does with them stays. ``tolerance`` is the run's by default (after `at`, that one).
         """
-        given = "" if tolerance is None else f"tolerance={tolerance!r}"
-        return self._of(self.run.adjusted(tolerance), f".adjusted({given})")
+        tolerance = self.looked_at if tolerance is None else tolerance
+        posterior, at = self.run.adjusted(tolerance), self._at(tolerance)
+        given = "" if tolerance is None else f"tolerance={at!r}"
+        what = f"adjusted by regression on the summaries, at tolerance {at:.4g}"
+        return self._of(posterior, f".adjusted({given})", what, tolerance)
 
     def forecast(self, precision: StoppingRule | Mapping[str, float | str]) -> Forecast | None:
         """How many simulations more would give the wanted errors, as in ``precision=``; None where it is not known.
@@ -144,7 +160,7 @@ class Result:
         ``target`` is one of the run's by its name (R0 for mean:R0 where that is clear), the only one by default, or
         any other. No simulation is run. Print what comes back; its numbers are in `Explanation.as_dict`.
         """
-        return explain(self.run, self.posterior, target)
+        return replace(explain(self.run, self.posterior, target), what=self.what)
 
     def report(self, path: str | Path, *, title: str | None = None, predictive: int | None = None) -> Path:
         """Write one HTML file that holds the whole story: answer, precision, posterior, evidence, checks, settings.
@@ -156,9 +172,24 @@ class Result:
 
         return report_run(self, path, title=title, predictive=predictive)
 
-    def _of(self, posterior: Posterior, how: str) -> Result:
+    def _of(self, posterior: Posterior, how: str, what: str, tolerance: float | None) -> Result:
         estimates = posterior.expect(list(self.targets))
-        return replace(self, posterior=posterior, estimates=estimates, missing={}, own=False, how=how)
+        return replace(
+            self,
+            posterior=posterior,
+            estimates=estimates,
+            missing={},
+            own=False,
+            how=how,
+            what=what,
+            looked_at=tolerance,
+        )
+
+    def _at(self, tolerance: float | None) -> float:
+        """A tolerance that was given, or else the run's own, which there is where its bias was removed."""
+        found = self.run.tolerance_told if tolerance is None else tolerance
+        assert found is not None
+        return float(found)
 
     def __getitem__(self, name: str) -> Any:
         return self.estimates[name]
@@ -167,18 +198,21 @@ class Result:
     def warnings(self) -> tuple[str, ...]:
         """What the run has to say beside the warnings of single estimates."""
         seen = self.run.seen
-        failed = f"{seen.failures} simulations failed and were rejected: {seen.failed}" if seen.failures else ""
+        were = "was" if seen.failures == 1 else "were"
+        failed = f"{counted(seen.failures, 'simulation')} failed and {were} rejected: {seen.failed}"
+        failed = failed if seen.failures else ""
         return tuple(text for text in (*self.run.warnings, failed, self._biased(), *self.notes) if text)
 
     def __str__(self) -> str:
         warnings = (f"warning: {text}" for text in self.warnings)
-        return "\n".join([str(self.estimates), *warnings, *self._how_it_went()])
+        title = [f"{self.what}:"] if self.what else []
+        return "\n".join([*title, str(self.estimates), *warnings, *self._how_it_went()])
 
     def _how_it_went(self) -> list[str]:
         """Lines below the estimates and warnings."""
         cost = cost_in_words(self.run.spent_cost, self.run.problem.measures_cost)
         accepted = np.sum(self.accepted)
-        told = f"{np.sum(self.simulations):,} simulations, {accepted:,.6g} accepted; {self.stopped_by}"
+        told = f"{counted(np.sum(self.simulations), 'simulation')}, {accepted:,.6g} accepted; {self.stopped_by}"
         return [
             f"{told}; {cost}" if cost else told,
             *self.remarks,
@@ -187,11 +221,13 @@ class Result:
         ]
 
     def __repr__(self) -> str:
-        return f"Result({brief(self.estimates)}; {np.sum(self.simulations):,} simulations, {self.stopped_by})"
+        title = f"{self.what}; " if self.what else ""
+        return f"Result({title}{brief(self.estimates)}; {np.sum(self.simulations):,} simulations, {self.stopped_by})"
 
     def _repr_html_(self) -> str:
         told = [*self._how_it_went(), f"seed {self.seed}"]
-        return joined(self.estimates._repr_html_(), warned(self.warnings), *map(paragraph, told))
+        title = [paragraph(f"{self.what}:")] if self.what else []
+        return joined(*title, self.estimates._repr_html_(), warned(self.warnings), *map(paragraph, told))
 
     @property
     def about_tolerance(self) -> str:
@@ -262,10 +298,15 @@ class Result:
             for estimate in self.estimates
         }
         return {
+            **(
+                {}
+                if self.own
+                else {"what": self.what, "how": self.how[1:], "tolerance": _finite(self._at(self.looked_at))}
+            ),
             "estimates": estimates,
             **self._bias_as_dict(plain),
             "simulations": plain(self.simulations),
-            "accepted": plain(self.accepted),
+            "accepted": whole(plain(self.accepted)),
             **spent(self.run),
             "failures": {kind.name.lower(): count for kind, count in self.run.seen.counts.items()},
             "warnings": list(self.warnings),
@@ -273,7 +314,7 @@ class Result:
             "stopped_by": self.stopped_by,
             "missing": {name: forecast.as_dict() for name, forecast in self.missing.items()},
             "rounds": self.run.round,
-            "seed": str(self.seed),
+            "seed": json_seed(self.seed),
         }
 
     def _bias_as_dict(self, plain: Callable[[Any], Any]) -> dict[str, Any]:
@@ -309,6 +350,11 @@ class Result:
         stats = {"weight": self.posterior.weights[None]}
         made: arviz.InferenceData = arviz.from_dict(posterior=columns, sample_stats=stats, observed_data=data)
         return made
+
+
+def json_seed(seed: int) -> int | str:
+    """A seed in JSON's terms: a number below 2⁵³, and as text from there on, where many readers of JSON round."""
+    return seed if seed < MOST else str(seed)
 
 
 def spent(run: Run) -> dict[str, Any]:

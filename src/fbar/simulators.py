@@ -106,6 +106,11 @@ class _Theta(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         raise KeyError(f"there is no parameter {name!r}; known: {', '.join(self)}")
 
+    def __getattr__(self, name: str) -> Any:
+        if name in self:
+            raise AttributeError(f"parameters are taken by name: write theta[{name!r}], not theta.{name}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
 
 def _kept(output: Any) -> Any:
     """An output that the simulator cannot change any more: it may fill the same array again."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import choice, positive_integer, positive_number
+from fbar.checks import choice, counted, positive_integer, positive_number
 from fbar.errors import InputError, NoPosterior
 from fbar.estimate import Estimate
 from fbar.methods import Run
@@ -121,7 +121,7 @@ class Budget(StoppingRule):
         object.__setattr__(self, "simulations", positive_integer(self.simulations, "budget"))
 
     def __str__(self) -> str:
-        return f"{self.simulations:,} simulations"
+        return counted(self.simulations, "simulation")
 
     def holds(self, run: Run) -> bool:
         return run.simulations >= self.simulations

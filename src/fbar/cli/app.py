@@ -10,9 +10,10 @@ from cyclopts import App, CycloptsError
 import fbar
 from fbar.cli.catalogue import methods, problems, scores
 from fbar.cli.common import fail
+from fbar.cli.export import export
 from fbar.cli.paper import paper
 from fbar.cli.report import report
-from fbar.cli.runs import explain, export, extend, infer, init, resume, show
+from fbar.cli.runs import explain, extend, infer, init, resume, show
 from fbar.cli.score import score
 from fbar.errors import FbarError
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fbar.cli.common import MaybeWhole
+from fbar.cli.views import OWN, ViewOf
 from fbar.errors import InputError
 from fbar.inference import load
 
@@ -19,6 +20,7 @@ def report(
     out: Path | None = None,
     title: str | None = None,
     predictive: MaybeWhole = None,
+    view: ViewOf = OWN,
 ) -> None:
     """Write a recorded run's report: one HTML file that opens from disk and loads nothing.
 
@@ -43,7 +45,9 @@ def report(
         raise InputError(f"{run} is a study, which writes its report itself: {run / 'report.html'}")
     from fbar.report import report_run
 
-    path = report_run(load(run), out or run / "report.html", title=title, predictive=predictive, shown=_counted())
+    path = report_run(
+        view.of(load(run)), out or run / "report.html", title=title, predictive=predictive, shown=_counted()
+    )
     print(f"wrote {path}")
 
 

@@ -1,27 +1,31 @@
-"""Inference from the command line: init, infer, show, explain, resume, extend, export."""
+"""Inference from the command line: init, infer, show, explain, resume, extend."""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from fbar import model_file, stopping
-from fbar.cli.common import Flag, JsonFlag, MaybeWhole, QuietFlag
+from fbar.again import going_on
+from fbar.checks import counted
+from fbar.cli.common import JsonFlag, MaybeWhole, QuietFlag
+from fbar.cli.views import OWN, ViewOf, spoken, spoken_json
 from fbar.engine import Engine, as_engine
-from fbar.errors import FbarError, InputError, MissingExtra
+from fbar.errors import InputError
 from fbar.estimate import shorthand
 from fbar.inference import continue_task, extend_run, load, make_task, run_task
 from fbar.ledger import Ledger
 from fbar.methods.forecasts import Forecast
 from fbar.methods.named import restored
-from fbar.result import Result, cost_in_words
+from fbar.result import Result, cost_in_words, json_seed
 
 Targets = Annotated[list[str] | None, Parameter(name=["--target", "-t"], consume_multiple=True, negative="")]
 Precisions = Annotated[list[str] | None, Parameter(name="--precision", consume_multiple=True, negative="")]
@@ -125,10 +129,13 @@ def infer(
     _print(result, json_)
 
 
-def show(run: Path, /, *, json_: JsonFlag = False) -> None:
+def show(run: Path, /, *, view: ViewOf = OWN, json_: JsonFlag = False) -> None:
     """Show a recorded run: what it was asked, how far it is, what failed, and its estimates.
 
-    It reads only, also while the run is at work. Example: "fbar show my-run --json".
+    It reads only, also while the run is at work. With --at, --adjusted or --extrapolated it shows what the same
+    simulations say in another way, when the run is not at work.
+
+    Examples: "fbar show my-run --json", "fbar show my-run --adjusted".
 
     Parameters
     ----------
@@ -137,8 +144,13 @@ def show(run: Path, /, *, json_: JsonFlag = False) -> None:
     json_
         Print one JSON object, and nothing else, to standard output.
     """
+    if view:
+        with _own_output(json_):
+            result = view.of(load(run))
+        _print(result, json_)
+        return
     with Ledger(run, create=False, driver=False) as ledger:
-        legs = [{"settings": leg.settings, "result": leg.result} for leg in ledger.legs]
+        legs: list[dict[str, Any]] = [{"settings": leg.settings, "result": leg.result} for leg in ledger.legs]
         simulations, blocks = ledger.simulations(), len(ledger)
         failures = ledger.failures()
     if json_:
@@ -146,27 +158,37 @@ def show(run: Path, /, *, json_: JsonFlag = False) -> None:
             {"kind": kind.name.lower(), "count": count, "example": text, "detail": detail}
             for kind, count, text, detail in failures
         ]
-        print(json.dumps({"legs": legs, "simulations": simulations, "blocks": blocks, "failures": listed}))
+        for leg in legs:
+            leg["settings"] = {**leg["settings"], "seed": json_seed(int(leg["settings"]["seed"]))}
+        tree = {"legs": legs, "simulations": simulations, "used": _used(legs), "blocks": blocks, "failures": listed}
+        print(json.dumps(spoken_json(tree, run)))
         return
     if not legs:
         print(f"{run}: nothing was started yet")
         return
     for number, leg in enumerate(legs):
-        settings: Any = leg["settings"]
+        settings = leg["settings"]
         title = f"leg {number + 1}: " if len(legs) > 1 else ""
         print(f"{title}{_method(settings['method'])}, {', '.join(settings['targets'])}; {_until(settings)}")
         if leg["result"] is not None:
-            _print_stored(leg["result"])
-    print(f"{simulations:,} simulations recorded in {blocks:,} blocks")
+            _print_stored(leg["result"], run)
+    recorded = f"{counted(simulations, 'simulation')} recorded in {counted(blocks, 'block')}"
+    used = _used(legs)
+    spare = "" if used is None or used >= simulations else f", {used:,} of them used: the others were ahead of need"
+    print(f"{recorded}{spare}")
     for kind, count, text, detail in failures:
         print(f"{count:,} {kind.words}: {text}")
         for line in detail.strip().splitlines()[-3:]:
             print(f"    {line}")
     if legs[-1]["result"] is None:
-        print(f"not finished; go on with: fbar resume {run}")
+        settings = [leg["settings"] for leg in legs]
+        if settings[0].get("model"):
+            print(f"not finished; go on with: fbar resume {shlex.quote(str(run))}")
+        else:
+            print(f"not finished; it was made from Python, go on there with: {going_on(run, settings)}")
 
 
-def explain(run: Path, target: str | None = None, /, *, json_: JsonFlag = False) -> None:
+def explain(run: Path, target: str | None = None, /, *, view: ViewOf = OWN, json_: JsonFlag = False) -> None:
     """Explain an estimate of a recorded run: where its simulations went and why, and what halving its error costs.
 
     It reads only. Example: "fbar explain my-run mean:rate".
@@ -182,7 +204,7 @@ def explain(run: Path, target: str | None = None, /, *, json_: JsonFlag = False)
         Print one JSON object, and nothing else, to standard output.
     """
     with _own_output(json_):
-        explanation = load(run).explain(target)
+        explanation = view.of(load(run)).explain(target)
     print(json.dumps(explanation.as_dict()) if json_ else explanation)
 
 
@@ -279,50 +301,6 @@ def extend(
     _print(result, json_)
 
 
-def export(
-    run: Path,
-    /,
-    *,
-    format: Literal["parquet", "csv", "netcdf"] = "csv",
-    out: Path | None = None,
-    all: Flag = False,
-) -> None:
-    """Write a run's posterior, or every one of its simulations, to a file.
-
-    Examples: "fbar export my-run --format parquet", "fbar export my-run --all --out simulations.csv".
-
-    Parameters
-    ----------
-    run
-        The run's directory.
-    format
-        csv and parquet have a row for each weighted point; netcdf is ArviZ's InferenceData.
-    out
-        The file to write; RUN.FORMAT in this directory by default.
-    all
-        Every recorded simulation with its summaries, failures and, where known, costs, in place of the weighted
-        posterior.
-    """
-    path = out or Path(f"{run.resolve().name}.{'nc' if format == 'netcdf' else format}")
-    if all:
-        if format == "netcdf":
-            raise InputError("--all writes csv or parquet; netcdf holds a posterior")
-        with Ledger(run, create=False, driver=False) as ledger:
-            frame = _simulations(ledger)
-    else:
-        result = load(run)
-        if format == "netcdf":
-            result.to_arviz().to_netcdf(str(path))
-            print(f"wrote {path}")
-            return
-        frame = result.to_pandas()
-    if format == "parquet":
-        frame.to_parquet(path, index=False)
-    else:
-        frame.to_csv(path, index=False)
-    print(f"wrote {len(frame):,} rows to {path}")
-
-
 # ---------------------------------------------------------------- printing
 
 
@@ -360,9 +338,9 @@ def _precisions(given: Sequence[str] | None) -> Mapping[str, float | str] | None
 
 def _print(result: Result, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(result.as_dict()))
+        print(json.dumps(spoken_json(result.as_dict(), result.directory)))
         return
-    print(result)
+    print("\n".join(spoken(line, result.directory) for line in str(result).splitlines()))
     print(f"seed {result.seed}")
 
 
@@ -387,7 +365,13 @@ def _until(settings: Mapping[str, Any]) -> str:
     return ", ".join(ends) or "until it ends by itself"
 
 
-def _print_stored(result: Mapping[str, Any]) -> None:
+def _used(legs: Sequence[Mapping[str, Any]]) -> int | None:
+    """The simulations that a finished run's result is made of; None for one that is not finished."""
+    last = legs[-1]["result"] if legs else None
+    return None if last is None else int(last["simulations"])
+
+
+def _print_stored(result: Mapping[str, Any], run: Path) -> None:
     estimates = result["estimates"]
     width = max((len(name) for name in estimates), default=0)
     for name, estimate in estimates.items():
@@ -400,9 +384,10 @@ def _print_stored(result: Mapping[str, Any]) -> None:
         sure = all(trusted) if isinstance(trusted, list) else trusted
         print(f"{name:<{width}}  {text}{'' if sure else ' (not to be trusted)'}")
     for text in dict.fromkeys([t for e in estimates.values() for t in e["warnings"]] + result["warnings"]):
-        print(f"warning: {text}")
+        print(f"warning: {spoken(text, run)}")
     cost = cost_in_words(result.get("cost"), result.get("cost_unit") == "s")
-    told = f"{result['simulations']:,} simulations, {result['accepted']:,.6g} accepted; {result['stopped_by']}"
+    done = counted(result["simulations"], "simulation")
+    told = f"{done}, {result['accepted']:,.6g} accepted; {result['stopped_by']}"
     print(f"{told}; {cost}" if cost else told)
     for text in result.get("remarks", ()):
         print(text)
@@ -410,36 +395,3 @@ def _print_stored(result: Mapping[str, Any]) -> None:
         print(result["about_tolerance"])
     for name, found in result.get("missing", {}).items():
         print(f"{name} would need {Forecast(**found, at=0)}")
-
-
-def _simulations(ledger: Ledger) -> Any:
-    """Every recorded simulation as a table: round, block, parameters, summaries, recorded outputs, failure, cost."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise MissingExtra("pandas", "table") from error
-    import numpy as np
-
-    from fbar.outcomes import Failure, Simulated
-
-    frames = []
-    for round, block, points, repeats, outcomes in ledger.blocks():
-        theta = points if repeats is None else points.repeat(repeats)
-        columns: dict[str, Any] = {"round": round, "block": block, **{name: theta[name] for name in theta}}
-        if not isinstance(outcomes, Simulated):
-            columns = {"round": round, "block": block, **{name: points[name] for name in points}}
-            columns |= {"simulations": repeats if repeats is not None else 1, "accepted": outcomes.weight}
-            frames.append(pandas.DataFrame(columns))
-            continue
-        summaries = np.asarray(outcomes.summaries).reshape(len(outcomes.summaries), -1)
-        columns |= {f"summary{i + 1}": summaries[:, i] for i in range(summaries.shape[1])}
-        columns |= {name: list(values) for name, values in outcomes.recorded.items()}
-        kinds = np.array([kind.name.lower() for kind in Failure])
-        assert outcomes.failure is not None
-        columns["failure"] = np.where(outcomes.failure == 0, "", kinds[outcomes.failure])
-        if outcomes.cost is not None:
-            columns["cost_of_simulation" if "cost" in columns else "cost"] = outcomes.cost
-        frames.append(pandas.DataFrame(columns))
-    if not frames:
-        raise FbarError(f"{ledger.directory} has no recorded simulations")
-    return pandas.concat(frames, ignore_index=True)

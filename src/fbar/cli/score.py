@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from fbar.checks import choice
+from fbar.checks import choice, counted
 from fbar.cli.catalogue import finite
 from fbar.cli.common import Flag, JsonFlag, MaybeWhole, QuietFlag, Whole, open_console, plain_table
 from fbar.errors import InputError
@@ -16,6 +16,7 @@ from fbar.estimate import shorthand
 from fbar.methods import Method
 from fbar.model_file import imported
 from fbar.study import Study, StudyResult
+from fbar.study.paired import mean_and_error
 from fbar.study.ranking import ERROR
 from fbar.study.tables import RANKS
 
@@ -196,10 +197,7 @@ def show(result: StudyResult, reference: str) -> None:
             status = result.statuses(*cell.key)
             notes = [f"{status.count('failed')} failed"] if "failed" in status else []
             notes += [f"{status.count('prior')} from the prior"] if "prior" in status else []
-            mean = float(good.mean()) if good.size else float("nan")
-            spread = float(good.std(ddof=1)) if good.size > 1 else 0.0
-            error = spread / good.size**0.5 if spread > 0 else float("nan")  # ten intervals that held do not prove all
-            shown = shorthand(mean, error) if good.size else "–"
+            shown = shorthand(*mean_and_error(values)) if good.size else "–"
             table.add_row(cell.problem, f"{cell.budget:,}", cell.method, shown, str(good.size), ", ".join(notes))
         console.print(table)
         console.print()
@@ -213,7 +211,8 @@ def show(result: StudyResult, reference: str) -> None:
                 console.print(str(result.against(other)), markup=False)
     for row in result.failures():
         console.print(
-            f"{row['method']} failed on {row['problem']} in {row['trials']} trials: {row['message']}", markup=False
+            f"{row['method']} failed on {row['problem']} in {counted(row['trials'], 'trial')}: {row['message']}",
+            markup=False,
         )
     reasons: dict[tuple[str, str], list[str]] = {}
     for row in result.undefined():

@@ -235,7 +235,10 @@ class CrossfittedErrors(DrawErrors):
         bars = super().error_bars(influence)
         limit = float(chdtri(self.groups - 1, APART)) / (self.groups - 1)
         apart = self._jackknife(influence) > limit * np.diagonal(bars.covariance)
-        text = "the groups of simulations disagree by more than the error bar explains; raise the budget"
+        text = (
+            "the groups of simulations disagree by more than the error bar explains; see that every simulation of a "
+            "batch has random numbers of its own (rng.normal(size=theta.rows), not rng.normal()), then raise the budget"
+        )
         return ErrorBars(bars.covariance, bars.df, (*bars.doubts, (apart, text)))
 
     def known_share(self, influence: FloatArray) -> FloatArray:

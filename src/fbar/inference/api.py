@@ -101,7 +101,7 @@ def infer(
 def extend(
     run: str | Path,
     problem: Problem | None = None,
-    targets: Target | Sequence[Target] | None = None,
+    targets: Target | Sequence[Target] | Sequence[str] | None = None,
     *,
     budget: int | None = None,
     tolerance: float | None = None,

@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 
 from fbar import model_file, stopping
+from fbar.again import going_on
+from fbar.checks import counted
 from fbar.checks import function as check_function
 from fbar.engine import Engine, InProcess
 from fbar.errors import InputError, NoPosterior
 from fbar.faults import FailureWatch
 from fbar.inference.loop import NOT_FINISHED, Progress, drive
+from fbar.inference.repeat import WARNING, FirstBlockTwice
 from fbar.inference.task import Lesson, Task, make_task
 from fbar.ledger import Ledger, Leg
 from fbar.locks import LedgerError
@@ -26,7 +29,7 @@ from fbar.methods import Method, Run
 from fbar.methods.named import at_tolerance, restored
 from fbar.problem import Problem
 from fbar.progress import LiveProgress
-from fbar.result import Result, spent
+from fbar.result import Result, json_seed, spent
 from fbar.seeds import Seeds
 from fbar.settings import describe, differences, is_source
 from fbar.stopping import StoppingRule
@@ -83,7 +86,7 @@ def continue_task(
     """Go on with the last leg of a recorded run, with its own settings."""
     with Ledger(run, create=False) as ledger:
         last = _last_leg(ledger)
-        problem, own = _model_of(ledger, problem)
+        problem, own = _model_of(ledger, problem, "" if replay_only else _going_on(ledger))
         asked = () if targets is None else as_targets(targets)
         task = _task_of(last, problem, (*own, *asked))
         notes = require_same(_asked(last.settings), _asked(task.settings(Seeds(0))), run)
@@ -106,7 +109,7 @@ def extend_run(
     """Append a leg to a finished run and do it."""
     with Ledger(run, create=False) as ledger:
         last = _last_leg(ledger)
-        problem, own = _model_of(ledger, problem)
+        problem, own = _model_of(ledger, problem, f"fbar.extend({str(run)!r}, problem, budget=...)")
 
         def extended(before: Task) -> Task:
             asked = (budget, precision, stop)
@@ -133,7 +136,8 @@ def extend_run(
             if not any(not is_source(path) for path, _, _ in differences(_but_model(last.settings), settings)):
                 return _continue(task, ledger, engine, progress, require_same(last.settings, settings, run))
         if last.result is None:
-            raise InputError(f"{run} is not finished; finish it first (the same command again, or: fbar resume {run})")
+            how = f"fbar resume {run}" if last.settings.get("model") else _going_on(ledger)
+            raise InputError(f"{run} is not finished; finish it first (the same command again, or: {how})")
         before = _task_of(last, problem, own)
         task = extended(before)
         settings = task.settings(seeds)
@@ -171,11 +175,21 @@ def _asked(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {"problem": settings["problem"]}
 
 
-def _model_of(ledger: Ledger, problem: Problem | None) -> tuple[Problem, tuple[Target, ...]]:
-    """The problem, and targets that can be known again: those of the run's model file if there is one."""
+def _going_on(ledger: Ledger) -> str:
+    """The call that goes on with a run that was made from Python; none for a finished one."""
+    return "" if ledger.legs[-1].result else going_on(ledger.directory, [leg.settings for leg in ledger.legs])
+
+
+def _model_of(ledger: Ledger, problem: Problem | None, call: str = "") -> tuple[Problem, tuple[Target, ...]]:
+    """The problem, and targets that can be known again: those of the run's model file if there is one.
+
+    ``call`` is what does in Python what is wanted, for a run that has none.
+    """
     about = ledger.legs[0].settings.get("model")
     if problem is not None and about is None:
         return problem, ()
+    if about is None and call:
+        raise InputError(f"{ledger.directory} was made from Python and its problem is there; go on there with {call}")
     source = model_file.of_run(ledger.directory, about)
     return problem or source.problem, source.targets
 
@@ -367,13 +381,13 @@ def _without_posterior(run: Run, error: NoPosterior) -> dict[str, Any]:
     return {
         "estimates": {},
         "simulations": run.simulations,
-        "accepted": 0.0,
+        "accepted": 0,
         **spent(run),
         "failures": {kind.name.lower(): count for kind, count in run.seen.counts.items()},
         "warnings": [str(error)],
         "stopped_by": run.ended,
         "rounds": run.round,
-        "seed": str(run.seeds.entropy),
+        "seed": json_seed(run.seeds.entropy),
     }
 
 
@@ -421,9 +435,11 @@ def _driven(
         if ledger is None:
             raise
         ledger.flush()
+        with Ledger(ledger.path.parent, create=False, driver=False) as recorded:
+            # Those too whose turn to be used has not come, since blocks before them are not there.
+            done = counted(recorded.simulations(), "simulation")
         raise KeyboardInterrupt(
-            f"stopped after {run.simulations:,} simulations, all recorded in {ledger.directory}; "
-            "give the same command again to go on"
+            f"stopped after {done}, all recorded in {ledger.directory}; give the same command again to go on"
         ) from None
     finally:
         if live is not None:
@@ -470,7 +486,8 @@ def _finished(
     until_round: int | None,
     replay_only: bool,
 ) -> Result:
-    ended = _driven(run, progress, ledger, engine, stop=task.stop, watch=watch, until=until_round, replay=replay_only)
+    twice = FirstBlockTwice(engine, new=ledger is None or not len(ledger))
+    ended = _driven(run, progress, ledger, twice, stop=task.stop, watch=watch, until=until_round, replay=replay_only)
     if ledger is not None:
         ledger.flush()
         if until_round is not None and ended != NOT_FINISHED and ledger.legs[-1].result is not None:
@@ -482,6 +499,8 @@ def _finished(
     # The loop has looked when it ended.
     last = run.history[-1] if run.history and run.history[-1].simulations == run.simulations else None
     told = (*notes, watch.dependence(), _learnt_for_others(task), "" if task.learnt is None else task.learnt.warning)
+    done = None if ledger is None else ledger.legs[-1].result  # what was seen then is not looked at again
+    told = (*told, WARNING if done is not None and WARNING in done["warnings"] else twice.warning)
     return Result(
         run,
         posterior,
@@ -491,6 +510,7 @@ def _finished(
         {} if task.stop is None else task.stop.missing(run),
         () if task.learnt is None else (task.learnt.remark,),
         settings=task.settings(run.seeds) if ledger is None else ledger.legs[-1].settings,
+        earlier=() if ledger is None else tuple(leg.settings for leg in ledger.legs[:-1]),
         directory=None if ledger is None else ledger.directory,
         failed=watch.places(),
     )

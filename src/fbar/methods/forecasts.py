@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.checks import FloatArray, counted
 from fbar.posterior import Posterior
 from fbar.targets import Target
 
@@ -47,7 +47,7 @@ class Forecast:
         ('about 12,000 simulations more (9,900 to 15,000)', '7 simulations more')
         """
         if self.low == self.high:
-            return f"{self.more:,} simulations more"
+            return f"{counted(self.more, 'simulation')} more"
         return f"about {brief(self.more)} simulations more ({brief(self.low)} to {brief(self.high)})"
 
     def largest(self, other: Forecast) -> Forecast:

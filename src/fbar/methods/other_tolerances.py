@@ -16,7 +16,7 @@ from fbar.estimators.adjustment import AdjustedPosterior
 from fbar.estimators.draws import FEW_ACCEPTED
 from fbar.estimators.extrapolation import Bias, ExtrapolatedPosterior, as_ratio, rows_of
 from fbar.posterior import Posterior
-from fbar.problem import Problem
+from fbar.problem import Distance, Problem
 from fbar.targets import Target, as_targets
 
 MOST_SUMMARIES = 100
@@ -66,6 +66,11 @@ class OtherTolerances(ABC):
         except InputError:
             return None
         return found if 0 < found < math.inf else None
+
+    @property
+    def measure_told(self) -> Distance | None:
+        """The distance that this tolerance is meant in, where it was learnt; None for the problem's own."""
+        return None
 
     # ------------------------------------------------------------ the bias that a tolerance leaves
 

@@ -586,6 +586,10 @@ class SMCRun(Run):
     def _own_tolerance(self) -> float:
         return self.tolerance
 
+    @property
+    def measure_told(self) -> PNorm | None:
+        return self._measured
+
     def _distances_of(self, rows: IntArray) -> FloatArray:
         return np.concatenate([round.distance for round in self.rounds if round.pieces])[rows]
 

@@ -123,3 +123,8 @@ def curves(study: StudyResult, score: str = "mse", *, target: str | None = None,
 def versus(study: StudyResult, scores: str | Sequence[str] | None = None, *, ax: Any = None) -> Any:
     """Other scores against the error, a panel each: where they fall to the right they mislead."""
     return Versus.of(study, scores).draw(ax)
+
+
+def __dir__() -> list[str]:
+    """What is public."""
+    return list(__all__)

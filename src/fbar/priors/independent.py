@@ -28,7 +28,12 @@ class Prior:
     (1.0, 0.5, 0.5)
     """
 
-    def __init__(self, marginals: Mapping[str, Any] | None = None, /, **named: Any) -> None:
+    def __init__(self, marginals: Mapping[str, Any] | None = None, /, *unnamed: Any, **named: Any) -> None:
+        if unnamed or not isinstance(marginals, Mapping | None):
+            raise InputError(
+                "every parameter needs a name, as in Prior(beta=scipy.stats.uniform(0, 1)) or "
+                f"Prior({{'beta': ...}}); got {type(marginals).__name__} without one"
+            )
         given = {**(marginals or {}), **named}
         if not given:
             raise InputError("a prior needs named parameters, such as Prior(beta=scipy.stats.uniform(0, 1))")

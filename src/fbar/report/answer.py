@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fbar.checks import counted
 from fbar.estimate import Estimate, between, shorthand, worth
 from fbar.explanation import SINGLE, Explanation
 from fbar.markup import Html, element, join, paragraph
@@ -60,7 +61,7 @@ def answer(result: Result, explained: Explained) -> Section:
     example = next(iter(result.estimates))
     main = element("div", table(["target", "estimate", "error bar", "95% interval"], rows, left=4), class_="answer")
     warnings = dict.fromkeys(text for estimate in result.estimates for text in estimate.warnings)
-    other = [] if result.own else [f"Not the run's own estimates: its simulations were used anew, by {result.how[1:]}."]
+    other = [] if result.own else [f"Not the run's own estimates: {result.what}, by {result.how[1:]}."]
     told = [*other, f"{accepted_of(result)}; {result.stopped_by}.", *result.remarks]
     if result.about_tolerance:
         told.append(_sentence(result.about_tolerance))
@@ -117,7 +118,7 @@ def precision(result: Result, explained: Explained) -> Section:
 def accepted_of(result: Result) -> str:
     simulations = int(np.sum(result.simulations))
     accepted = float(np.sum(result.accepted))
-    return f"{simulations:,} simulations, {accepted:,.6g} accepted"
+    return f"{counted(simulations, 'simulation')}, {accepted:,.6g} accepted"
 
 
 def _trust(estimate: Estimate, biased: bool) -> Html:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fbar.again import again
 from fbar.markup import element, join, paragraph
 from fbar.predictive import Predictions
-from fbar.report.again import again
 from fbar.report.page import Section, details, figures, notes, table
 from fbar.report.svg import panel
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fbar.checks import counted
 from fbar.estimate import shorthand
 from fbar.markup import element, join, paragraph
 from fbar.report.page import Section, details, figures, notes, page, table, write
@@ -31,8 +32,8 @@ def report_study(result: StudyResult, path: str | Path, *, title: str | None = N
     ]
     problems, methods = list(result.arenas), result.contenders()
     told = (
-        f"{_count(len(methods), 'method')} on {_count(len(problems), 'problem')}, "
-        f"{_count(result.number_of_trials, 'trial')} each"
+        f"{counted(len(methods), 'method')} on {counted(len(problems), 'problem')}, "
+        f"{counted(result.number_of_trials, 'trial')} each"
     )
     made = f"Made by fbar on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC."
     return write(path, page(title or "Study", told, sections, made))
@@ -43,14 +44,22 @@ def _ranking(result: StudyResult) -> Section:
 
     ranking = result.ranking()
     rows = [
-        (s.problem, s.method, f"{s.budget:,}", s.place, shorthand(s.mean, s.error), s.failed or "", _doubt(s))
+        (
+            s.problem,
+            s.method,
+            f"{s.budget:,}",
+            s.place,
+            shorthand(s.mean, s.error) if s.trials else "–",
+            s.failed or "",
+            _doubt(s),
+        )
         for s in ranking.standings
     ]
-    called = sum(verdict.better is not None for verdict in ranking.verdicts)
+    called = sum(verdict.better is not None for verdict in ranking.contested)
     overall = [(row["method"], row["better"], row["worse"], row["open"]) for row in ranking.overall()]
     body = [
         paragraph(
-            f"By {ranking.score}. {called} of {len(ranking.verdicts)} differences are real; the chance of any mistake "
+            f"By {ranking.score}. {called} of {len(ranking.contested)} differences are real; the chance of any mistake "
             f"is at most {ranking.level:.0%}. Methods whose places overlap could not be told apart."
         ),
         figures([inline(lambda: plot.ranking(result), "ranking of the methods")], kind="whole"),
@@ -132,7 +141,3 @@ def _failures(result: StudyResult) -> Section:
 def _settings(result: StudyResult) -> Section:
     text = json.dumps(result.settings, indent=2, ensure_ascii=False, default=str)
     return Section("settings", "Settings", details("Everything that decides the result", element("pre", text)))
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")

@@ -11,7 +11,20 @@ import numpy as np
 from fbar.checks import FloatArray
 
 ROUNDING = 1e-9
-"""A ratio of means nearer to 1 than this is no difference."""
+"""A ratio of means nearer to 1 than this is no difference, and a spread below this part of the mean is none."""
+
+
+def mean_and_error(values: FloatArray) -> tuple[float, float]:
+    """The mean of a score over trials and its standard error; those that are NaN failed.
+
+    The error is not known (NaN) of one trial, and of trials that all gave the same up to rounding: ten intervals that
+    held do not prove that all do.
+    """
+    good = values[~np.isnan(values)]
+    if not good.size:
+        return math.nan, math.nan
+    mean, spread = float(good.mean()), float(good.std(ddof=1)) if good.size > 1 else 0.0
+    return mean, spread / math.sqrt(good.size) if spread > ROUNDING * abs(mean) else math.nan
 
 
 @dataclass(frozen=True)

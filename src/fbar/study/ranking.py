@@ -12,7 +12,7 @@ import numpy as np
 from fbar.errors import InputError
 from fbar.estimate import shorthand
 from fbar.scores.expectation import ExpectationMSE
-from fbar.study.paired import Comparison, compare, holm
+from fbar.study.paired import Comparison, compare, holm, mean_and_error
 
 ERROR = ExpectationMSE.name
 """The score that is ranked by unless another is asked for: b², the MSE in units of the posterior variance."""
@@ -54,7 +54,7 @@ class Standing:
 
     @property
     def place(self) -> str:
-        """Such as 1 or 2–3; none for a method that failed in every trial."""
+        """Such as 1 or 2–3; none for a method that failed in every trial, and takes no place from others."""
         if not self.trials:
             return "–"
         return str(self.best_place) if self.best_place == self.worst_place else f"{self.best_place}–{self.worst_place}"
@@ -75,6 +75,14 @@ class Ranking:
     standings: tuple[Standing, ...]
     verdicts: tuple[Verdict, ...]
 
+    @property
+    def contested(self) -> tuple[Verdict, ...]:
+        """The verdicts on pairs of methods that did not fail in every trial; of others there is nothing to say."""
+        placed = {(s.problem, s.budget, s.method) for s in self.standings if s.trials}
+        return tuple(
+            v for v in self.verdicts if {(v.problem, v.budget, v.first), (v.problem, v.budget, v.second)} <= placed
+        )
+
     def better(self, first: str, second: str, problem: str | None = None, budget: int | None = None) -> list[Verdict]:
         """The verdicts that ``first`` is better than ``second``."""
         return [
@@ -90,7 +98,7 @@ class Ranking:
         """By method: in how many comparisons it was better, worse, and how many are open; most wins first."""
         rows = []
         for name in dict.fromkeys(standing.method for standing in self.standings):
-            mine = [verdict for verdict in self.verdicts if name in (verdict.first, verdict.second)]
+            mine = [verdict for verdict in self.contested if name in (verdict.first, verdict.second)]
             won = sum(verdict.better == name for verdict in mine)
             open_ = sum(verdict.better is None for verdict in mine)
             rows.append({"method": name, "better": won, "worse": len(mine) - won - open_, "open": open_})
@@ -142,11 +150,12 @@ class Ranking:
                 notes += [f"{s.from_prior} from the prior"] if s.from_prior else []
                 notes += ["the truth is not known well enough for it"] if s.rough_truth else []
                 note = f"  ({', '.join(notes)})" if notes else ""
-                lines.append(f"  {s.place:>5}  {s.method:<{width}}  {shorthand(s.mean, s.error)}{note}")
-        called = sum(verdict.better is not None for verdict in self.verdicts)
-        if self.verdicts:
+                score = shorthand(s.mean, s.error) if s.trials else "–"
+                lines.append(f"  {s.place:>5}  {s.method:<{width}}  {score}{note}")
+        called = sum(verdict.better is not None for verdict in self.contested)
+        if self.contested:
             lines.append(
-                f"{called} of {len(self.verdicts)} differences are real (chance of any mistake at most "
+                f"{called} of {len(self.contested)} differences are real (chance of any mistake at most "
                 f"{self.level:.0%}); methods whose places overlap could not be told apart"
             )
         if any(s.failed for s in self.standings):
@@ -188,12 +197,11 @@ def rank(result: StudyResult, score: str, target: str | None, level: float) -> R
     for problem, budget in groups:
         rows = []
         names = [key[2] for key in values if key[:2] == (problem, budget)]
+        sizes = {name: int(np.isfinite(values[problem, budget, name]).sum()) for name in names}
+        placed = sum(size > 0 for size in sizes.values())
         for name in names:
             v = values[problem, budget, name]
-            good = v[np.isfinite(v)]
-            size = len(good)
-            mean = float(good.mean()) if size else math.nan
-            error = float(good.std(ddof=1)) / math.sqrt(size) if size > 1 else math.nan
+            mean, error = mean_and_error(v[np.isfinite(v)])
             mine = [x for x in verdicts if (x.problem, x.budget) == (problem, budget) and name in (x.first, x.second)]
             worse_than = sum(x.better is not None and x.better != name for x in mine)
             better_than = sum(x.better == name for x in mine)
@@ -206,8 +214,8 @@ def rank(result: StudyResult, score: str, target: str | None, level: float) -> R
                     mean,
                     error,
                     1 + worse_than,
-                    len(names) - better_than,
-                    size,
+                    placed - better_than,
+                    sizes[name],
                     status.count("failed"),
                     status.count("prior"),
                     (problem, budget, name) in rough,

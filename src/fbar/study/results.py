@@ -19,6 +19,7 @@ from fbar.scores.expectation import MOST_TRUTH_ERROR
 from fbar.study import tables
 from fbar.study.curves import Curve, curve, relative
 from fbar.study.journal import Trials
+from fbar.study.paired import mean_and_error
 from fbar.study.ranking import ERROR, Ranking, rank
 from fbar.study.tables import Row
 from fbar.study.trials import Arena, Cell
@@ -180,6 +181,7 @@ class StudyResult:
                             if component in record.scores.get(score, {})
                         ]
                     )
+                    mean, error = mean_and_error(values)
                     row = {
                         "problem": cell.problem,
                         "method": cell.method,
@@ -189,8 +191,8 @@ class StudyResult:
                         "trials": len(values),
                         "failed": status.count("failed"),
                         "from_prior": status.count("prior"),
-                        "mean": float(values.mean()) if values.size else math.nan,
-                        "standard_error": _error(values),
+                        "mean": mean,
+                        "standard_error": error,
                     }
                     if score == ERROR:
                         row |= self._error_parts(cell, component)
@@ -288,8 +290,8 @@ class StudyResult:
             values = self.values(score, *cell.key)
         except InputError:  # the errors of several targets that cannot be put together
             return "–"
-        values = values[~np.isnan(values)]
-        return shorthand(float(values.mean()), _error(values)) if values.size else "–"
+        mean, error = mean_and_error(values)
+        return "–" if math.isnan(mean) else shorthand(mean, error)
 
     def __str__(self) -> str:
         lines = []
@@ -298,12 +300,6 @@ class StudyResult:
             head = f"{row['problem']} {row['method']} {row['budget']:,} {row['score']}{name}"
             lines.append(f"{head}: {shorthand(row['mean'], row['standard_error'])}")
         return "\n".join(lines)
-
-
-def _error(values: FloatArray) -> float:
-    """The standard error of the mean; not known of one value, or of values that are all the same."""
-    spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
-    return spread / math.sqrt(len(values)) if spread > 0 else math.nan
 
 
 TABLES: dict[str, Any] = {

@@ -1,0 +1,183 @@
+"""A recorded run as a file for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar import model_file
+from fbar.checks import BoolArray, FloatArray, counted
+from fbar.cli.common import Flag
+from fbar.cli.views import OWN, ViewOf
+from fbar.errors import FbarError, InputError, MissingExtra, NoPosterior
+from fbar.estimators.cells import CellErrors
+from fbar.inference import load
+from fbar.ledger import Ledger
+from fbar.outcomes import Failure, Simulated
+from fbar.points import Points
+from fbar.problem import Problem
+from fbar.result import Result
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def export(
+    run: Path,
+    /,
+    *,
+    format: Literal["parquet", "csv", "netcdf"] = "csv",
+    out: Path | None = None,
+    all: Flag = False,
+    force: Flag = False,
+    view: ViewOf = OWN,
+) -> None:
+    """Write a run's posterior, or every one of its simulations, to a file.
+
+    Examples: "fbar export my-run --format parquet", "fbar export my-run --all --out simulations.csv".
+
+    Parameters
+    ----------
+    run
+        The run's directory.
+    format
+        csv and parquet have a row for each weighted point; netcdf is ArviZ's InferenceData.
+    out
+        The file to write; RUN.FORMAT in this directory by default.
+    all
+        Every recorded simulation in place of the weighted posterior: round and block, parameters, summaries, recorded
+        outputs, failure and, where known, cost; its distance to the data, whether it was accepted, and its weight in
+        the posterior where there is one for each simulation. Of a run that was made from Python these last three are
+        not known.
+    force
+        Replace a file that is there already.
+    """
+    path = out or Path(f"{run.resolve().name}.{'nc' if format == 'netcdf' else format}")
+    if path.exists() and not force:
+        raise InputError(f"{path} is there already; give another name (--out FILE), or --force to replace it")
+    if all:
+        if format == "netcdf":
+            raise InputError("--all writes csv or parquet; netcdf holds a posterior")
+        if view:
+            raise InputError("--all writes the simulations as they are; --at, --adjusted and --extrapolated do not")
+        frame, note = _simulations(run)
+    else:
+        result, note = view.of(load(run)), ""
+        if format == "netcdf":
+            result.to_arviz().to_netcdf(str(path))
+            print(f"wrote {path}")
+            return
+        frame = result.to_pandas()
+    if format == "parquet":
+        frame.to_parquet(path, index=False)
+    else:
+        frame.to_csv(path, index=False)
+    print(f"wrote {counted(len(frame), 'row')} to {path}")
+    if note:
+        print(note)
+
+
+def _simulations(run: Path) -> tuple[DataFrame, str]:
+    """Every recorded simulation as a table, and what it lacks."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingExtra("pandas", "table") from error
+    with Ledger(run, create=False, driver=False) as ledger:
+        blocks = list(ledger.blocks())
+    if not blocks:
+        raise FbarError(f"{run} has no recorded simulations")
+    result, problem, note = _loaded(run)
+    frames, distances = [], []
+    for round, block, points, repeats, outcomes in blocks:
+        columns: dict[str, Any] = {"round": round, "block": block}
+        if not isinstance(outcomes, Simulated):
+            columns |= {name: points[name] for name in points}
+            columns |= {"simulations": repeats if repeats is not None else 1, "accepted": outcomes.weight}
+            frames.append(pandas.DataFrame(columns))
+            continue
+        theta = points if repeats is None else points.repeat(repeats)
+        columns |= {name: theta[name] for name in theta}
+        summaries = np.asarray(outcomes.summaries).reshape(len(outcomes.summaries), -1)
+        columns |= {f"summary{i + 1}": summaries[:, i] for i in range(summaries.shape[1])}
+        columns |= {name: list(values) for name, values in outcomes.recorded.items()}
+        kinds = np.array([kind.name.lower() for kind in Failure])
+        assert outcomes.failure is not None
+        columns["failure"] = np.where(outcomes.failure == 0, "", kinds[outcomes.failure])
+        if outcomes.cost is not None:
+            columns[_free("cost", columns)] = outcomes.cost
+        frames.append(pandas.DataFrame(columns))
+        if problem is not None:
+            measure = None if result is None else result.run.measure_told
+            distances.append(problem.distances(outcomes, measure=measure)[0])
+    frame = pandas.concat(frames, ignore_index=True)
+    if not distances:
+        return frame, note
+    judged: dict[str, npt.NDArray[Any]] = {"distance": np.concatenate(distances)}
+    if result is None:
+        judged["accepted"] = np.zeros(len(frame), dtype=bool)
+    else:
+        theta = Points({name: frame[name].to_numpy() for name in blocks[0][2]})
+        judged |= _judged(result, theta, judged["distance"])
+    for name, column in judged.items():
+        frame[_free(name, frame)] = column
+    return frame, note
+
+
+def _loaded(run: Path) -> tuple[Result | None, Problem | None, str]:
+    """A run's result and problem, and what is said where they cannot be had: who accepted nothing has no result."""
+    try:
+        result = load(run)
+        return result, result.run.problem, ""
+    except NoPosterior:
+        with Ledger(run, create=False, driver=False) as ledger:
+            first = ledger.legs[0].settings
+        if first.get("summaries") or first["method"].get("distance"):  # these were learnt
+            return None, None, "without distance: nothing was accepted"
+        return None, model_file.of_run(run, first["model"]).problem, "nothing was accepted"
+    except FbarError as error:
+        return None, None, f"without distance, accepted and weight: {error}"
+
+
+def _free(name: str, taken: Any) -> str:
+    """A column's name, or another one where a parameter or a recorded output is called so."""
+    return f"{name}_of_simulation" if name in taken else name
+
+
+def _judged(result: Result, theta: Points, distance: FloatArray) -> dict[str, npt.NDArray[Any]]:
+    """Which simulations were accepted, and their weights in the posterior.
+
+    A posterior of draws holds the accepted ones in the order in which they were recorded. Blocks that were asked for
+    ahead of need are recorded and not used, so that coming near is not enough.
+    """
+    within = result.run.tolerance_told or result.run.stages()[-1].tolerance or 0.0
+    known, near = ~np.isnan(distance), distance <= within
+    if isinstance(result.posterior.errors, CellErrors):  # its weights are those of the values of θ
+        return {"accepted": near}
+    for candidates in (near, known):  # beyond the tolerance some kernels accept too
+        rows = _places(result.posterior.points, theta, candidates)
+        if rows is not None:
+            accepted, weight = np.zeros(theta.rows, dtype=bool), np.zeros(theta.rows)
+            accepted[rows], weight[rows] = True, result.posterior.weights
+            return {"accepted": accepted, "weight": weight}
+    return {"accepted": near}
+
+
+def _places(points: Points, theta: Points, candidates: BoolArray) -> npt.NDArray[np.int64] | None:
+    """Where points stand among the candidates, in the same order; None if some do not."""
+    rows = np.flatnonzero(candidates)
+    wanted = list(zip(*(points[name].tolist() for name in theta), strict=True))
+    found: list[int] = []
+    given = zip(*(theta[name][rows].tolist() for name in theta), strict=True)
+    for row, values in zip(rows.tolist(), given, strict=True):
+        if len(found) < len(wanted) and _same(values, wanted[len(found)]):
+            found.append(row)
+    return np.array(found, dtype=np.int64) if len(found) == len(wanted) else None
+
+
+def _same(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
+    """Whether two θ are equal; a parameter that a model does not have is not a number in both."""
+    return all(a == b or (a != a and b != b) for a, b in zip(first, second, strict=True))
