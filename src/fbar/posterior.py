@@ -28,7 +28,7 @@ class Posterior:
     Parameters
     ----------
     points, weights
-        θ and its normalised weights, shape (..., n) with any trial axes first.
+        θ and its normalised weights, shape (..., n) with any trial axes first. They cannot be changed in place.
     errors
         The estimator's error model.
     simulations, accepted
@@ -39,7 +39,8 @@ class Posterior:
         self, points: Points, weights: FloatArray, errors: ErrorModel | None, simulations: Any, accepted: Any
     ) -> None:
         self.points = points
-        self.weights = weights
+        self.weights = np.asarray(weights).view()
+        self.weights.flags.writeable = False
         self.errors = errors
         self.simulations = simulations
         self.accepted = accepted
