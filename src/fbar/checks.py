@@ -78,6 +78,12 @@ def without_mask(values: Any, name: str) -> npt.NDArray[Any]:
     return np.asarray(values)
 
 
+def finite_number(value: float, name: str) -> float:
+    if not math.isfinite(value):
+        raise InputError(f"{name} must be finite; got {value!r}")
+    return value
+
+
 def numeric_array(values: Any, name: str) -> FloatArray:
     """Numbers as an array of their own: the caller may change its array later."""
     try:

@@ -70,6 +70,14 @@ class Result:
         return self.posterior.simulations
 
     @property
+    def unused(self) -> int:
+        """Simulations that workers ran ahead of need and that lay behind the end of a round; not in ``simulations``.
+
+        None with a budget or a limit, which holds for all simulations that are run.
+        """
+        return self.run.unused
+
+    @property
     def accepted(self) -> Any:
         return self.posterior.accepted
 
@@ -179,8 +187,10 @@ class Result:
         cost = cost_in_words(self.run.spent_cost, self.run.problem.measures_cost)
         accepted = np.sum(self.accepted)
         told = f"{np.sum(self.simulations):,} simulations, {accepted:,.6g} accepted; {self.stopped_by}"
+        more = [f"{self.unused:,} more simulations were run ahead of need and not used"] if self.unused else []
         return [
             f"{told}; {cost}" if cost else told,
+            *more,
             *self.remarks,
             *([self.about_tolerance] if self.about_tolerance else []),
             *(f"{name} would need {forecast}" for name, forecast in self.missing.items()),
@@ -266,6 +276,7 @@ class Result:
             **self._bias_as_dict(plain),
             "simulations": plain(self.simulations),
             "accepted": plain(self.accepted),
+            **({"unused": self.unused} if self.unused else {}),
             **spent(self.run),
             "failures": {kind.name.lower(): count for kind, count in self.run.seen.counts.items()},
             "warnings": list(self.warnings),
