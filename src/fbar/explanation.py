@@ -121,6 +121,8 @@ class Explanation:
             "target": estimate.name,
             "value": as_json(estimate.value),
             "standard_error": as_json(estimate.standard_error),
+            "trusted": as_json(estimate.trusted),
+            "warnings": list(estimate.warnings),
             "simulations": as_json(estimate.simulations),
             "accepted": as_json(estimate.accepted),
             "ess": as_json(self.ess),
@@ -153,6 +155,7 @@ class Explanation:
         ess = "" if self.ess is None else f", effective sample size {worth(self.ess)}"
         return [
             f"{estimate.name} = {estimate}",
+            *(() if np.all(estimate.trusted) else (f"warning: {text}" for text in estimate.warnings)),
             f"{estimate.simulations:,} simulations, {estimate.accepted:,.6g} accepted{ess}",
         ]
 

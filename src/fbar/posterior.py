@@ -75,6 +75,9 @@ class Posterior:
         shown = table(["parameter", "mean", "standard deviation"], rows, (1, 2)) if rows else ""
         return joined(shown, paragraph(self._told()))
 
+    caveat: str = ""
+    """Why none of its estimates can be trusted, such as a record that is damaged; nothing where they may be."""
+
     likelihood: FloatArray | None = None
     """p̂(x*|θ) at the values of a finite prior, from an estimator that has it."""
 
@@ -151,6 +154,9 @@ class Posterior:
 
         trusted = np.ones(bars.df.shape, dtype=bool)
         warnings = [target.note] if target.note else []
+        if self.caveat:
+            trusted[...] = False
+            warnings.append(self.caveat)
         for mask, text in bars.doubts:
             trusted &= ~mask
             concerned = mask[..., part].any(axis=-1)

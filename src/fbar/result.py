@@ -57,6 +57,8 @@ class Result:
     """Where the run is recorded."""
     failed: tuple[FailedPlace, ...] = ()
     """Where simulations failed."""
+    damage: str = ""
+    """What of the record is damaged, where the result is from the simulations before the damage alone."""
     asked: tuple[Target, ...] = ()
     """What was asked in place of the run's own targets, see `fbar.load`."""
 
@@ -165,6 +167,7 @@ class Result:
         return report_run(self, path, title=title, predictive=predictive)
 
     def _of(self, posterior: Posterior, how: str) -> Result:
+        posterior.caveat = self.posterior.caveat
         estimates = posterior.expect(list(self.targets))
         return replace(self, posterior=posterior, estimates=estimates, missing={}, own=False, how=how)
 

@@ -19,6 +19,12 @@ def fail(error: FbarError) -> None:
     raise SystemExit(2)
 
 
+def warn(text: str) -> None:
+    """A warning on standard error; nothing for an empty text."""
+    if text:
+        print(f"fbar: warning: {text}", file=sys.stderr)
+
+
 def open_console() -> Console:
     """Where tables are printed: as wide as the terminal, or wide enough to be read from a file."""
     return Console(highlight=False, width=None if sys.stdout.isatty() else 140)

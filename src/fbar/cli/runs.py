@@ -10,15 +10,17 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from cyclopts import Parameter
 
 from fbar import model_file, stopping
-from fbar.cli.common import Flag, JsonFlag, MaybeWhole, QuietFlag
+from fbar.cli.common import Flag, JsonFlag, MaybeWhole, QuietFlag, warn
 from fbar.engine import Engine, as_engine
 from fbar.errors import FbarError, InputError, MissingExtra
 from fbar.estimate import shorthand
 from fbar.inference import continue_task, extend_run, load, make_task, run_task
 from fbar.ledger import Ledger
+from fbar.locks import LedgerError
 from fbar.methods.forecasts import Forecast
 from fbar.methods.named import restored
 from fbar.result import Result, cost_in_words
@@ -140,13 +142,15 @@ def show(run: Path, /, *, json_: JsonFlag = False) -> None:
     with Ledger(run, create=False, driver=False) as ledger:
         legs = [{"settings": leg.settings, "result": leg.result} for leg in ledger.legs]
         simulations, blocks = ledger.simulations(), len(ledger)
-        failures = ledger.failures()
+        failures, lacks = ledger.failures(), _lacks(ledger, simulations)
+        damaged = ledger.damaged
     if json_:
         listed = [
             {"kind": kind.name.lower(), "count": count, "example": text, "detail": detail}
             for kind, count, text, detail in failures
         ]
-        print(json.dumps({"legs": legs, "simulations": simulations, "blocks": blocks, "failures": listed}))
+        told = {"legs": legs, "simulations": simulations, "blocks": blocks, "failures": listed, "damaged": damaged}
+        print(json.dumps(told))
         return
     if not legs:
         print(f"{run}: nothing was started yet")
@@ -158,6 +162,10 @@ def show(run: Path, /, *, json_: JsonFlag = False) -> None:
         if leg["result"] is not None:
             _print_stored(leg["result"])
     print(f"{simulations:,} simulations recorded in {blocks:,} blocks")
+    others = ", ".join(text for text in damaged if not text.startswith("block "))
+    if lacks or others:
+        what = "; ".join(text for text in (lacks, others and f"damaged: {others}") if text)
+        print(f"warning: {what}; mend it with: fbar resume {run}")
     for kind, count, text, detail in failures:
         print(f"{count:,} {kind.words}: {text}")
         for line in detail.strip().splitlines()[-3:]:
@@ -182,7 +190,9 @@ def explain(run: Path, target: str | None = None, /, *, json_: JsonFlag = False)
         Print one JSON object, and nothing else, to standard output.
     """
     with _own_output(json_):
-        explanation = load(run).explain(target)
+        result = load(run)
+        explanation = result.explain(target)
+    warn(result.damage)
     print(json.dumps(explanation.as_dict()) if json_ else explanation)
 
 
@@ -215,8 +225,9 @@ def resume(
     json_
         Print one JSON object, and nothing else, to standard output.
     """
-    with Ledger(run, create=False, driver=False) as ledger:
-        before: Any = ledger.legs[0].settings.get("machine") or {} if ledger.legs else {}
+    before: Any = {}
+    with suppress(LedgerError), Ledger(run, create=False, driver=False) as ledger:  # a broken file is mended below
+        before = ledger.legs[0].settings.get("machine") or {} if ledger.legs else {}
     timeout = before.get("timeout") if timeout is None and dask is None else timeout
     workers = before.get("workers") if workers is None and dask is None else workers
     with _own_output(json_):
@@ -301,7 +312,8 @@ def export(
         The file to write; RUN.FORMAT in this directory by default.
     all
         Every recorded simulation with its summaries, failures and, where known, costs, in place of the weighted
-        posterior.
+        posterior. Of a damaged record the simulations that are sound are written, what is missing is said on standard
+        error, and the exit status is 1.
     """
     path = out or Path(f"{run.resolve().name}.{'nc' if format == 'netcdf' else format}")
     if all:
@@ -309,8 +321,12 @@ def export(
             raise InputError("--all writes csv or parquet; netcdf holds a posterior")
         with Ledger(run, create=False, driver=False) as ledger:
             frame = _simulations(ledger)
+            lacks = _lacks(ledger, ledger.simulations())
     else:
+        lacks = ""
         result = load(run)
+        if result.damage:
+            raise LedgerError(f"{result.damage}. Nothing was written; --all writes the simulations that are sound")
         if format == "netcdf":
             result.to_arviz().to_netcdf(str(path))
             print(f"wrote {path}")
@@ -321,6 +337,9 @@ def export(
     else:
         frame.to_csv(path, index=False)
     print(f"wrote {len(frame):,} rows to {path}")
+    if lacks:
+        warn(f"{path} is not complete: {lacks}; mend the run with: fbar resume {run}")
+        raise SystemExit(1)
 
 
 # ---------------------------------------------------------------- printing
@@ -412,14 +431,20 @@ def _print_stored(result: Mapping[str, Any]) -> None:
         print(f"{name} would need {Forecast(**found, at=0)}")
 
 
+def _lacks(ledger: Ledger, sound: int) -> str:
+    """What is damaged or missing of a run, in words; nothing if all of it is there."""
+    ended = ledger.legs[-1].result if ledger.legs else None
+    wanted = 0 if ended is None else int(np.max(ended["simulations"]))
+    gone = f"{wanted - sound:,} of the run's {wanted:,} simulations are missing" if wanted > sound else ""
+    return "; ".join(text for text in (ledger.damage(), gone) if text)
+
+
 def _simulations(ledger: Ledger) -> Any:
     """Every recorded simulation as a table: round, block, parameters, summaries, recorded outputs, failure, cost."""
     try:
         import pandas
     except ImportError as error:
         raise MissingExtra("pandas", "table") from error
-    import numpy as np
-
     from fbar.outcomes import Failure, Simulated
 
     frames = []
