@@ -78,6 +78,20 @@ def without_mask(values: Any, name: str) -> npt.NDArray[Any]:
     return np.asarray(values)
 
 
+def same_alone(alone: npt.NDArray[Any], among: npt.NDArray[Any], row: int) -> bool:
+    """Whether a row has the value by itself that it has in its batch: no function of θ or of data may mix the rows.
+
+    Grossly, to a hundredth of their spread: numbers may depend on the batch by rounding, or by a solver's steps. What
+    cannot be compared is let pass.
+    """
+    if alone.shape != (1, *among.shape[1:]) or among.dtype.kind not in "biuf" or alone.dtype.kind not in "biuf":
+        return True
+    values = np.asarray(among, dtype=np.float64)
+    known = np.isfinite(values)
+    spread = float(np.std(values, where=known)) if known.any() else 0.0
+    return bool(np.allclose(alone[0], values[row], rtol=1e-2, atol=1e-2 * spread, equal_nan=True))
+
+
 def finite_number(value: float, name: str) -> float:
     if not math.isfinite(value):
         raise InputError(f"{name} must be finite; got {value!r}")

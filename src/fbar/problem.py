@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fbar import theory
 from fbar.acceptance import Acceptance, accepted
-from fbar.checks import FloatArray, in_words, numeric_array, without_mask
+from fbar.checks import FloatArray, in_words, numeric_array, same_alone, without_mask
 from fbar.checks import function as check_function
 from fbar.distances import PNorm, euclidean
 from fbar.errors import InputError
@@ -217,6 +217,7 @@ class Problem:
         self.records = tuple(records)
         self._checked: list[Target] = []
         self._probed: set[float] = set()
+        self._apart: set[str] = set()
         self._p_star = p_star
         self._truth = truth if isinstance(truth, Reference) else dict(truth or {})
         for name, given in (("summary", summary), ("distance", distance), ("accept", accept)):
@@ -590,7 +591,29 @@ class Problem:
             )
         if summaries.dtype.kind not in COMPARABLE:
             raise InputError(f"summary must give numbers or labels; it gives {summaries.dtype} values")
+        summary = self.summary
+        self._require_rows_apart("the summary", summaries, lambda rows: summary(_for_user(x[rows])))
         return summaries
+
+    def _require_rows_apart(self, what: str, among: npt.NDArray[Any], of: Callable[[slice], npt.ArrayLike]) -> None:
+        """Refuse a function of a batch in which one simulation changes what is found of another; looked at once.
+
+        The data are a batch of one, and how many simulations are in a batch is no part of the question.
+        """
+        if what in self._apart or len(among) < 2:
+            return
+        self._apart.add(what)
+        for row in (0, len(among) - 1):
+            try:
+                with np.errstate(all="ignore"):
+                    alone = np.asarray(of(slice(row, row + 1)))
+            except Exception:  # it works on several rows alone: nothing can be compared
+                continue
+            if not same_alone(alone, among, row):
+                raise InputError(
+                    f"{what} of a simulation depends on the others in its batch; it must treat every row by itself, "
+                    "and without random numbers (scales that are learnt: fbar.SMC(distance=fbar.Scaled()))"
+                )
 
     def outcomes(self, output: Any, simulations: int) -> Simulated:
         """A simulator's output as outcomes: summarised, and what is None or not a number marked as a failure."""
@@ -657,24 +680,33 @@ class Problem:
         ``measure`` replaces the problem's own distance.
         """
         assert self.observed is not None
+        observed = self.observed
         if self._accept is not None:
-            accepted = _called("the acceptance rule", self._accept, _for_user(summaries), _for_user(self.observed))
+            accepted = _called("the acceptance rule", self._accept, _for_user(summaries), _for_user(observed))
             if accepted.dtype != np.bool_ or accepted.shape != (len(summaries),):
                 raise InputError(
                     f"the acceptance rule must give true or false for each of {len(summaries)} simulations; "
                     f"it gives {accepted.dtype} of shape {accepted.shape}"
                 )
+            rule = self._accept
+            self._require_rows_apart(
+                "the acceptance rule", accepted, lambda rows: rule(_for_user(summaries[rows]), _for_user(observed))
+            )
             return np.where(accepted, 0.0, np.inf)
         measure = measure or self.measure
         if measure is euclidean and summaries.dtype.kind not in "biuf" and tolerance > 0:
             raise InputError(f"outputs that are labels match or do not; a tolerance of {tolerance:g} needs a distance=")
         own = measure is euclidean or isinstance(measure, PNorm)
-        given = (summaries, self.observed) if own else (_for_user(summaries), _for_user(self.observed))
+        given = (summaries, observed) if own else (_for_user(summaries), _for_user(observed))
         distance = numeric_array(_called("the distance", measure, *given), "distances")
         if distance.shape != (len(summaries),):
             raise InputError(
                 f"the distance must give one number for each of {len(summaries)} simulations; "
                 f"it gives shape {distance.shape}"
+            )
+        if not own:
+            self._require_rows_apart(
+                "the distance", distance, lambda rows: measure(_for_user(summaries[rows]), _for_user(observed))
             )
         if (distance < 0).any():
             raise InputError(f"a distance must be at least 0; got {distance[distance < 0][0]:g}")

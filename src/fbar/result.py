@@ -299,14 +299,18 @@ class Result:
     # ------------------------------------------------------------ for other packages
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The weighted points of the posterior: a column for each parameter, derived ones too, and ``weight``."""
+        """The weighted points of the posterior: a column for each parameter, derived ones too, and ``weight``.
+
+        If a parameter is called so, the weights are ``weight_of_point``.
+        """
         try:
             import pandas
         except ImportError as error:
             raise MissingExtra("pandas", "table") from error
         points = self.posterior.points
         columns = {name: points[name] for name in (*points, *points.derived)}
-        return pandas.DataFrame({**columns, "weight": self.posterior.weights})
+        weight = "weight_of_point" if "weight" in columns else "weight"
+        return pandas.DataFrame({**columns, weight: self.posterior.weights})
 
     def to_arviz(self) -> arviz.InferenceData:
         """The posterior as ArviZ's InferenceData: one chain; the weights are ``sample_stats.weight``."""

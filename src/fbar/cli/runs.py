@@ -449,22 +449,25 @@ def _simulations(ledger: Ledger) -> Any:
 
     frames = []
     for round, block, points, repeats, outcomes in ledger.blocks():
-        theta = points if repeats is None else points.repeat(repeats)
-        columns: dict[str, Any] = {"round": round, "block": block, **{name: theta[name] for name in theta}}
-        if not isinstance(outcomes, Simulated):
-            columns = {"round": round, "block": block, **{name: points[name] for name in points}}
-            columns |= {"simulations": repeats if repeats is not None else 1, "accepted": outcomes.weight}
-            frames.append(pandas.DataFrame(columns))
-            continue
-        summaries = np.asarray(outcomes.summaries).reshape(len(outcomes.summaries), -1)
-        columns |= {f"summary{i + 1}": summaries[:, i] for i in range(summaries.shape[1])}
-        columns |= {name: list(values) for name, values in outcomes.recorded.items()}
-        kinds = np.array([kind.name.lower() for kind in Failure])
-        assert outcomes.failure is not None
-        columns["failure"] = np.where(outcomes.failure == 0, "", kinds[outcomes.failure])
-        if outcomes.cost is not None:
-            columns["cost_of_simulation" if "cost" in columns else "cost"] = outcomes.cost
-        frames.append(pandas.DataFrame(columns))
+        known = isinstance(outcomes, Simulated)
+        theta = points if repeats is None or not known else points.repeat(repeats)
+        own: dict[str, Any] = {name: theta[name] for name in theta}
+        if isinstance(outcomes, Simulated):
+            own |= {name: list(values) for name, values in outcomes.recorded.items()}
+            summaries = np.asarray(outcomes.summaries).reshape(len(outcomes.summaries), -1)
+            about: dict[str, Any] = {f"summary{i + 1}": summaries[:, i] for i in range(summaries.shape[1])}
+            kinds = np.array([kind.name.lower() for kind in Failure])
+            assert outcomes.failure is not None
+            about["failure"] = np.where(outcomes.failure == 0, "", kinds[outcomes.failure])
+            about |= {} if outcomes.cost is None else {"cost": outcomes.cost}
+        else:
+            about = {"simulations": repeats if repeats is not None else 1, "accepted": outcomes.weight}
+        # A parameter keeps its name where it is called like one of our columns.
+        ours = {
+            f"{n}_of_simulation" if n in own else n: v for n, v in {"round": round, "block": block, **about}.items()
+        }
+        first = dict(list(ours.items())[:2])
+        frames.append(pandas.DataFrame({**first, **own, **ours}))
     if not frames:
         raise FbarError(f"{ledger.directory} has no recorded simulations")
     return pandas.concat(frames, ignore_index=True)

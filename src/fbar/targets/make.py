@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import choice, number, positive_number, without_mask
+from fbar.checks import choice, finite_number, number, positive_number, without_mask
 from fbar.checks import function as check_function
 from fbar.errors import InputError
 from fbar.expressions import Expression
@@ -111,7 +111,8 @@ def density_at(name: str, x: float, *, bandwidth: float | None = None) -> Target
     """Posterior density of a continuous parameter at x, smoothed by a Gaussian kernel; see `DensityAt`."""
     if bandwidth is not None:
         positive_number(bandwidth, "bandwidth")
-    return DensityAt(name, float(x), f"density:{name}={x:g}", bandwidth)
+    x = finite_number(number(x, "x"), "x")
+    return DensityAt(name, x, f"density:{name}={x:g}", bandwidth)
 
 
 def expectation(function: str | Function, *, name: str | None = None, vector: bool = False) -> Target:
