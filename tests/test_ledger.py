@@ -680,9 +680,11 @@ def test_settings_come_from_run_json_where_the_file_lost_them(tmp_path):
     connection.execute("UPDATE legs SET settings = replace(settings, '4', '5') WHERE leg = 0")
     connection.commit()
     connection.close()
-    loaded, blocks = simulated(fbar.load, tmp_path, problem)
-    assert (told(loaded), blocks) == (told(longer), 0)
-    assert any("the settings" in text for text in loaded.warnings)
+    for _ in range(2):  # who reads mends nothing
+        loaded, blocks = simulated(fbar.load, tmp_path, problem)
+        assert (told(loaded), blocks) == (told(longer), 0)
+        assert any("the settings" in text for text in loaded.warnings)
+    assert any("the settings" in text for text in small(tmp_path, budget=first.simulations + 100).warnings)
     assert fbar.load(tmp_path, problem).warnings == ()
 
 
@@ -695,7 +697,7 @@ def test_load_leaves_damaged_blocks_out_and_says_so_every_time(tmp_path):
     file.write_bytes(flip(start + 5)(file.read_bytes()))
     for _ in range(2):
         part, blocks = simulated(fbar.load, tmp_path, problem)
-        assert (part.simulations < first.simulations, part.stopped_by, blocks) == (True, "not finished", 0)
+        assert (part.simulations < first.simulations, part.stopped_by, blocks) == (True, "its record is damaged", 0)
     again, blocks = simulated(small, tmp_path, budget=first.simulations + 100)
     assert (told(again), blocks) == (told(longer), 1)
 

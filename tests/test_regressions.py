@@ -262,11 +262,13 @@ def test_input_that_ran_silently_is_refused(call, message):
 
 
 def test_a_recorded_output_does_not_overwrite_a_parameter():
-    problem = fbar.Problem(
-        RAMP.prior, lambda t, rng: {"x": np.ones(t.rows), "theta": -t["theta"]}, observed=1.0, records=["theta"]
-    )
+    def simulate(t, rng):
+        return {"x": np.ones(t.rows), "theta": -t["theta"]}
+
+    with pytest.raises(fbar.InputError, match="has the name of a parameter"):
+        fbar.Problem(RAMP.prior, simulate, observed=1.0, records=["theta"])
     with pytest.raises(fbar.InputError, match="like a parameter"):
-        fbar.infer(problem, fbar.mean("theta"), budget=10)
+        fbar.infer(fbar.Problem(RAMP.prior, simulate, observed=1.0), fbar.mean("theta"), budget=10)
 
 
 def test_whole_numbers_reach_simulators_as_such_and_batches_travel():

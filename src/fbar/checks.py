@@ -72,10 +72,61 @@ def positive_number(value: Any, name: str) -> float:
     return float(value)
 
 
+def in_words(error: BaseException) -> str:
+    """What a user's function raised; if it wrote into what it was given, how to do without."""
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, ValueError) and "read-only" in str(error):
+        text += " (it writes into its input, which is shared; let it work on a copy, such as theta['a'].copy())"
+    return text
+
+
+def without_mask(values: Any, name: str) -> npt.NDArray[Any]:
+    """Values as an array; refused if some are masked, since numpy would take what lies under the mask for data."""
+    if isinstance(values, np.ma.MaskedArray):
+        masked = int(np.ma.getmaskarray(values).sum())
+        if masked:
+            raise InputError(
+                f"{name} is masked in {masked} of {values.size} places, and there is no value for these; leave them "
+                "out, or fill them in (numpy.ma.filled)"
+            )
+        return np.ma.getdata(values)
+    if isinstance(values, list | tuple):
+        for part in values:  # numpy forgets the masks of arrays in a list
+            if isinstance(part, np.ma.MaskedArray):
+                without_mask(part, name)
+    return np.asarray(values)
+
+
+def same_alone(alone: npt.NDArray[Any], among: npt.NDArray[Any], row: int) -> bool:
+    """Whether a row has the value by itself that it has in its batch: no function of θ or of data may mix the rows.
+
+    Grossly, to a hundredth of their spread: numbers may depend on the batch by rounding, or by a solver's steps. What
+    cannot be compared is let pass.
+    """
+    if alone.shape != (1, *among.shape[1:]) or among.dtype.kind not in "biuf" or alone.dtype.kind not in "biuf":
+        return True
+    values = np.asarray(among, dtype=np.float64)
+    known = np.isfinite(values)
+    spread = float(np.std(values, where=known)) if known.any() else 0.0
+    return bool(np.allclose(alone[0], values[row], rtol=1e-2, atol=1e-2 * spread, equal_nan=True))
+
+
+def finite_number(value: float, name: str) -> float:
+    if not math.isfinite(value):
+        raise InputError(f"{name} must be finite; got {value!r}")
+    return value
+
+
 def numeric_array(values: Any, name: str) -> FloatArray:
+    """Numbers as an array of their own: the caller may change its array later."""
     try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+        given = without_mask(values, name)
+        if given.dtype.kind not in "biufO":
+            raise TypeError
+        return np.array(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"{name} must be numbers; got {values!r}") from None
 
 

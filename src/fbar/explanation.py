@@ -124,6 +124,8 @@ class Explanation:
             **({"what": self.what} if self.what else {}),
             "value": as_json(estimate.value),
             "standard_error": as_json(estimate.standard_error),
+            "trusted": as_json(estimate.trusted),
+            "warnings": list(estimate.warnings),
             "simulations": as_json(estimate.simulations),
             "accepted": whole(as_json(estimate.accepted)),
             "ess": as_json(self.ess),
@@ -156,6 +158,7 @@ class Explanation:
         ess = "" if self.ess is None else f", effective sample size {worth(self.ess)}"
         return [
             f"{estimate.name} = {estimate}" + (f", {self.what}" if self.what else ""),
+            *(() if np.all(estimate.trusted) else (f"warning: {text}" for text in estimate.warnings)),
             f"{estimate.simulations:,} simulations, {estimate.accepted:,.6g} accepted{ess}",
         ]
 

@@ -1,19 +1,34 @@
-"""Predicates written as text, such as ``"R0 > 3"`` or ``"abs(theta) < 2 and model == 'sir'"``.
+"""Predicates and functions written as text, such as ``"R0 > 3"`` or ``"abs(theta) < 2 and model == 'sir'"``.
 
 The text is parsed and only arithmetic, comparisons, ``and``/``or``/``not`` and a few functions are
 evaluated, elementwise over the columns; nothing else of Python can be reached.
+
+Numbers are 64-bit floats throughout, whatever the columns are: whole numbers would wrap around, and conditions that
+are added would be joined. A comparison with what is not a number (NaN) is neither true nor false: it is unknown, and
+so is what hangs on it (``a > 0 and log(a) > 1`` does not where a is negative). Unknown rows are refused, except where
+a model lacks a parameter of the expression: there it does not hold.
 """
 
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial, reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from fbar.checks import BoolArray
 from fbar.errors import InputError
+
+MOST_CHARACTERS = 10_000
+MOST_LEVELS = 200
+"""How long and how deep an expression may be."""
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -22,9 +37,8 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
     ast.Pow: operator.pow,
     ast.Mod: operator.mod,
-    ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_,
 }
+_JOIN: tuple[type[ast.AST], ...] = (ast.BitAnd, ast.BitOr)
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
@@ -33,30 +47,46 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
 }
-_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
-    ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
-    ast.Not: np.logical_not,
-    ast.Invert: np.logical_not,
+_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {ast.USub: operator.neg, ast.UAdd: operator.pos}
+_NOT: tuple[type[ast.AST], ...] = (ast.Not, ast.Invert)
+_FUNCTIONS: dict[str, tuple[Callable[..., Any], int]] = {
+    "abs": (np.abs, 1),
+    "exp": (np.exp, 1),
+    "log": (np.log, 1),
+    "sqrt": (np.sqrt, 1),
+    "minimum": (np.minimum, 2),
+    "maximum": (np.maximum, 2),
 }
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "abs": np.abs,
-    "exp": np.exp,
-    "log": np.log,
-    "sqrt": np.sqrt,
-    "minimum": np.minimum,
-    "maximum": np.maximum,
-}
+"""The functions, and how many values each takes: numpy would write its result into a further one."""
 
 
-def _boolean(*values: Any) -> bool:
-    return all(np.asarray(value).dtype == np.bool_ for value in values)
+@dataclass(frozen=True, eq=False)
+class _Value:
+    """Numbers, labels or truths at every row; of truths, where they are not known."""
+
+    array: npt.NDArray[Any]
+    unknown: BoolArray | None = None
+
+    @property
+    def kind(self) -> str:
+        """``"condition"``, ``"number"`` or ``"label"``."""
+        return {"b": "condition", "f": "number"}.get(self.array.dtype.kind, "label")
+
+    @property
+    def numbers(self) -> npt.NDArray[Any]:
+        """As numbers: 1 where a condition holds, NaN where that is not known."""
+        if self.kind == "label":
+            raise InputError("labels can only be compared by == and !=")
+        values = np.asarray(self.array, dtype=np.float64)
+        return values if self.unknown is None else np.where(self.unknown, np.nan, values)
 
 
 def _word(node: ast.AST) -> str:
     """What a part of an expression is to its writer."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id not in _FUNCTIONS:
         return f"the function {node.func.id}"
+    if isinstance(node, ast.Constant):
+        return f"the constant {node.value!r:.40}"
     return type(node).__name__
 
 
@@ -66,80 +96,200 @@ class Expression:
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
             raise InputError(f"an expression is text such as 'beta > 3'; got {text!r}")
+        if len(text) > MOST_CHARACTERS:
+            raise InputError(
+                f"an expression may have {MOST_CHARACTERS:,} characters; this has {len(text):,}: give a function of "
+                "theta"
+            )
         self.text = text
         try:
             self._tree = ast.parse(text.strip(), mode="eval").body
-        except SyntaxError:
-            raise InputError(f"cannot read the expression {text!r}; write for example 'beta > 3'") from None
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise InputError(f"cannot read the expression {text!r:.200}; write for example 'beta > 3'") from None
         self._check(self._tree)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The parameters that it speaks of."""
-        found = [node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name) and node.id not in _FUNCTIONS]
+        called = {id(node.func) for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
+        found = [node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name) and id(node) not in called]
         return tuple(dict.fromkeys(found))
 
+    # ------------------------------------------------------------ what may stand in it
+
     def _check(self, tree: ast.AST) -> None:
-        allowed = (ast.BinOp, ast.BoolOp, ast.Compare, ast.UnaryOp, ast.Call, ast.Name, ast.Constant)
-        parts: list[ast.AST] = []
-        for node in ast.walk(tree):
-            if isinstance(node, ast.operator | ast.boolop | ast.cmpop | ast.unaryop | ast.expr_context):
-                known = (*_BINARY, *_COMPARE, *_UNARY, ast.And, ast.Or, ast.Load)
-                ok = isinstance(node, known)
-            elif isinstance(node, ast.Call):
-                ok = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and not node.keywords
-            else:
-                ok = isinstance(node, allowed)
-            if not ok:
-                parts.append(node)
-        if parts:
+        level: list[ast.AST] = [tree]
+        for _ in range(MOST_LEVELS):
+            for node in level:
+                self._check_part(node)
+            level = [child for node in level for child in ast.iter_child_nodes(node)]
+            if not level:
+                return
+        raise InputError(
+            f"the expression {self.text!r:.200} is nested more than {MOST_LEVELS} deep; give a function of theta"
+        )
+
+    def _check_part(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Compare):
+            self._check_labels(node)
+            return
+        if isinstance(node, ast.operator | ast.boolop | ast.cmpop | ast.unaryop | ast.expr_context):
+            known = (*_BINARY, *_JOIN, *_COMPARE, *_UNARY, *_NOT, ast.And, ast.Or, ast.Load)
+            ok = isinstance(node, known)
+        elif isinstance(node, ast.Call):
+            ok = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and not node.keywords
+            if ok:
+                self._check_arguments(node)
+        elif isinstance(node, ast.Constant):
+            ok = isinstance(node.value, bool | int | float | str)
+            if ok and not isinstance(node.value, str) and not _finite(node.value):
+                raise InputError(f"the expression {self.text!r:.200} has a number that is too large")
+        else:
+            ok = isinstance(node, ast.BinOp | ast.BoolOp | ast.UnaryOp | ast.Name)
+        if not ok:
             raise InputError(
-                f"the expression {self.text!r} uses {_word(parts[0])}, which is not allowed; it may use + - * / ** %, "
+                f"the expression {self.text!r} uses {_word(node)}, which is not allowed; it may use + - * / ** %, "
                 f"comparisons, and, or, not, and {', '.join(_FUNCTIONS)}; anything else takes a function of theta"
             )
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Constant) and isinstance(child.value, str):
+                raise self._cannot(f"labels such as {child.value!r:.40} can only be compared by == and !=")
+
+    def _check_arguments(self, node: ast.Call) -> None:
+        assert isinstance(node.func, ast.Name)
+        _, takes = _FUNCTIONS[node.func.id]
+        if len(node.args) != takes:
+            raise InputError(
+                f"{node.func.id} takes {takes} value{'s' if takes > 1 else ''}; in {self.text!r} it is given "
+                f"{len(node.args)}"
+            )
+
+    def _check_labels(self, node: ast.Compare) -> None:
+        for left, op, right in zip([node.left, *node.comparators[:-1]], node.ops, node.comparators, strict=True):
+            texts = [c for c in (left, right) if isinstance(c, ast.Constant) and isinstance(c.value, str)]
+            if texts and not isinstance(op, ast.Eq | ast.NotEq):
+                raise self._cannot("labels can only be compared by == and !=")
+
+    def _cannot(self, why: object) -> InputError:
+        return InputError(f"the expression {self.text!r:.200} cannot be evaluated: {why}")
+
+    # ------------------------------------------------------------ what it gives
 
     def __call__(self, columns: Mapping[str, Any]) -> Any:
         try:
-            return self._evaluate(self._tree, columns)
-        except InputError:
-            raise
+            with np.errstate(all="ignore"):  # what is not finite is looked at where it matters
+                found = self._evaluate(self._tree, columns)
+            if found.kind == "label":
+                raise self._cannot("it gives labels, neither numbers nor a condition")
+            unknown = self._unknown(found, columns)
+        except InputError as error:
+            told = str(error)
+            raise error if self.text in told or "parameter" in told else self._cannot(told) from None
         except Exception as error:
-            raise InputError(f"the expression {self.text!r} cannot be evaluated: {error}") from None
+            raise self._cannot(error) from None
+        if unknown is not None and unknown.any():
+            row = int(np.argmax(unknown))
+            label = getattr(columns, "label", None)
+            where = f"at {label(row)}" if label is not None and unknown.ndim else f"in row {row}"
+            raise InputError(
+                f"the expression {self.text!r} is not defined {where}: it compares something that is not a number "
+                "(NaN); rule that out, as in 'a > 0 and log(a) > 1'"
+            )
+        return found.array
 
-    def _evaluate(self, node: ast.AST, columns: Mapping[str, Any]) -> Any:
+    def _unknown(self, found: _Value, columns: Mapping[str, Any]) -> BoolArray | None:
+        """Where it is not known whether it holds, and all its parameters exist."""
+        present = getattr(columns, "present", None)
+        if found.unknown is None or present is None or getattr(columns, "complete", True):
+            return found.unknown
+        exist = np.logical_and.reduce([present(name) for name in self.names])
+        return np.asarray(found.unknown & exist)
+
+    def _evaluate(self, node: ast.AST, columns: Mapping[str, Any]) -> _Value:
         if isinstance(node, ast.Constant):
-            # Numbers as floats: whole ones could grow without bound.
-            if isinstance(node.value, int) and not isinstance(node.value, bool):
-                return float(node.value)
-            return node.value
+            value = node.value
+            return _Value(np.asarray(value if isinstance(value, str | bool) else float(value)))  # type: ignore[arg-type]
         if isinstance(node, ast.Name):
-            return columns[node.id]
+            return self._column(columns[node.id], node.id)
         if isinstance(node, ast.UnaryOp):
-            return _UNARY[type(node.op)](self._evaluate(node.operand, columns))
+            inner = self._evaluate(node.operand, columns)
+            if isinstance(node.op, _NOT):
+                self._require_condition(inner, "not")
+                return _Value(~inner.array, inner.unknown)
+            return _Value(np.asarray(_UNARY[type(node.op)](inner.numbers)))
         if isinstance(node, ast.BinOp):
             left, right = self._evaluate(node.left, columns), self._evaluate(node.right, columns)
-            if isinstance(node.op, ast.BitAnd | ast.BitOr) and not _boolean(left, right):
-                raise InputError(
-                    f"the expression {self.text!r} joins numbers by & or |, which bind tighter than comparisons; "
-                    "write 'and' or 'or'"
-                )
-            return _BINARY[type(node.op)](left, right)
+            if isinstance(node.op, _JOIN):
+                if (left.kind, right.kind) != ("condition", "condition"):
+                    raise InputError(
+                        f"the expression {self.text!r} joins numbers by & or |, which bind tighter than comparisons; "
+                        "write 'and' or 'or'"
+                    )
+                return _joined(isinstance(node.op, ast.BitAnd), left, right)
+            return _Value(np.asarray(_BINARY[type(node.op)](left.numbers, right.numbers)))
         if isinstance(node, ast.BoolOp):
-            join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
-            values = [self._evaluate(value, columns) for value in node.values]
-            result = values[0]
-            for value in values[1:]:
-                result = join(result, value)
-            return result
+            both = isinstance(node.op, ast.And)
+            parts = [self._evaluate(part, columns) for part in node.values]
+            for part in parts:
+                self._require_condition(part, "and" if both else "or")
+            return reduce(partial(_joined, both), parts)
         if isinstance(node, ast.Compare):
-            result = None
-            left = self._evaluate(node.left, columns)
-            for op, right_node in zip(node.ops, node.comparators, strict=True):
-                right = self._evaluate(right_node, columns)
-                held = _COMPARE[type(op)](left, right)
-                result = held if result is None else np.logical_and(result, held)
-                left = right
-            return result
+            operands = [self._evaluate(part, columns) for part in (node.left, *node.comparators)]
+            held = [self._compared(op, *pair) for op, pair in zip(node.ops, pairwise(operands), strict=True)]
+            return reduce(partial(_joined, True), held)
         assert isinstance(node, ast.Call)
         assert isinstance(node.func, ast.Name)
-        return _FUNCTIONS[node.func.id](*(self._evaluate(argument, columns) for argument in node.args))
+        arguments = [self._evaluate(argument, columns).numbers for argument in node.args]
+        return _Value(np.asarray(_FUNCTIONS[node.func.id][0](*arguments)))
+
+    def _column(self, given: Any, name: str) -> _Value:
+        array = np.asarray(given)
+        if array.dtype.kind in "iuf":
+            return _Value(np.asarray(array, dtype=np.float64))
+        if array.dtype.kind in "bUSO":
+            return _Value(array)
+        raise self._cannot(f"{name!r} holds {array.dtype} values, neither numbers nor labels")
+
+    def _require_condition(self, value: _Value, word: str) -> None:
+        if value.kind != "condition":
+            raise self._cannot(f"{word!r} joins conditions such as 'a > 1', not {value.kind}s; write 'a != 0' for one")
+
+    def _compared(self, op: ast.cmpop, left: _Value, right: _Value) -> _Value:
+        compare = _COMPARE[type(op)]
+        kinds = {left.kind, right.kind}
+        if "label" not in kinds:
+            if left.kind == right.kind == "condition" and isinstance(op, ast.Eq | ast.NotEq):
+                unknown = _either(left.unknown, right.unknown)
+                return _Value(np.asarray(compare(left.array, right.array)), unknown)
+            a, b = left.numbers, right.numbers
+            return _Value(np.asarray(compare(a, b)), np.asarray(np.isnan(a) | np.isnan(b)))
+        if len(kinds) > 1:
+            raise self._cannot("it compares labels with numbers; labels are written in quotes, as in model == 'sir'")
+        if not isinstance(op, ast.Eq | ast.NotEq):
+            raise self._cannot("labels can only be compared by == and !=")
+        return _Value(np.asarray(compare(left.array, right.array), dtype=np.bool_))
+
+
+def _finite(value: Any) -> bool:
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
+
+
+def _either(first: BoolArray | None, second: BoolArray | None) -> BoolArray | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return np.asarray(first | second)
+
+
+def _joined(both: bool, left: _Value, right: _Value) -> _Value:
+    """``and`` or ``or`` of truths that may be unknown (Kleene's logic): false, or true, on one side decides it."""
+    unknown = _either(left.unknown, right.unknown)
+    held = left.array & right.array if both else left.array | right.array
+    if unknown is None:
+        return _Value(np.asarray(held))
+    decided: Any = False
+    for side in (left, right):
+        decided |= (side.array != both) if side.unknown is None else (side.array != both) & ~side.unknown
+    return _Value(np.where(decided, not both, held), np.asarray(unknown & ~decided))

@@ -2,8 +2,9 @@
 
 A run is a directory with ``ledger.sqlite`` and, for people, ``run.json``. Blocks are recorded with their θ and their
 outcomes as raw arrays under a checksum; nothing is ever unpickled. A committed block survives the death of the
-process at any moment (write-ahead log, synchronous=FULL); a damaged one is noticed by its checksum and recomputed from
-its seed. One driver at a time holds the run.
+process at any moment (write-ahead log, synchronous=FULL); a damaged one is noticed by its checksum. The run's driver
+simulates it again from its seed; who only reads says what is damaged, every time, and changes nothing. One driver at a
+time holds the run.
 
 No table has an index, so that reading needs nothing but sound trees; the legs stand in ``run.json`` a second time,
 under a checksum too.
@@ -35,6 +36,9 @@ from fbar.points import Points
 
 FORMAT = 1
 PAGE = 4096
+MOST_LISTED = 5
+"""Damaged blocks that are named, at most."""
+
 FLUSH_SECONDS = 0.25
 FLUSH_BYTES = 8_000_000
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -206,14 +210,16 @@ class Leg:
 class Ledger:
     """A run's file, open for its driver.
 
-    ``damaged`` names what was found broken and is recomputed. Without ``driver`` it is only read, also while its
-    driver is at work.
+    ``damaged`` names what was found broken, which the driver recomputes. Without ``driver`` it is only read, also while
+    its driver is at work: nothing is mended then, and nothing deleted.
     """
 
     def __init__(self, directory: Path, *, create: bool, driver: bool = True) -> None:
         self.directory = directory
         self.path = directory.resolve() / "ledger.sqlite"  # the simulator may change the working directory
         self.damaged: list[str] = []
+        self.damaged_blocks: set[tuple[int, int]] = set()
+        self._all_read = False
         self._pending: list[tuple[Any, ...]] = []
         self._failures: list[tuple[Any, ...]] = []
         self._bytes, self._flushed = 0, time.monotonic()
@@ -295,11 +301,21 @@ class Ledger:
                 raise LedgerError(
                     f"{self.directory} was made by a later version of fbar (format {version}); update fbar"
                 )
-        rows = self._connection.execute(
-            "SELECT id, round, block FROM blocks WHERE typeof(round) = 'integer' AND typeof(block) = 'integer' "
-            "ORDER BY id"
-        )
-        self._where = {(round, block): row for row, round, block in rows}
+        named = "typeof(round) = 'integer' AND typeof(block) = 'integer'"
+        self._where: dict[tuple[int, int], int] = {}
+        self._nameless = 0  # whose round and number cannot be read
+        for row, round, block, known in self._connection.execute(
+            f"SELECT id, CAST(round AS INTEGER), CAST(block AS INTEGER), {named} FROM blocks ORDER BY id"
+        ):
+            if known:
+                self._where[round, block] = row
+            else:
+                self._nameless += 1
+        if self._nameless and not self.reads_only:
+            self.damaged.append(f"{self._nameless} blocks whose number cannot be read")
+            with self._transaction():
+                self._connection.execute(f"DELETE FROM blocks WHERE NOT ({named})")
+            self._nameless = 0
         self.legs = self._read_legs()
 
     def _read_legs(self) -> list[Leg]:
@@ -320,7 +336,7 @@ class Ledger:
             if leg.result is None:  # none can follow
                 break
         self.damaged.append("the settings")
-        if self._lock is not None:
+        if not self.reads_only:
             with self._transaction():
                 self._connection.execute("DELETE FROM legs")
                 self._connection.executemany(
@@ -442,6 +458,10 @@ class Ledger:
 
     # ------------------------------------------------------------ reading
 
+    @property
+    def reads_only(self) -> bool:
+        return self._lock is None
+
     def __len__(self) -> int:
         """Blocks on disk."""
         return len(self._where)
@@ -453,7 +473,9 @@ class Ledger:
             return None
         found = self._read_block(row)
         if found is None:
-            self.damaged.append(f"block {batch.block} of round {batch.round}")
+            self._is_damaged(batch.key)
+            if self.reads_only:
+                return None
             with self._transaction():
                 self._connection.execute("DELETE FROM blocks WHERE id = ?", (row,))
                 self._connection.execute("DELETE FROM failures WHERE round = ? AND block = ?", batch.key)
@@ -465,6 +487,24 @@ class Ledger:
                 "by another version or on another machine whose arithmetic differs: start it anew"
             )
         return found.outcomes
+
+    def _is_damaged(self, key: tuple[int, int]) -> None:
+        if key not in self.damaged_blocks:
+            self.damaged_blocks.add(key)
+            self.damaged.append(f"block {key[1]} of round {key[0]}")
+
+    def damage(self) -> str:
+        """How many of the recorded blocks are damaged, and which, in words; nothing if all are sound."""
+        if not self._all_read:
+            for _ in self.blocks():
+                pass
+        broken, blocks = len(self.damaged_blocks) + self._nameless, len(self._where) + self._nameless
+        if not broken:
+            return ""
+        listed = [f"block {block} of round {round}" for round, block in sorted(self.damaged_blocks)[:MOST_LISTED]]
+        listed += [f"{broken - len(listed):,} more"] if broken > len(listed) else []
+        are = "block is" if blocks == 1 else "blocks is" if broken == 1 else "blocks are"
+        return f"{broken:,} of {blocks:,} recorded {are} damaged ({', '.join(listed)})"
 
     def _read_block(self, row: int) -> Block | None:
         try:
@@ -495,27 +535,33 @@ class Ledger:
         return None
 
     def blocks(self) -> Iterator[tuple[int, int, Points, IntArray | None, Outcomes]]:
-        """Every recorded block that is sound, in order of rounds and blocks."""
+        """Every recorded block that is sound, in order of rounds and blocks; the others go into ``damaged``."""
         for (round, block), row in sorted(self._where.items()):
             found = self._read_block(row)
-            if found is not None:
+            if found is None:
+                self._is_damaged((round, block))
+            else:
                 yield round, block, found.points, found.repeats, found.outcomes
+        self._all_read = True
 
     def simulations(self) -> int:
-        """How many simulations the recorded blocks hold."""
+        """How many simulations the recorded blocks hold that are sound."""
         return sum(points.rows if repeats is None else int(repeats.sum()) for _, _, points, repeats, _ in self.blocks())
 
     def failures(self) -> list[tuple[Failure, int, str, str]]:
         """Failures by kind: how many, and an example with its details."""
-        rows = self._connection.execute(
-            "SELECT kind, SUM(count), MIN(rowid) FROM failures GROUP BY kind ORDER BY kind"
-        ).fetchall()
         result = []
-        for kind, count, first in rows:
-            text, detail = self._connection.execute(
-                "SELECT message, detail FROM failures WHERE rowid = ?", (first,)
-            ).fetchone()
-            result.append((Failure(kind), int(count), text, detail))
+        try:
+            rows = self._connection.execute(
+                "SELECT kind, SUM(count), MIN(rowid) FROM failures GROUP BY kind ORDER BY kind"
+            ).fetchall()
+            for kind, count, first in rows:
+                text, detail = self._connection.execute(
+                    "SELECT message, detail FROM failures WHERE rowid = ?", (first,)
+                ).fetchone()
+                result.append((Failure(kind), int(count), str(text), str(detail)))
+        except (sqlite3.DatabaseError, *GARBAGE):
+            self.damaged.append("the list of failures")
         return result
 
     def close(self) -> None:

@@ -8,14 +8,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray
+from fbar.checks import BoolArray, FloatArray, in_words, without_mask
 from fbar.errors import InputError
 
 Column = npt.NDArray[Any]
 
 
+def _locked(values: npt.ArrayLike, name: str) -> Column:
+    """A column that nobody can write into: what a function of θ changed would be changed for all that comes after."""
+    view = without_mask(values, f"the column {name!r}").view()
+    view.flags.writeable = False
+    return view
+
+
 class Points(Mapping[str, Column]):
-    """A batch of θ: ``points["beta"]`` is an array with one value for each row.
+    """A batch of θ: ``points["beta"]`` is an array with one value for each row, which cannot be changed in place.
 
     Parameters
     ----------
@@ -48,7 +55,7 @@ class Points(Mapping[str, Column]):
         unit: FloatArray | None = None,
         owner: object = None,
     ) -> None:
-        self._columns = {name: np.asarray(values) for name, values in columns.items()}
+        self._columns = {name: _locked(values, name) for name, values in columns.items()}
         self.derived = derived or {}
         self._present = present or {}
         self.unit, self.owner = unit, owner
@@ -67,13 +74,13 @@ class Points(Mapping[str, Column]):
             return column
         if isinstance(name, str) and name in self.derived:
             try:
-                return np.broadcast_to(np.asarray(self.derived[name](self)), (self.rows,))
+                made = without_mask(self.derived[name](self), f"derived parameter {name!r}")
+                return np.broadcast_to(made, (self.rows,))
             except InputError:
                 raise
             except (Exception, RecursionError) as error:
                 raise InputError(
-                    f"derived parameter {name!r} cannot be computed for {self.rows} rows: "
-                    f"{type(error).__name__}: {error}"
+                    f"derived parameter {name!r} cannot be computed for {self.rows} rows: {in_words(error)}"
                 ) from None
         known = ", ".join([*self._columns, *self.derived])
         if not isinstance(name, str):
@@ -128,15 +135,8 @@ class Points(Mapping[str, Column]):
         )
 
     def read_only(self) -> Points:
-        """The same batch, whose columns cannot be changed in place."""
-
-        def locked(column: Column) -> Column:
-            view = column.view()
-            view.flags.writeable = False
-            return view
-
-        columns = {name: locked(column) for name, column in self._columns.items()}
-        return Points(columns, self.derived, self._present, self.unit, self.owner)
+        """The batch itself: no column can be changed in place."""
+        return self
 
     def only(self, names: Sequence[str]) -> Points:
         """Some of the columns, as a complete batch."""

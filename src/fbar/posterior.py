@@ -28,7 +28,7 @@ class Posterior:
     Parameters
     ----------
     points, weights
-        θ and its normalised weights, shape (..., n) with any trial axes first.
+        θ and its normalised weights, shape (..., n) with any trial axes first. They cannot be changed in place.
     errors
         The estimator's error model.
     simulations, accepted
@@ -39,7 +39,8 @@ class Posterior:
         self, points: Points, weights: FloatArray, errors: ErrorModel | None, simulations: Any, accepted: Any
     ) -> None:
         self.points = points
-        self.weights = weights
+        self.weights = np.asarray(weights).view()
+        self.weights.flags.writeable = False
         self.errors = errors
         self.simulations = simulations
         self.accepted = accepted
@@ -73,6 +74,9 @@ class Posterior:
             rows.append([name, f"{mean:.5g}", f"{spread:.3g}"])
         shown = table(["parameter", "mean", "standard deviation"], rows, (1, 2)) if rows else ""
         return joined(shown, paragraph(self._told()))
+
+    caveat: str = ""
+    """Why none of its estimates can be trusted, such as a record that is damaged; nothing where they may be."""
 
     likelihood: FloatArray | None = None
     """p̂(x*|θ) at the values of a finite prior, from an estimator that has it."""
@@ -150,6 +154,9 @@ class Posterior:
 
         trusted = np.ones(bars.df.shape, dtype=bool)
         warnings = [target.note] if target.note else []
+        if self.caveat:
+            trusted[...] = False
+            warnings.append(self.caveat)
         for mask, text in bars.doubts:
             trusted &= ~mask
             concerned = mask[..., part].any(axis=-1)

@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from fbar import theory
 from fbar.acceptance import Acceptance, accepted
-from fbar.checks import FloatArray, numeric_array
+from fbar.checks import FloatArray, in_words, numeric_array, same_alone, without_mask
 from fbar.checks import arguments as check_arguments
 from fbar.checks import function as check_function
-from fbar.distances import euclidean
+from fbar.distances import PNorm, euclidean
 from fbar.errors import InputError
 from fbar.outcomes import SAMPLE, Batch, Failure, Outcomes, Seen, Simulated, Tally, require_simulated, tally
 from fbar.points import Points
@@ -42,6 +42,11 @@ from fbar.truth import FiniteReference, Known, Listed, Reference, Truth
 
 Distance = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.ArrayLike]
 
+COMPARABLE = "biufUSO"
+"""Kinds of values that can be compared with data: real numbers and labels."""
+
+MOST_INT = np.iinfo(np.int64).max
+
 RETURNED = "returned"
 """``cost=`` of a problem whose simulator returns what its simulations cost."""
 
@@ -49,11 +54,23 @@ RETURNED = "returned"
 def _called(what: str, function: Callable[..., Any], *arguments: Any) -> npt.NDArray[Any]:
     """A user's function of a batch; what it raises is said in one line, with its cause."""
     try:
-        return np.asarray(function(*arguments))
+        return without_mask(function(*arguments), f"what {what} gives")
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"{what} failed: {type(error).__name__}: {error}") from error
+        raise InputError(f"{what} failed: {in_words(error)}") from error
+
+
+def _for_user(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A copy, which a user's function may write into, in a type whose differences and sums do not wrap around.
+
+    Images and counts come as unsigned or short whole numbers, of which 2 − 3 is 255.
+    """
+    if values.dtype.kind == "u" and values.dtype.itemsize == 8 and values.size and values.max() > MOST_INT:
+        return values.astype(np.float64)
+    if values.dtype.kind in "iu":
+        return values.astype(np.int64)
+    return values.astype(np.float64) if values.dtype == np.float16 else values.copy()
 
 
 def _form(row: Any) -> tuple[str, ...] | None:
@@ -66,12 +83,23 @@ def _words(form: tuple[str, ...] | None) -> str:
 
 
 def _stack(values: Any, name: str) -> npt.NDArray[Any]:
-    if isinstance(values, np.ma.MaskedArray):
-        values = np.ma.filled(values.astype(np.float64), np.nan)  # what is masked is missing, not data
+    """A simulator's output as an array: NaN where it is masked, for what is masked is missing and not data."""
     try:
-        return np.asarray(values)
-    except ValueError:
+        if isinstance(values, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in values):
+            values = [_filled(row) for row in values]
+        return np.asarray(_filled(values))
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"the simulator's outputs {name!r} differ in shape from row to row") from None
+
+
+def _filled(values: Any) -> Any:
+    if not isinstance(values, np.ma.MaskedArray) or not np.ma.is_masked(values):
+        return np.ma.getdata(values) if isinstance(values, np.ma.MaskedArray) else values
+    if values.dtype.kind not in "biuf":
+        raise InputError("the simulator's outputs are masked labels; give a label to every simulation")
+    return np.ma.filled(values.astype(np.float64), np.nan)
 
 
 def _shape(row: Any) -> tuple[int, ...]:
@@ -86,11 +114,14 @@ def _observed(given: Any) -> npt.NDArray[Any]:
     if isinstance(given, Mapping):
         raise InputError("observed must be the data alone, in the form of a simulator's 'x', not a mapping")
     try:
-        observed = np.asarray(given)
-    except ValueError:
+        observed = np.array(without_mask(given, "observed"))  # ours: the caller's may be changed later
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError("observed must be an array; its rows differ in length") from None
     if observed.dtype.kind not in "biufU":
         raise InputError(f"observed must be numbers or a label; got {given!r}")
+    observed.flags.writeable = False
     return observed
 
 
@@ -162,6 +193,8 @@ class Problem:
         for name in derived or {}:
             if name in prior.names:
                 raise InputError(f"derived parameter {name!r} has the name of a parameter; choose another")
+            if not isinstance(name, str):
+                raise InputError(f"a derived parameter's name must be text; got {name!r}")
         if isinstance(simulate, each) and (unknown := simulate.names - {*prior.names, *(derived or {})}):
             known = ", ".join([*prior.names, *(derived or {})])
             raise InputError(f"the simulator needs the parameter {min(unknown)!r}, which is not known; known: {known}")
@@ -171,9 +204,14 @@ class Problem:
         self.derived = dict(derived or {})
         self._distance = distance
         self._accept = accept
-        self._cost = cost
+        self._cost = cost if cost is None or callable(cost) or isinstance(cost, str) else numeric_array(cost, "cost")
         if isinstance(records, str):
             raise InputError(f"records must be a list of names, such as [{records!r}]; got {records!r}")
+        for name in records:
+            if name in prior.names or name in (derived or {}):
+                raise InputError(f"the recorded output {name!r} has the name of a parameter; give it another")
+        if len(set(records)) < len(records):
+            raise InputError(f"records names an output twice: {', '.join(map(str, records))}")
         if COST in records:
             raise InputError(
                 f"the output {COST!r} is what a simulation cost and cannot be recorded; give yours another name"
@@ -181,6 +219,7 @@ class Problem:
         self.records = tuple(records)
         self._checked: list[Target] = []
         self._probed: set[float] = set()
+        self._apart: set[str] = set()
         self._p_star = p_star
         self._truth = truth if isinstance(truth, Reference) else dict(truth or {})
         for name, given in (("summary", summary), ("distance", distance), ("accept", accept)):
@@ -190,7 +229,9 @@ class Problem:
             check_function(rule, f"derived parameter {name!r}")
         self.raw = None if observed is None else _observed(observed)  # before the summary
         self._raw_shape = None if self.raw is None else np.shape(self.raw)
-        self.observed = None if self.raw is None else self._summarise(self.raw[None])[0]
+        self.observed = None if self.raw is None else np.array(self._summarise(self.raw[None])[0])
+        if self.observed is not None:
+            self.observed.flags.writeable = False
         if self.observed is not None and self.observed.dtype.kind == "f" and not np.isfinite(self.observed).all():
             raise InputError("the observed data (or their summaries) are not finite; remove missing values first")
         self._check_cost()
@@ -548,13 +589,37 @@ class Problem:
     def _summarise(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if self.summary is None:
             return x
-        summaries = _called("the summary", self.summary, x)
+        summaries = _called("the summary", self.summary, _for_user(x))
         if summaries.shape[:1] != x.shape[:1]:
             raise InputError(
                 "summary receives a batch, an array whose first axis is the simulations, and must give a row for each, "
                 f"as x.mean(axis=1) does; it was given shape {x.shape} and gave shape {summaries.shape}"
             )
+        if summaries.dtype.kind not in COMPARABLE:
+            raise InputError(f"summary must give numbers or labels; it gives {summaries.dtype} values")
+        summary = self.summary
+        self._require_rows_apart("the summary", summaries, lambda rows: summary(_for_user(x[rows])))
         return summaries
+
+    def _require_rows_apart(self, what: str, among: npt.NDArray[Any], of: Callable[[slice], npt.ArrayLike]) -> None:
+        """Refuse a function of a batch in which one simulation changes what is found of another; looked at once.
+
+        The data are a batch of one, and how many simulations are in a batch is no part of the question.
+        """
+        if what in self._apart or len(among) < 2:
+            return
+        self._apart.add(what)
+        for row in (0, len(among) - 1):
+            try:
+                with np.errstate(all="ignore"):
+                    alone = np.asarray(of(slice(row, row + 1)))
+            except Exception:  # it works on several rows alone: nothing can be compared
+                continue
+            if not same_alone(alone, among, row):
+                raise InputError(
+                    f"{what} of a simulation depends on the others in its batch; it must treat every row by itself, "
+                    "and without random numbers (scales that are learnt: fbar.SMC(distance=fbar.Scaled()))"
+                )
 
     def outcomes(self, output: Any, simulations: int) -> Simulated:
         """A simulator's output as outcomes: summarised, and what is None or not a number marked as a failure."""
@@ -577,7 +642,7 @@ class Problem:
         if isinstance(output, Mapping):
             if "x" not in output:
                 raise InputError(f"a simulator's mapping must hold its data under 'x'; it holds {list(output)}")
-            recorded = {name: np.asarray(values) for name, values in output.items() if name != "x"}
+            recorded = {name: _stack(values, name) for name, values in output.items() if name != "x"}
             output = output["x"]
         try:
             x = _stack(output, "x")
@@ -600,13 +665,15 @@ class Problem:
             raise InputError(
                 f"simulated summaries have shape {summaries.shape[1:]} and the observed ones {self.observed.shape}"
             )
-        if (summaries.dtype.kind in "biuf") != (self.observed.dtype.kind in "biuf"):
+        if summaries.dtype.kind not in COMPARABLE or (
+            (summaries.dtype.kind in "biuf") != (self.observed.dtype.kind in "biuf")
+        ):
             raise InputError(
                 f"simulated summaries are {summaries.dtype} values and the observed ones {self.observed.dtype}; "
                 "give both as numbers or both as labels"
             )
         failure = np.zeros(simulations, dtype=np.int8)
-        if summaries.dtype.kind in "fc":
+        if summaries.dtype.kind == "f":
             bad = ~np.isfinite(summaries).reshape(simulations, -1).all(axis=1)
             failure[bad] = Failure.NOT_FINITE
         return Simulated(summaries, recorded, failure)
@@ -619,22 +686,33 @@ class Problem:
         ``measure`` replaces the problem's own distance.
         """
         assert self.observed is not None
+        observed = self.observed
         if self._accept is not None:
-            accepted = _called("the acceptance rule", self._accept, summaries, self.observed)
+            accepted = _called("the acceptance rule", self._accept, _for_user(summaries), _for_user(observed))
             if accepted.dtype != np.bool_ or accepted.shape != (len(summaries),):
                 raise InputError(
                     f"the acceptance rule must give true or false for each of {len(summaries)} simulations; "
                     f"it gives {accepted.dtype} of shape {accepted.shape}"
                 )
+            rule = self._accept
+            self._require_rows_apart(
+                "the acceptance rule", accepted, lambda rows: rule(_for_user(summaries[rows]), _for_user(observed))
+            )
             return np.where(accepted, 0.0, np.inf)
         measure = measure or self.measure
         if measure is euclidean and summaries.dtype.kind not in "biuf" and tolerance > 0:
             raise InputError(f"outputs that are labels match or do not; a tolerance of {tolerance:g} needs a distance=")
-        distance = numeric_array(_called("the distance", measure, summaries, self.observed), "distances")
+        own = measure is euclidean or isinstance(measure, PNorm)
+        given = (summaries, observed) if own else (_for_user(summaries), _for_user(observed))
+        distance = numeric_array(_called("the distance", measure, *given), "distances")
         if distance.shape != (len(summaries),):
             raise InputError(
                 f"the distance must give one number for each of {len(summaries)} simulations; "
                 f"it gives shape {distance.shape}"
+            )
+        if not own:
+            self._require_rows_apart(
+                "the distance", distance, lambda rows: measure(_for_user(summaries[rows]), _for_user(observed))
             )
         if (distance < 0).any():
             raise InputError(f"a distance must be at least 0; got {distance[distance < 0][0]:g}")

@@ -64,6 +64,8 @@ class Result:
     """Where the run is recorded."""
     failed: tuple[FailedPlace, ...] = ()
     """Where simulations failed."""
+    damage: str = ""
+    """What of the record is damaged, where the result is from the simulations before the damage alone."""
     asked: tuple[Target, ...] = ()
     """What was asked in place of the run's own targets, see `fbar.load`."""
 
@@ -75,6 +77,14 @@ class Result:
     @property
     def simulations(self) -> Any:
         return self.posterior.simulations
+
+    @property
+    def unused(self) -> int:
+        """Simulations that workers ran ahead of need and that lay behind the end of a round; not in ``simulations``.
+
+        None with a budget or a limit, which holds for all simulations that are run.
+        """
+        return self.run.unused
 
     @property
     def accepted(self) -> Any:
@@ -173,6 +183,7 @@ class Result:
         return report_run(self, path, title=title, predictive=predictive)
 
     def _of(self, posterior: Posterior, how: str, what: str, tolerance: float | None) -> Result:
+        posterior.caveat = self.posterior.caveat
         estimates = posterior.expect(list(self.targets))
         return replace(
             self,
@@ -213,8 +224,10 @@ class Result:
         cost = cost_in_words(self.run.spent_cost, self.run.problem.measures_cost)
         accepted = np.sum(self.accepted)
         told = f"{counted(np.sum(self.simulations), 'simulation')}, {accepted:,.6g} accepted; {self.stopped_by}"
+        more = [f"{counted(self.unused, 'more simulation')} ran ahead of need, not used"] if self.unused else []
         return [
             f"{told}; {cost}" if cost else told,
+            *more,
             *self.remarks,
             *([self.about_tolerance] if self.about_tolerance else []),
             *(f"{name} would need {forecast}" for name, forecast in self.missing.items()),
@@ -307,6 +320,7 @@ class Result:
             **self._bias_as_dict(plain),
             "simulations": plain(self.simulations),
             "accepted": whole(plain(self.accepted)),
+            **({"unused": self.unused} if self.unused else {}),
             **spent(self.run),
             "failures": {kind.name.lower(): count for kind, count in self.run.seen.counts.items()},
             "warnings": list(self.warnings),
@@ -326,14 +340,18 @@ class Result:
     # ------------------------------------------------------------ for other packages
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The weighted points of the posterior: a column for each parameter, derived ones too, and ``weight``."""
+        """The weighted points of the posterior: a column for each parameter, derived ones too, and ``weight``.
+
+        If a parameter is called so, the weights are ``weight_of_point``.
+        """
         try:
             import pandas
         except ImportError as error:
             raise MissingExtra("pandas", "table") from error
         points = self.posterior.points
         columns = {name: points[name] for name in (*points, *points.derived)}
-        return pandas.DataFrame({**columns, "weight": self.posterior.weights})
+        weight = "weight_of_point" if "weight" in columns else "weight"
+        return pandas.DataFrame({**columns, weight: self.posterior.weights})
 
     def to_arviz(self) -> arviz.InferenceData:
         """The posterior as ArviZ's InferenceData: one chain; the weights are ``sample_stats.weight``."""

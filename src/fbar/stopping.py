@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import choice, counted, positive_integer, positive_number
+from fbar.checks import choice, counted, finite_number, positive_integer, positive_number
 from fbar.errors import InputError, NoPosterior
 from fbar.estimate import Estimate
 from fbar.methods import Run
@@ -147,7 +147,7 @@ class Spent(StoppingRule):
     cost: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cost", positive_number(self.cost, "cost"))
+        object.__setattr__(self, "cost", finite_number(positive_number(self.cost, "cost"), "cost"))
 
     def __str__(self) -> str:
         return f"a cost of {self.cost:g}"
@@ -205,7 +205,7 @@ class StandardError(StoppingRule):
     wanted: float
 
     def __post_init__(self) -> None:
-        positive_number(self.wanted, "wanted standard error")
+        finite_number(positive_number(self.wanted, "wanted standard error"), "wanted standard error")
 
     def __str__(self) -> str:
         return f"{self.target} ± {self.wanted:g}"

@@ -7,16 +7,32 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated
 
+import numpy as np
 from cyclopts import Parameter, Token
 from rich.console import Console
 from rich.table import Table
 
 from fbar.errors import FbarError
+from fbar.ledger import Ledger
 
 
 def fail(error: FbarError) -> None:
     print(f"fbar: {error}", file=sys.stderr)
     raise SystemExit(2)
+
+
+def warn(text: str) -> None:
+    """A warning on standard error; nothing for an empty text."""
+    if text:
+        print(f"fbar: warning: {text}", file=sys.stderr)
+
+
+def lacking(ledger: Ledger) -> str:
+    """What is damaged or missing of a run, in words; nothing if all of it is there."""
+    ended, sound = ledger.legs[-1].result if ledger.legs else None, ledger.simulations()
+    wanted = 0 if ended is None else int(np.max(ended["simulations"]))
+    gone = f"{wanted - sound:,} of the run's {wanted:,} simulations are missing" if wanted > sound else ""
+    return "; ".join(text for text in (ledger.damage(), gone) if text)
 
 
 def open_console() -> Console:

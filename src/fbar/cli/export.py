@@ -10,12 +10,13 @@ import numpy.typing as npt
 
 from fbar import model_file
 from fbar.checks import BoolArray, FloatArray, counted
-from fbar.cli.common import Flag
+from fbar.cli.common import Flag, lacking, warn
 from fbar.cli.views import OWN, ViewOf
 from fbar.errors import FbarError, InputError, MissingExtra, NoPosterior
 from fbar.estimators.cells import CellErrors
 from fbar.inference import load
 from fbar.ledger import Ledger
+from fbar.locks import LedgerError
 from fbar.outcomes import Failure, Simulated
 from fbar.points import Points
 from fbar.problem import Problem
@@ -51,7 +52,8 @@ def export(
         Every recorded simulation in place of the weighted posterior: round and block, parameters, summaries, recorded
         outputs, failure and, where known, cost; its distance to the data, whether it was accepted, and its weight in
         the posterior where there is one for each simulation. Of a run that was made from Python these last three are
-        not known.
+        not known. Of a damaged record the simulations that are sound are written, what is missing is said on standard
+        error, and the exit status is 1.
     force
         Replace a file that is there already.
     """
@@ -63,9 +65,11 @@ def export(
             raise InputError("--all writes csv or parquet; netcdf holds a posterior")
         if view:
             raise InputError("--all writes the simulations as they are; --at, --adjusted and --extrapolated do not")
-        frame, note = _simulations(run)
+        frame, note, lacks = _simulations(run)
     else:
-        result, note = view.of(load(run)), ""
+        result, note, lacks = view.of(load(run)), "", ""
+        if result.damage:
+            raise LedgerError(f"{result.damage}. Nothing was written; --all writes the simulations that are sound")
         if format == "netcdf":
             result.to_arviz().to_netcdf(str(path))
             print(f"wrote {path}")
@@ -78,44 +82,46 @@ def export(
     print(f"wrote {counted(len(frame), 'row')} to {path}")
     if note:
         print(note)
+    if lacks:
+        warn(f"{path} is not complete: {lacks}; mend the run with: fbar resume {run}")
+        raise SystemExit(1)
 
 
-def _simulations(run: Path) -> tuple[DataFrame, str]:
-    """Every recorded simulation as a table, and what it lacks."""
+def _simulations(run: Path) -> tuple[DataFrame, str, str]:
+    """Every recorded simulation as a table, what is not said of them, and what is damaged or missing."""
     try:
         import pandas
     except ImportError as error:
         raise MissingExtra("pandas", "table") from error
     with Ledger(run, create=False, driver=False) as ledger:
         blocks = list(ledger.blocks())
+        lacks = lacking(ledger)
     if not blocks:
         raise FbarError(f"{run} has no recorded simulations")
     result, problem, note = _loaded(run)
     frames, distances = [], []
     for round, block, points, repeats, outcomes in blocks:
-        columns: dict[str, Any] = {"round": round, "block": block}
+        known = isinstance(outcomes, Simulated)
+        theta = points if repeats is None or not known else points.repeat(repeats)
+        own: dict[str, Any] = {name: theta[name] for name in theta}
         if not isinstance(outcomes, Simulated):
-            columns |= {name: points[name] for name in points}
-            columns |= {"simulations": repeats if repeats is not None else 1, "accepted": outcomes.weight}
-            frames.append(pandas.DataFrame(columns))
+            about = {"simulations": repeats if repeats is not None else 1, "accepted": outcomes.weight}
+            frames.append(pandas.DataFrame(_beside(own, {"round": round, "block": block}, about)))
             continue
-        theta = points if repeats is None else points.repeat(repeats)
-        columns |= {name: theta[name] for name in theta}
+        own |= {name: list(values) for name, values in outcomes.recorded.items()}
         summaries = np.asarray(outcomes.summaries).reshape(len(outcomes.summaries), -1)
-        columns |= {f"summary{i + 1}": summaries[:, i] for i in range(summaries.shape[1])}
-        columns |= {name: list(values) for name, values in outcomes.recorded.items()}
+        about = {f"summary{i + 1}": summaries[:, i] for i in range(summaries.shape[1])}
         kinds = np.array([kind.name.lower() for kind in Failure])
         assert outcomes.failure is not None
-        columns["failure"] = np.where(outcomes.failure == 0, "", kinds[outcomes.failure])
-        if outcomes.cost is not None:
-            columns[_free("cost", columns)] = outcomes.cost
-        frames.append(pandas.DataFrame(columns))
+        about["failure"] = np.where(outcomes.failure == 0, "", kinds[outcomes.failure])
+        about |= {} if outcomes.cost is None else {"cost": outcomes.cost}
+        frames.append(pandas.DataFrame(_beside(own, {"round": round, "block": block}, about)))
         if problem is not None:
             measure = None if result is None else result.run.measure_told
             distances.append(problem.distances(outcomes, measure=measure)[0])
     frame = pandas.concat(frames, ignore_index=True)
     if not distances:
-        return frame, note
+        return frame, note, lacks
     judged: dict[str, npt.NDArray[Any]] = {"distance": np.concatenate(distances)}
     if result is None:
         judged["accepted"] = np.zeros(len(frame), dtype=bool)
@@ -124,7 +130,7 @@ def _simulations(run: Path) -> tuple[DataFrame, str]:
         judged |= _judged(result, theta, judged["distance"])
     for name, column in judged.items():
         frame[_free(name, frame)] = column
-    return frame, note
+    return frame, note, lacks
 
 
 def _loaded(run: Path) -> tuple[Result | None, Problem | None, str]:
@@ -145,6 +151,15 @@ def _loaded(run: Path) -> tuple[Result | None, Problem | None, str]:
 def _free(name: str, taken: Any) -> str:
     """A column's name, or another one where a parameter or a recorded output is called so."""
     return f"{name}_of_simulation" if name in taken else name
+
+
+def _beside(own: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Our columns before and after the user's, which keep their names."""
+    return {
+        **{_free(name, own): values for name, values in before.items()},
+        **own,
+        **{_free(name, own): values for name, values in after.items()},
+    }
 
 
 def _judged(result: Result, theta: Points, distance: FloatArray) -> dict[str, npt.NDArray[Any]]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fbar.cli.common import MaybeWhole
+from fbar.cli.common import MaybeWhole, warn
 from fbar.cli.views import OWN, ViewOf
 from fbar.errors import InputError
 from fbar.inference import load
@@ -45,9 +45,9 @@ def report(
         raise InputError(f"{run} is a study, which writes its report itself: {run / 'report.html'}")
     from fbar.report import report_run
 
-    path = report_run(
-        view.of(load(run)), out or run / "report.html", title=title, predictive=predictive, shown=_counted()
-    )
+    result = view.of(load(run))
+    warn(result.damage)
+    path = report_run(result, out or run / "report.html", title=title, predictive=predictive, shown=_counted())
     print(f"wrote {path}")
 
 

@@ -16,13 +16,14 @@ from cyclopts import Parameter
 from fbar import model_file, stopping
 from fbar.again import going_on
 from fbar.checks import counted
-from fbar.cli.common import JsonFlag, MaybeWhole, QuietFlag
+from fbar.cli.common import JsonFlag, MaybeWhole, QuietFlag, lacking, warn
 from fbar.cli.views import OWN, ViewOf, spoken, spoken_json
 from fbar.engine import Engine, as_engine
 from fbar.errors import InputError
 from fbar.estimate import shorthand
 from fbar.inference import continue_task, extend_run, load, make_task, run_task
 from fbar.ledger import Ledger
+from fbar.locks import LedgerError
 from fbar.methods.forecasts import Forecast
 from fbar.methods.named import restored
 from fbar.result import Result, cost_in_words, json_seed
@@ -152,7 +153,8 @@ def show(run: Path, /, *, view: ViewOf = OWN, json_: JsonFlag = False) -> None:
     with Ledger(run, create=False, driver=False) as ledger:
         legs: list[dict[str, Any]] = [{"settings": leg.settings, "result": leg.result} for leg in ledger.legs]
         simulations, blocks = ledger.simulations(), len(ledger)
-        failures = ledger.failures()
+        failures, lacks = ledger.failures(), lacking(ledger)
+        damaged = ledger.damaged
     if json_:
         listed = [
             {"kind": kind.name.lower(), "count": count, "example": text, "detail": detail}
@@ -161,7 +163,7 @@ def show(run: Path, /, *, view: ViewOf = OWN, json_: JsonFlag = False) -> None:
         for leg in legs:
             leg["settings"] = {**leg["settings"], "seed": json_seed(int(leg["settings"]["seed"]))}
         tree = {"legs": legs, "simulations": simulations, "used": _used(legs), "blocks": blocks, "failures": listed}
-        print(json.dumps(spoken_json(tree, run)))
+        print(json.dumps(spoken_json({**tree, "damaged": damaged}, run)))
         return
     if not legs:
         print(f"{run}: nothing was started yet")
@@ -176,6 +178,10 @@ def show(run: Path, /, *, view: ViewOf = OWN, json_: JsonFlag = False) -> None:
     used = _used(legs)
     spare = "" if used is None or used >= simulations else f", {used:,} of them used: the others were ahead of need"
     print(f"{recorded}{spare}")
+    others = ", ".join(text for text in damaged if not text.startswith("block "))
+    if lacks or others:
+        what = "; ".join(text for text in (lacks, others and f"damaged: {others}") if text)
+        print(f"warning: {what}; mend it with: fbar resume {run}")
     for kind, count, text, detail in failures:
         print(f"{count:,} {kind.words}: {text}")
         for line in detail.strip().splitlines()[-3:]:
@@ -204,7 +210,9 @@ def explain(run: Path, target: str | None = None, /, *, view: ViewOf = OWN, json
         Print one JSON object, and nothing else, to standard output.
     """
     with _own_output(json_):
-        explanation = view.of(load(run)).explain(target)
+        result = view.of(load(run))
+        explanation = result.explain(target)
+    warn(result.damage)
     print(json.dumps(explanation.as_dict()) if json_ else explanation)
 
 
@@ -237,8 +245,9 @@ def resume(
     json_
         Print one JSON object, and nothing else, to standard output.
     """
-    with Ledger(run, create=False, driver=False) as ledger:
-        before: Any = ledger.legs[0].settings.get("machine") or {} if ledger.legs else {}
+    before: Any = {}
+    with suppress(LedgerError), Ledger(run, create=False, driver=False) as ledger:  # a broken file is mended below
+        before = ledger.legs[0].settings.get("machine") or {} if ledger.legs else {}
     timeout = before.get("timeout") if timeout is None and dask is None else timeout
     workers = before.get("workers") if workers is None and dask is None else workers
     with _own_output(json_):

@@ -91,6 +91,8 @@ def _drive(
                 return NOT_FINISHED
             if session is None:
                 session = stack.enter_context((engine or InProcess()).session(run.problem))
+                if session.ahead:  # blocks may be under way when the run ends
+                    stack.callback(run.abandon)
             session.submit(new)
             for batch, outcomes in session.collect():
                 if ledger is not None:

@@ -84,7 +84,7 @@ def continue_task(
     replay_only: bool = False,
 ) -> Result:
     """Go on with the last leg of a recorded run, with its own settings."""
-    with Ledger(run, create=False) as ledger:
+    with Ledger(run, create=False, driver=not replay_only) as ledger:
         last = _last_leg(ledger)
         problem, own = _model_of(ledger, problem, "" if replay_only else _going_on(ledger))
         asked = () if targets is None else as_targets(targets)
@@ -248,6 +248,9 @@ def _task_of(leg: Leg, problem: Problem, known: Sequence[Target] = ()) -> Task:
     return Task(problem, targets, method, settings["budget"], settings["limit"], stop, settings["block_size"], lesson)
 
 
+DAMAGED = "its record is damaged"
+"""How a run ended whose record was read as far as it is sound."""
+
 PILOT = "pilot"
 """Where a run keeps the simulations that taught its summaries."""
 
@@ -269,9 +272,17 @@ def _taught(
     if ledger is None:
         _driven(pilot, progress, None, engine, title=LEARNS)
         return replace(task, learnt=task.lesson.summaries.fit(pilot))
-    with Ledger(ledger.directory / PILOT, create=True) as kept:
+    missing = NoPosterior(f"the simulations that teach the summaries of {ledger.directory} are not all there yet")
+    if replay_only and not (ledger.directory / PILOT).is_dir():
+        raise missing
+    with Ledger(ledger.directory / PILOT, create=not replay_only, driver=not replay_only) as kept:
         if _driven(pilot, progress, kept, engine, replay=replay_only, title=LEARNS) == NOT_FINISHED:
-            raise NoPosterior(f"the simulations that teach the summaries of {ledger.directory} are not all there yet")
+            damage = kept.damage()
+            if damage:
+                raise NoPosterior(
+                    f"of the simulations that teach the summaries of {ledger.directory} {damage}; {_mends(ledger)}"
+                )
+            raise missing
         kept.flush()
         learnt = task.lesson.summaries.fit(pilot)
         _require_learnt_again(learnt, kept, ledger)
@@ -284,7 +295,8 @@ def _require_learnt_again(learnt: LearntProblem, kept: Ledger, ledger: Ledger) -
     own = {"observed": learnt.observed, "summaries": learnt.learning.summaries[:100]}
     recorded = kept.round_state(1, own)
     if recorded is None:
-        kept.record_round(1, own)
+        if not kept.reads_only:
+            kept.record_round(1, own)
         return
     for name, values in own.items():
         before = recorded[name]
@@ -364,7 +376,50 @@ def _finish_leg(
         raise
     if last.result is None and not replay_only:
         ledger.finish_leg(result.as_dict())
+    if last.result is not None and not replay_only and ledger.damaged:
+        other = _other_estimates(result, last.result)
+        result = replace(result, notes=(*result.notes, other)) if other else result
     return result
+
+
+def _mends(ledger: Ledger) -> str:
+    return (
+        f"give the run's own command again, or fbar resume {ledger.directory}, which simulates what is damaged anew "
+        "from its seeds and gives the result that the run had"
+    )
+
+
+def _damage(ledger: Ledger, run: Run, ended: str) -> str:
+    """What to say of a run that was read only as far as its record is sound; nothing where that is all of it."""
+    before = ledger.legs[-1].result
+    if ended != NOT_FINISHED or (before is None and not ledger.damaged_blocks):
+        return ""
+    what = ledger.damage() or "some recorded blocks are missing"
+    of = f" of its {before['simulations']:,}" if before is not None else ""
+    return (
+        f"{ledger.directory} is damaged: {what}. What follows is from the {run.simulations:,}{of} simulations before "
+        f"the damage alone and is not the run's result; {_mends(ledger)}"
+    )
+
+
+def _other_estimates(result: Result, before: Mapping[str, Any]) -> str:
+    """A warning if a run that was mended gives other estimates than it had, beyond rounding."""
+    now = result.as_dict()["estimates"]
+    other = [
+        name
+        for name, had in before["estimates"].items()
+        if name in now and not np.allclose(_numbers(now[name]), _numbers(had), rtol=1e-6, atol=0, equal_nan=True)
+    ]
+    if not other:
+        return ""
+    return (
+        f"the damaged blocks were simulated again, and {', '.join(other)} came out otherwise than recorded: the "
+        "simulator has changed, or does not take its random numbers from rng"
+    )
+
+
+def _numbers(estimate: Mapping[str, Any]) -> Any:
+    return np.array([estimate["value"], estimate["standard_error"]], dtype=np.float64)
 
 
 def _learnt_for_others(task: Task) -> str:
@@ -492,12 +547,22 @@ def _finished(
         ledger.flush()
         if until_round is not None and ended != NOT_FINISHED and ledger.legs[-1].result is not None:
             ended = ledger.legs[-1].result["stopped_by"]
-        if ledger.damaged:
-            again = "left out" if replay_only else "recomputed from their seeds"
-            notes = (*notes, f"damaged in {ledger.directory} and {again}: {', '.join(ledger.damaged)}")
-    posterior = run.posterior()
+    damage = _damage(ledger, run, ended) if ledger is not None and replay_only else ""
+    if damage:
+        ended, notes = DAMAGED, (damage, *notes)
+    elif ledger is not None and ledger.damaged:
+        again = f"to be mended by fbar resume {ledger.directory}" if replay_only else "recomputed from their seeds"
+        notes = (*notes, f"damaged in {ledger.directory} and {again}: {', '.join(ledger.damaged)}")
+    try:
+        posterior = run.posterior()
+    except NoPosterior as error:
+        if damage:
+            raise NoPosterior(f"{damage} ({error})") from error
+        raise
     # The loop has looked when it ended.
     last = run.history[-1] if run.history and run.history[-1].simulations == run.simulations else None
+    if damage:
+        posterior.caveat, last = f"a part of the record is damaged: only {run.simulations:,} simulations are used", None
     told = (*notes, watch.dependence(), _learnt_for_others(task), "" if task.learnt is None else task.learnt.warning)
     done = None if ledger is None else ledger.legs[-1].result  # what was seen then is not looked at again
     told = (*told, WARNING if done is not None and WARNING in done["warnings"] else twice.warning)
@@ -513,4 +578,5 @@ def _finished(
         earlier=() if ledger is None else tuple(leg.settings for leg in ledger.legs[:-1]),
         directory=None if ledger is None else ledger.directory,
         failed=watch.places(),
+        damage=damage,
     )

@@ -88,7 +88,9 @@ class Run(OtherTolerances):
         self._asked = 0
         self._absorbed = 0
         self._told: dict[int, tuple[Batch, Outcomes]] = {}
-        self._outstanding: set[tuple[int, int]] = set()
+        self._outstanding: dict[tuple[int, int], int] = {}
+        self.unused = 0
+        """Simulations that were run ahead of need and lay behind the end of their round; not among ``simulations``."""
         self._spent_cost: float | None = 0.0
 
     # ------------------------------------------------------------ what a method fills in
@@ -271,12 +273,15 @@ class Run(OtherTolerances):
         Empty while the round waits for blocks that were asked before, and when the run is finished. Blocks
         are never cut: a limit below the next block's size is refused. ``ahead`` asks for so many blocks more in a
         round that its outcomes will end, to keep workers busy; those that turn out to lie behind its end are
-        not used, so the result is the same.
+        counted in ``unused`` and not used, so the result is the same. A run with a budget or a limit asks for none:
+        it uses all the simulations that it may run, and what is run ahead would come on top of them.
         """
         if limit is not None:
             positive_integer(limit, "limit")
         batches: list[Batch] = []
         used = 0
+        if self._most < math.inf:
+            ahead = 0
         while not self.finished and self._asked < self._blocks() + (ahead if self._open_ended else 0):
             batch = self._block(self._asked)
             used += batch.simulations
@@ -288,7 +293,7 @@ class Run(OtherTolerances):
                     )
                 break
             batches.append(batch)
-            self._outstanding.add(batch.key)
+            self._outstanding[batch.key] = batch.simulations
             self._asked += 1
         return batches
 
@@ -310,9 +315,11 @@ class Run(OtherTolerances):
                     f"block {batch.key} asked for {batch.simulations} simulations and was told "
                     f"{outcomes.simulations} outcomes"
                 )
-            self._outstanding.remove(batch.key)
-            if batch.round == self.round:  # otherwise it was asked for ahead of need, and the round ended before it
+            del self._outstanding[batch.key]
+            if batch.round == self.round:
                 self._told[batch.block] = (batch, outcomes)
+            else:  # it was asked for ahead of need, and the round ended before it
+                self.unused += batch.simulations
         over = False
         while not over and self._absorbed in self._told:
             batch, outcomes = self._told.pop(self._absorbed)
@@ -323,8 +330,14 @@ class Run(OtherTolerances):
         if over:
             self.round += 1
             self._asked = self._absorbed = 0
+            self.unused += sum(batch.simulations for batch, _ in self._told.values())
             self._told.clear()
             self._end_round()
+
+    def abandon(self) -> None:
+        """Nobody will tell the blocks that are still under way; they were begun, and count as not used."""
+        self.unused += sum(self._outstanding.values())
+        self._outstanding.clear()
 
     def _spend(self, batch: Batch, outcomes: Outcomes) -> None:
         more = self.problem.cost_of_block(batch, outcomes) if self._spent_cost is not None else None

@@ -10,7 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.acceptance import Acceptance
-from fbar.checks import FloatArray, IntArray, choice, distribution
+from fbar.checks import (
+    FloatArray,
+    IntArray,
+    choice,
+    distribution,
+    finite_number,
+    non_negative_number,
+    positive_integer,
+)
 from fbar.designs.optimal import NAMED, lost_mass, named
 from fbar.designs.schemes import SCHEMES, Independent, Scheme
 from fbar.errors import InputError
@@ -67,6 +75,13 @@ class Importance(Method):
     rounds: int | None = None
     tolerance: float = 0.0
     kernel: str = "uniform"
+
+    def __post_init__(self) -> None:
+        Acceptance(self.tolerance, self.kernel)
+        choice(self.weighting, ("expected", "actual"), "weighting")
+        finite_number(non_negative_number(self.pseudo_count, "pseudo_count"), "pseudo_count")
+        if self.rounds is not None:
+            positive_integer(self.rounds, "rounds")
 
     def distribution(self, problem: Problem, targets: Sequence[Target]) -> FloatArray:
         """q on a finite space."""
@@ -140,7 +155,6 @@ class Importance(Method):
                 "schemes and estimators are for parameters that are not finite; on a finite space fbar.Allocation "
                 "stratifies completely"
             )
-        choice(self.weighting, ("expected", "actual"), "weighting")
         q = self.distribution(problem, listed)
         estimator: Callable[[Cells], Posterior] = (
             ExpectedCounts(q) if self.weighting == "expected" else ActualCounts(self.pseudo_count)
@@ -166,9 +180,14 @@ class Rejection(Method):
     tolerance: float = 0.0
     kernel: str = "uniform"
 
+    def __post_init__(self) -> None:
+        self._as_importance()
+
+    def _as_importance(self) -> Importance:
+        return Importance("prior", self.scheme, rounds=self.rounds, tolerance=self.tolerance, kernel=self.kernel)
+
     def _begin(self, start: Start) -> CellRun | DrawRun:
-        method = Importance("prior", self.scheme, rounds=self.rounds, tolerance=self.tolerance, kernel=self.kernel)
-        return method._begin(start)
+        return self._as_importance()._begin(start)
 
 
 class SamplingRun(CellRun):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray, distribution
+from fbar.checks import FloatArray, IntArray, distribution, without_mask
 from fbar.errors import InputError
 from fbar.points import Points
 
@@ -18,8 +18,10 @@ def _as_column(given: Any, name: str) -> npt.NDArray[Any]:
     """Numbers or labels, not both."""
     items = list(given) if isinstance(given, list | tuple | range) else given
     try:
-        column = np.atleast_1d(np.asarray(items))
-    except ValueError:
+        column = np.atleast_1d(np.array(without_mask(items, f"parameter {name!r}")))
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"parameter {name!r} must be a list of numbers or labels; got {given!r}") from None
     mixed = isinstance(items, list) and column.dtype.kind == "U" and not all(isinstance(v, str) for v in items)
     if column.dtype.kind not in "biufU" or mixed:
@@ -48,6 +50,8 @@ class Finite:
     ) -> None:
         if columns is not None and not isinstance(columns, Mapping):
             raise InputError(f"name the parameter: Finite(theta={columns!r})")
+        if twice := set(columns or {}) & set(named):
+            raise InputError(f"parameter {min(twice)!r} is given twice; give its values once")
         columns = {**(columns or {}), **named}
         for name in named:
             if difflib.SequenceMatcher(None, name, "probabilities").ratio() > 0.7 or name in ("prob", "weights"):

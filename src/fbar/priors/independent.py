@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, positive_integer
+from fbar.checks import FloatArray, positive_integer, without_mask
 from fbar.errors import InputError
 from fbar.points import Points
 from fbar.priors.base import as_unit
@@ -35,6 +35,8 @@ class Prior:
                 f"Prior({{'beta': ...}}); got {type(marginals).__name__} without one"
             )
         given = {**(marginals or {}), **named}
+        if twice := set(marginals or {}) & set(named):
+            raise InputError(f"parameter {min(twice)!r} is given twice; give it one distribution")
         if not given:
             raise InputError("a prior needs named parameters, such as Prior(beta=scipy.stats.uniform(0, 1))")
         self.marginals: dict[str, Marginal | Callable[[Points], Any]] = {}
@@ -176,7 +178,8 @@ class UnitTransform:
 
     def from_unit(self, unit: npt.ArrayLike) -> Points:
         u = as_unit(unit, self._dimension)
-        columns = {name: np.asarray(values) for name, values in self._function(u).items()}
+        # Its own coordinates to write into, and copies of what it gives: it may fill the same arrays again.
+        columns = {name: np.array(without_mask(v, f"{name!r}")) for name, v in self._function(u.copy()).items()}
         for name, column in columns.items():
             if column.shape != (len(u),):
                 raise InputError(f"the transform gives {name!r} of shape {column.shape} for {len(u)} rows")

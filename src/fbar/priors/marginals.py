@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, distribution
+from fbar.checks import FloatArray, distribution, without_mask
 from fbar.errors import InputError
 
 
@@ -96,7 +96,7 @@ class Categorical:
     discrete = True
 
     def __init__(self, values: npt.ArrayLike, probabilities: npt.ArrayLike | None = None) -> None:
-        self.values = np.atleast_1d(np.asarray(values))
+        self.values = np.atleast_1d(np.array(without_mask(values, "the values of a categorical parameter")))
         if self.values.size == 0:
             raise InputError("a categorical parameter needs at least one value")
         if len(set(self.values.tolist())) < self.values.size:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fbar.checks import BoolArray, FloatArray
+from fbar.checks import BoolArray, FloatArray, same_alone
 from fbar.errors import InputError
 from fbar.points import Points
 
@@ -93,6 +93,14 @@ class Target(ABC):
                 f"target {self.name!r} is not defined at {points.label(row)}: it gives {values[row].squeeze()}; "
                 "choose a function that is finite on the whole parameter space"
             )
+        for row in {0, points.rows - 1} if points.rows > 1 else ():
+            alone = self.components(points.take([row]))
+            if not same_alone(alone, values, row):
+                raise InputError(
+                    f"target {self.name!r} is {alone[0].squeeze()} at {points.label(row)} alone and "
+                    f"{values[row].squeeze()} in a batch; it, and the derived parameters that it uses, must treat "
+                    "every row by itself, and without random numbers"
+                )
 
     def __repr__(self) -> str:
         return f"<target {self.name}>"
@@ -165,6 +173,8 @@ def restricted(psi: FloatArray, given: BoolArray | None, share: FloatArray) -> F
 
 def column_of(points: Points, name: str, target: str) -> FloatArray:
     column = points[name]
+    if column.dtype.kind == "c":
+        raise InputError(f"target {target!r} needs real numbers, and {name!r} holds complex ones; take its real part")
     if column.dtype.kind not in "biuf":
         raise InputError(
             f"target {target!r} needs numbers, and {name!r} holds labels; "

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray
+from fbar.checks import BoolArray, FloatArray, in_words, without_mask
 from fbar.errors import InputError
 from fbar.points import Points
 from fbar.targets.base import Target, column_of, continuous_column, mean_of, present, restricted
@@ -34,13 +34,11 @@ class Expectation(Target):
 
     def components(self, points: Points) -> FloatArray:
         try:
-            raw = np.asarray(self.function(points))
+            raw = without_mask(self.function(points), f"what target {self.name!r} gives")
         except InputError:
             raise
         except Exception as error:
-            raise InputError(
-                f"target {self.name!r} failed on the parameters: {type(error).__name__}: {error}"
-            ) from error
+            raise InputError(f"target {self.name!r} failed on the parameters: {in_words(error)}") from error
         if raw.dtype.kind not in "biuf":
             raise InputError(f"target {self.name!r} must give numbers; it gives {raw.dtype} values")
         values = raw.astype(np.float64)

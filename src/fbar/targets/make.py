@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import choice, number, positive_number
+from fbar.checks import choice, finite_number, number, positive_number, without_mask
 from fbar.checks import function as check_function
 from fbar.errors import InputError
 from fbar.expressions import Expression
@@ -54,7 +54,7 @@ def probability(predicate: str | Function, *, name: str | None = None) -> Target
     label = name or f"probability:{predicate if isinstance(predicate, str) else _called(predicate)}"
 
     def indicator(points: Points) -> npt.NDArray[np.bool_]:
-        held = np.asarray(function(points))
+        held = without_mask(function(points), f"what target {label!r} gives")
         if held.dtype != np.bool_:
             raise InputError(f"target {label!r} must be true or false at each point; it gives {held.dtype} values")
         if isinstance(function, Expression) and not points.complete:
@@ -74,6 +74,11 @@ def interval(name: str, low: float, high: float) -> Target:
 
     def inside(points: Points) -> npt.NDArray[np.bool_]:
         column = column_of(points, name, label)
+        unknown = np.isnan(column) & points.present(name)
+        if unknown.any():
+            raise InputError(
+                f"target {label!r} is not defined at {points.label(int(np.argmax(unknown)))}: {name} is not a number"
+            )
         return np.asarray((column > low) & (column < high))
 
     return Expectation(inside, label, is_indicator=True)
@@ -106,7 +111,8 @@ def density_at(name: str, x: float, *, bandwidth: float | None = None) -> Target
     """Posterior density of a continuous parameter at x, smoothed by a Gaussian kernel; see `DensityAt`."""
     if bandwidth is not None:
         positive_number(bandwidth, "bandwidth")
-    return DensityAt(name, float(x), f"density:{name}={x:g}", bandwidth)
+    x = finite_number(number(x, "x"), "x")
+    return DensityAt(name, x, f"density:{name}={x:g}", bandwidth)
 
 
 def expectation(function: str | Function, *, name: str | None = None, vector: bool = False) -> Target:

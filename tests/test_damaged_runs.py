@@ -1,0 +1,219 @@
+"""Who only reads a damaged run says so every time and changes nothing; its own command, or resume, mends it."""
+
+import hashlib
+import json
+import sqlite3
+import sys
+
+import pytest
+from scipy import stats
+
+import fbar
+from fbar.cli import app
+
+MODEL = """
+import fbar
+from scipy import stats
+
+problem = fbar.Problem(
+    fbar.Prior(mu=stats.uniform(-2, 4)), lambda t, rng: t["mu"] + rng.normal(0, 1, t.rows), observed=0.5
+)
+targets = [fbar.mean("mu")]
+"""
+
+
+def simulate(theta, rng):
+    return theta["mu"] + rng.normal(0, 1, theta.rows)
+
+
+def problem_of(simulator=simulate):
+    return fbar.Problem(fbar.Prior(mu=stats.uniform(-2, 4)), simulator, observed=0.5)
+
+
+ASKED = {"method": fbar.Rejection(tolerance=0.5), "budget": 3000, "block_size": 50, "seed": 3}
+
+
+def change(run, sql):
+    connection = sqlite3.connect(run / "ledger.sqlite")
+    done = connection.execute(sql).rowcount
+    connection.commit()
+    connection.close()
+    return done
+
+
+def rows(run):
+    """A digest of all blocks in the file."""
+    connection = sqlite3.connect(run / "ledger.sqlite")
+    found = connection.execute("SELECT id, round, block, seconds, payload, crc FROM blocks ORDER BY id").fetchall()
+    connection.close()
+    return hashlib.sha256(repr(found).encode()).hexdigest()
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    """A run with one damaged block near its beginning, and what it had given."""
+    run = tmp_path / "run"
+    whole = fbar.infer(problem_of(), fbar.mean("mu"), **ASKED, run=run)
+    assert change(run, "UPDATE blocks SET crc = crc + 1 WHERE id = 2") == 1
+    return run, whole
+
+
+def test_a_reader_says_every_time_what_is_damaged_and_changes_nothing(damaged):
+    run, whole = damaged
+    before = rows(run)
+    for _ in range(2):
+        part = fbar.load(run, problem_of())
+        assert part.simulations == 50 < whole.simulations == 3000
+        assert part.stopped_by == "its record is damaged"
+        (told,) = (text for text in part.warnings if "damaged" in text)
+        assert "1 of 64 recorded blocks is damaged (block 1 of round 0)" in told
+        assert "50 of its 3,000 simulations before the damage alone and is not the run's result" in told
+        assert f"fbar resume {run}" in told
+        assert rows(run) == before
+
+
+def test_no_answer_from_a_part_of_a_damaged_run_is_trusted(damaged):
+    run, _ = damaged
+    change(run, "UPDATE blocks SET crc = crc - 1 WHERE id = 2")
+    change(run, "UPDATE blocks SET crc = crc + 1 WHERE id = 60")
+    part = fbar.load(run, problem_of(), [fbar.mean("mu"), fbar.variance("mu")])
+    assert part.accepted > 100
+    for estimate in (*part.estimates, part.expect(fbar.quantile("mu", 0.5)), *part.at(0.4).estimates):
+        assert not estimate.trusted
+        assert any("a part of the record is damaged" in text for text in estimate.warnings)
+    assert "(not to be trusted)" in str(part.explain("mean:mu"))
+    assert "a part of the record is damaged" in str(part.explain("mean:mu"))
+
+
+@pytest.mark.parametrize("method", ["rejection", "smc", "targeted"])
+def test_the_same_command_mends_the_run_bit_for_bit(tmp_path, method):
+    asked = {**ASKED, "method": fbar.SMC([2.0, 1.0, 0.5], accepted=100) if method == "smc" else method}
+    asked |= {} if method == "smc" else {"tolerance": 0.5}
+    whole = fbar.infer(problem_of(), fbar.mean("mu"), **asked, run=tmp_path)
+    assert change(tmp_path, "UPDATE blocks SET crc = crc + 1 WHERE id % 20 = 2") > 2
+    part = fbar.load(tmp_path, problem_of())
+    assert not part["mean:mu"].trusted
+    mended = fbar.infer(problem_of(), fbar.mean("mu"), **asked, run=tmp_path)
+    assert any("recomputed from their seeds" in text for text in mended.warnings)
+    assert not any("came out otherwise" in text for text in mended.warnings)
+    loaded = fbar.load(tmp_path, problem_of())
+    assert loaded.warnings == whole.warnings
+    for result in (mended, loaded):
+        assert result.as_dict()["estimates"] == whole.as_dict()["estimates"]
+        assert result.posterior.weights.tolist() == whole.posterior.weights.tolist()
+        assert result.posterior.points["mu"].tolist() == whole.posterior.points["mu"].tolist()
+
+
+def test_a_mended_run_that_comes_out_otherwise_says_so(damaged):
+    run, _ = damaged
+
+    def simulate(theta, rng):
+        return theta["mu"] + rng.normal(0, 0.01, theta.rows)
+
+    simulate.__qualname__ = "simulate"
+    mended = fbar.infer(problem_of(simulate), fbar.mean("mu"), **ASKED, run=run)
+    assert any("mean:mu came out otherwise than recorded" in text for text in mended.warnings)
+
+
+def test_blocks_that_are_gone_are_missed(damaged):
+    run, _ = damaged
+    change(run, "DELETE FROM blocks WHERE id = 2")
+    part = fbar.load(run, problem_of())
+    assert "some recorded blocks are missing" in part.damage
+    assert not part["mean:mu"].trusted
+
+
+def test_where_nothing_is_left_the_damage_is_told(damaged):
+    run, _ = damaged
+    change(run, "UPDATE blocks SET payload = x'00' WHERE id = 1")
+    change(run, "UPDATE blocks SET round = 'x' WHERE id = 9")
+    with pytest.raises(fbar.NoPosterior, match=r"3 of 64 recorded blocks are damaged \(block 0 of round 0, block 1 of"):
+        fbar.load(run, problem_of())
+
+
+def test_an_unfinished_run_is_read_to_its_damage(tmp_path):
+    class Enough(Exception):
+        pass
+
+    def stop(run):
+        if run.simulations >= 2000:
+            raise Enough
+
+    with pytest.raises(Enough):
+        fbar.infer(problem_of(), fbar.mean("mu"), **ASKED, run=tmp_path, progress=stop)
+    whole = fbar.load(tmp_path, problem_of())
+    assert (whole.stopped_by, whole.damage) == ("not finished", "")
+    change(tmp_path, "UPDATE blocks SET crc = crc + 1 WHERE id = 20")
+    part = fbar.load(tmp_path, problem_of())
+    assert part.simulations < whole.simulations
+    assert "blocks is damaged" in part.damage
+
+
+def test_a_damaged_pilot_is_told_and_not_changed(tmp_path):
+    asked = {"method": fbar.Rejection(tolerance=0.5), "budget": 2000, "summaries": "linear", "seed": 1}
+    whole = fbar.infer(problem_of(), fbar.mean("mu"), **asked, run=tmp_path)
+    assert change(tmp_path / "pilot", "UPDATE blocks SET crc = crc + 1 WHERE id = 1") == 1
+    before = rows(tmp_path / "pilot")
+    for _ in range(2):
+        with pytest.raises(fbar.NoPosterior, match=r"teach the summaries of .* damaged"):
+            fbar.load(tmp_path, problem_of())
+        assert rows(tmp_path / "pilot") == before
+    mended = fbar.infer(problem_of(), fbar.mean("mu"), **asked, run=tmp_path)
+    assert mended.as_dict()["estimates"] == whole.as_dict()["estimates"]
+
+
+# ---------------------------------------------------------------- from the command line
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments, code=0):
+        """What a command printed; its exit status is that of the program."""
+        capsys.readouterr()
+        status = 0
+        try:
+            app(list(map(str, arguments)), exit_on_error=False, print_error=False, result_action="return_value")
+        except SystemExit as ended:
+            status = ended.code
+        except fbar.FbarError as error:
+            print(error, file=sys.stderr)
+            status = 2
+        assert status == code
+        return capsys.readouterr()
+
+    return run
+
+
+def test_commands_that_read_a_damaged_run(tmp_path, command):
+    (tmp_path / "model.py").write_text(MODEL)
+    asked = ("infer", "model.py", "--run", "run", "--budget", 3000, "--tolerance", 0.5, "--seed", 3, "--method")
+    command(*asked, "rejection")
+    whole = json.loads(command("show", "run", "--json").out)
+    assert whole["damaged"] == []
+    blocks, run = whole["blocks"], tmp_path / "run"
+    assert change(run, "UPDATE blocks SET crc = crc + 1 WHERE id = 2") == 1
+    before = rows(run)
+    damage = f"1 of {blocks} recorded blocks is damaged (block 0 of round 1)"
+    for _ in range(2):
+        assert damage in command("show", "run").out
+        assert json.loads(command("show", "run", "--json").out)["damaged"] == ["block 0 of round 1"]
+        explained = command("explain", "run")
+        assert damage in explained.err
+        assert "(not to be trusted)" in explained.out
+        assert damage in command("report", "run", "--out", "report.html", "--predictive", 0).err
+        assert "not to be trusted" in (tmp_path / "report.html").read_text()
+        refused = command("export", "run", "--out", "posterior.csv", code=2)
+        assert damage in refused.err
+        assert not (tmp_path / "posterior.csv").exists()
+        part = command("export", "run", "--all", "--out", "all.csv", code=1)
+        written = len((tmp_path / "all.csv").read_text().splitlines()) - 1
+        assert damage in part.err
+        assert f"{3000 - written:,} of the run's 3,000 simulations are missing" in part.err
+        assert rows(run) == before
+    mended = command("resume", "run", "--json")
+    assert json.loads(mended.out)["estimates"] == whole["legs"][-1]["result"]["estimates"]
+    assert "recomputed from their seeds: block 0 of round 1" in mended.out
+    assert "damaged" not in command("show", "run").out
+    assert "wrote 3,000 rows" in command("export", "run", "--all", "--out", "all.csv").out
