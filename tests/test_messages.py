@@ -200,3 +200,17 @@ def test_what_was_seen_is_recorded_and_the_second_look_comes_after_the_block_is_
     spent = sum(own.calls)
     assert fbar.load(tmp_path / "done", problem).warnings == done.warnings
     assert sum(own.calls) == spent
+
+
+def test_a_study_charges_no_second_look(patience):
+    """An algorithm that infers with the whole of its budget stays within it."""
+
+    def whole(problem, budget, rng):
+        seed = int(rng.integers(2**32))
+        asked = {"method": "rejection", "tolerance": 9, "budget": budget, "seed": seed}
+        return fbar.infer(problem, fbar.mean("theta1"), **asked).posterior
+
+    study = fbar.Study("gaussian-linear", {"whole": whole}, 200, 2, ["mse"], 1, targets="mean:theta1")
+    result = study.run(workers=1, progress=False)
+    assert [row["status"] for row in result.trial_rows()] == ["ok", "ok"], result.failures()
+    assert [row["simulations"] for row in result.trial_rows()] == [200, 200]

@@ -54,7 +54,8 @@ class FirstBlockTwice(Engine):
     def session(self, problem: Problem) -> Session:
         self.problem = problem
         inner = self._engine.session(problem)
-        if not self._new or type(self._engine) is not InProcess or problem in _known:
+        charged = getattr(problem.simulate, "charged", False)  # as in a study, where a second look is not free
+        if charged or not self._new or type(self._engine) is not InProcess or problem in _known:
             return inner
         return _Twice(inner, problem)
 

@@ -43,6 +43,9 @@ class Meter:
 
 
 class _Counted:
+    charged = True
+    """Every call is charged to the budget, so none may be made twice."""
+
     def __init__(self, simulate: Any, problem: Problem, meter: Meter) -> None:
         self._simulate, self._problem, self._meter = simulate, problem, meter
         self.one_by_one = one_by_one(simulate)
