@@ -51,7 +51,8 @@ class program(each):
         From the standard output, a string, to the simulation's result. By default the numbers in it: an array, or one
         number.
     timeout
-        Seconds that one call may take. The program is then killed with all processes of its group.
+        Seconds that one call may take. The program is then killed with all processes of its group, and called once
+        more with the same arguments: a call that is late again is a failed simulation.
     cwd, env
         The directory to run in, and the environment in place of this process's own.
 
@@ -125,7 +126,11 @@ class _Call:
     env: dict[str, str] | None
 
     def __call__(self, theta: dict[str, Any], rng: np.random.Generator) -> Any:
-        status, out, err = self._run(self._arguments(theta, rng))
+        arguments = self._arguments(theta, rng)
+        try:
+            status, out, err = self._run(arguments)
+        except ProgramFailed:  # out of time: once may be a busy machine's fault
+            status, out, err = self._run(arguments)
         if status:
             what = f"exit status {status}" if status > 0 else f"killed by {_signal(-status)}"
             raise ProgramFailed(_with_last_line(what, err), err)

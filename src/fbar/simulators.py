@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -33,6 +34,9 @@ Single = Callable[[int, np.random.Generator], Any]
 COST = "cost"
 """The name under which a simulator may return what its simulations cost."""
 
+repeating: ContextVar[bool] = ContextVar("repeating", default=False)
+"""Whether simulations are run again that were counted before, to find out which of them failed."""
+
 clock = time.perf_counter
 """Measures what a simulation costs, in seconds."""
 
@@ -48,7 +52,20 @@ class Rows(list[Any]):
         self.cost: FloatArray = np.asarray(cost, dtype=np.float64)
 
 
-class each:
+class RowByRow:
+    """A simulator that runs its rows one by one, and can run each alone with random numbers of its own.
+
+    ``batch_call`` is the call that `single` stands for: a subclass that replaces ``__call__`` is called as it is.
+    """
+
+    batch_call: Callable[..., Any]
+
+    def single(self, theta: Points) -> Single:
+        """The simulation of one row of a batch."""
+        raise NotImplementedError
+
+
+class each(RowByRow):
     """Turn a simulator of one parameter set into one of a batch: it is called once for every row.
 
     A row that raises an exception, or gives None, is a failed simulation and does not disturb the others. The time of
@@ -80,6 +97,8 @@ class each:
     def __call__(self, theta: Points, rng: np.random.Generator) -> list[Any]:
         """A row's output each, and its time; a `RowFailed` for one that failed."""
         return run_rows(self.single(theta), theta.rows, lambda row: rng)
+
+    batch_call = __call__
 
 
 def run_rows(one: Single, rows: Sequence[int] | int, stream: Callable[[int], np.random.Generator]) -> Rows:
@@ -147,8 +166,9 @@ def one_by_one(simulator: Any) -> bool:
 
 def single(simulator: Any) -> Callable[[Points], Single] | None:
     """How to run the rows of a batch alone, each with random numbers of its own; None where rows share them."""
-    found: Callable[[Points], Single] | None = getattr(simulator, "single", None)
-    return found
+    if isinstance(simulator, RowByRow) and type(simulator).__call__ is type(simulator).batch_call:
+        return simulator.single
+    return None
 
 
 def measured(simulator: Any) -> bool:
@@ -262,18 +282,33 @@ class Model(NamedTuple):
 
 def choose(models: Mapping[Any, Model], name: str) -> Simulator:
     """The simulator of a model choice: each row by its model, which sees its own parameters alone."""
+    by_row = all(single(model.simulate) is not None for model in models.values())
+    return RowByRowChoice(models, name) if by_row else Choice(models, name)
 
-    def simulate(theta: Points, rng: np.random.Generator) -> Any:
+
+class Choice:
+    """A model choice, some of whose models are vectorised."""
+
+    def __init__(self, models: Mapping[Any, Model], name: str) -> None:
+        self.models, self.name = dict(models), name
+        self.__qualname__ = "choose.<locals>.simulate"  # under which recorded runs know it
+        self.one_by_one = any(one_by_one(model.simulate) for model in models.values())
+        self.measured = all(measured(model.simulate) for model in models.values())
+
+    def parts(self, theta: Points) -> Iterator[tuple[Any, Simulator, npt.NDArray[np.int64], Points]]:
+        """Each model that occurs: its label, its simulator, its rows, and these with its own parameters alone."""
+        for label, (simulator, own) in self.models.items():
+            rows = np.flatnonzero(theta[self.name] == label)
+            if rows.size:
+                yield label, simulator, rows, theta.take(rows).only([self.name, *(own.names if own else ())])
+
+    def __call__(self, theta: Points, rng: np.random.Generator) -> Any:
         result: npt.NDArray[Any] | None = None
         outputs: list[Any] = []
         seconds: list[FloatArray] = []
         order: list[npt.NDArray[np.int64]] = []
-        for label, (simulator, own) in models.items():
-            rows = np.flatnonzero(theta[name] == label)
-            if rows.size == 0:
-                continue
-            part = theta.take(rows)
-            output = simulator(part.only([name, *(own.names if own else ())]), rng)
+        for label, simulator, rows, part in self.parts(theta):
+            output = simulator(part, rng)
             if isinstance(output, Mapping | list):
                 rows_out = _rows(output, rows.size, label)
                 outputs += rows_out
@@ -303,27 +338,25 @@ def choose(models: Mapping[Any, Model], name: str) -> Simulator:
         assert result is not None
         return result
 
-    def alone(theta: Points) -> Single:
+
+class RowByRowChoice(Choice, RowByRow):
+    """A model choice all of whose models run their rows one by one."""
+
+    batch_call = Choice.__call__
+
+    def single(self, theta: Points) -> Single:
         place: dict[int, tuple[Single, int]] = {}
-        for label, (simulator, own) in models.items():
-            rows = np.flatnonzero(theta[name] == label)
-            if rows.size:
-                make = single(simulator)
-                assert make is not None
-                one = make(theta.take(rows).only([name, *(own.names if own else ())]))
-                place |= {int(row): (one, i) for i, row in enumerate(rows)}
+        for _, simulator, rows, part in self.parts(theta):
+            make = single(simulator)
+            assert make is not None
+            one = make(part)
+            place |= {int(row): (one, i) for i, row in enumerate(rows)}
 
         def run(row: int, rng: np.random.Generator) -> Any:
             one, i = place[row]
             return one(i, rng)
 
         return run
-
-    if all(single(model.simulate) is not None for model in models.values()):
-        simulate.single = alone  # type: ignore[attr-defined]
-    simulate.one_by_one = any(one_by_one(model.simulate) for model in models.values())  # type: ignore[attr-defined]
-    simulate.measured = all(measured(model.simulate) for model in models.values())  # type: ignore[attr-defined]
-    return simulate
 
 
 def _rows(output: Any, size: int, label: Any) -> list[Any]:

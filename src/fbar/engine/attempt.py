@@ -7,6 +7,7 @@ and fail together: what failed in it is for `fbar.engine.recovery` to find out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -14,10 +15,13 @@ import numpy as np
 
 from fbar.engine.global_numbers import begin_row, put_aside, seeded
 from fbar.engine.limits import TimedOut, limit
-from fbar.errors import FbarError, InputError
+from fbar.errors import FbarError
 from fbar.outcomes import Batch, Failure, Outcomes, Simulated
 from fbar.problem import Problem
-from fbar.simulators import FAILED, Bernoulli, RowFailed, Rows, Single, Tabulated, run_rows, single
+from fbar.simulators import FAILED, Bernoulli, RowFailed, Rows, Single, Tabulated, each, repeating, run_rows, single
+
+ROOM = 10
+"""Rows that a part has the time of, at least: what is no failure in company must not be one alone."""
 
 MOST_TIMEOUTS = 2
 """What has run out of time so often with the same random numbers has failed: once may be a busy machine's fault."""
@@ -64,14 +68,20 @@ def attempt_block(problem: Problem, batch: Batch, timeout: float | None = None) 
     whole = Part(0, batch.simulations)
     if has_row_streams(problem, batch):
         return problem.outcomes(attempt_rows(problem, batch, whole, timeout), whole.rows)
+    if timeout is not None and isinstance(problem.simulate, each):
+        return problem.outcomes(_attempt_in_turn(problem.simulate, batch, timeout), whole.rows)
     return attempt_together(problem, batch, whole, timeout)
 
 
 def attempt_part(problem: Problem, batch: Batch, part: Part, timeout: float | None = None) -> Attempt:
-    """Simulate some rows of a block: outputs of rows that have streams of their own, outcomes of others."""
-    if has_row_streams(problem, batch):
-        return attempt_rows(problem, batch, part, timeout)
-    return attempt_together(problem, batch, part, timeout)
+    """Simulate some rows of a block again: outputs of rows that have streams of their own, outcomes of others."""
+    token = repeating.set(True)
+    try:
+        if has_row_streams(problem, batch):
+            return attempt_rows(problem, batch, part, timeout)
+        return attempt_together(problem, batch, part, timeout)
+    finally:
+        repeating.reset(token)
 
 
 def attempt_together(problem: Problem, batch: Batch, part: Part, timeout: float | None) -> Simulated | RowFailed:
@@ -86,7 +96,7 @@ def attempt_together(problem: Problem, batch: Batch, part: Part, timeout: float 
         try:
             with (
                 seeded(batch.seeds, batch.round, batch.block, stream),
-                limit(None if timeout is None else timeout * part.rows),
+                limit(time_for(part.rows, batch, timeout)),
             ):
                 output = problem.simulate(theta.read_only(), rng)
             break
@@ -99,13 +109,15 @@ def attempt_together(problem: Problem, batch: Batch, part: Part, timeout: float 
     else:
         assert timeout is not None
         return overdue(timeout)
-    try:
-        return problem.outcomes(output, part.rows)
-    except InputError:
-        if part.rows > 1 or batch.simulations == 1:
-            raise
-        what = f"for one row it gave {type(output).__name__} of shape {np.shape(output)}"
-        return RowFailed(f"{what}; its first axis must be the rows", kind=Failure.WRONG_SHAPE)
+    shape = None if problem.raw is None else problem.raw.shape
+    if part.rows == 1 and not isinstance(output, list | Mapping) and np.shape(output) == shape:
+        output = np.asarray(output)[None]  # of a simulator that drops the axis of a single row
+    return problem.outcomes(output, part.rows)
+
+
+def time_for(rows: int, batch: Batch, timeout: float | None) -> float | None:
+    """The time limit of rows that are run together."""
+    return None if timeout is None else timeout * min(max(rows, ROOM), batch.simulations)
 
 
 def attempt_rows(problem: Problem, batch: Batch, part: Part, timeout: float | None) -> Rows:
@@ -117,6 +129,21 @@ def attempt_rows(problem: Problem, batch: Batch, part: Part, timeout: float | No
         one = _limited(one, batch, timeout)
     with put_aside():
         return run_rows(one, range(part.first, part.last), lambda row: begin_row(batch, row))
+
+
+def _attempt_in_turn(simulate: each, batch: Batch, timeout: float) -> Rows:
+    """Rows that share a stream and are watched one by one, as runs were that began without streams for rows."""
+    one, rng = simulate.single(batch.theta.read_only()), batch.rng()
+
+    def run(row: int, rng: np.random.Generator) -> object:
+        try:
+            with limit(timeout):
+                return one(row, rng)
+        except TimedOut:
+            return overdue(timeout)
+
+    with seeded(batch.seeds, batch.round, batch.block):
+        return run_rows(run, batch.simulations, lambda row: rng)
 
 
 def overdue(timeout: float) -> RowFailed:

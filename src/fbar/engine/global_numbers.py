@@ -18,72 +18,55 @@ from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from fbar.outcomes import Batch
 from fbar.seeds import Purpose, Seeds
 
-_WORDS = 4
-"""Words of 32 bits that a global generator is seeded with."""
-
-_AFTER = 8
-"""Words of a row's seed sequence that its own generator takes; the global ones take the next."""
-
-_State: TypeAlias = tuple[np.random.BitGenerator, Any]
+_State: TypeAlias = tuple[Any, Any]
 
 
-def _installed() -> np.random.BitGenerator:
-    generator: np.random.BitGenerator = np.random.get_bit_generator()  # type: ignore[attr-defined]
-    return generator
+def _state() -> _State:
+    return np.random.get_state(), random.getstate()  # noqa: NPY002 - this is about the global generators
 
 
-def _install(generator: np.random.BitGenerator) -> None:
-    np.random.set_bit_generator(generator)  # type: ignore[attr-defined]
+def _put_back(state: _State) -> None:
+    np.random.set_state(state[0])  # noqa: NPY002
+    random.setstate(state[1])
+
+
+def _same(first: _State, second: _State) -> bool:
+    (_, key, place, *_), (_, other, where, *_) = first[0], second[0]
+    return place == where and first[1] == second[1] and np.array_equal(key, other)
 
 
 class _Inside:
-    """The threads that are inside `put_aside`: how many, and what the global generators were before the first came.
-
-    Each thread has generators of its own to put in their place, one for each level that it is inside.
-    """
+    """The threads that are inside `put_aside`: how many, and what the global generators were before the first came."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.threads = 0
+        self.threads = self.entries = 0
         self.before: _State | None = None
         self.here = threading.local()
 
     def enter(self) -> _State:
-        before = _installed(), random.getstate()
-        level, spare = self._level(1), self._spare()
         with self.lock:
-            if level == 1:
+            before = _state()
+            self.here.level = getattr(self.here, "level", 0) + 1
+            if self.here.level == 1:
                 self.before = before if self.threads == 0 else self.before
                 self.threads += 1
-            _install(spare)
+                self.entries += 1
         return before
 
     def leave(self, before: _State) -> None:
-        level = self._level(-1)
         with self.lock:
-            if level == 0:
+            self.here.level -= 1
+            if self.here.level == 0:
                 self.threads -= 1
                 if self.threads:  # the last one to leave puts everything back
                     return
                 before = self.before or before
-            _install(before[0])
-            random.setstate(before[1])
-
-    def _level(self, more: int) -> int:
-        self.here.level = getattr(self.here, "level", 0) + more
-        return int(self.here.level)
-
-    def _spare(self) -> np.random.BitGenerator:
-        spares = self.here.__dict__.setdefault("spares", [])
-        while len(spares) < self.here.level:
-            spares.append(np.random.MT19937())
-        spare: np.random.BitGenerator = spares[self.here.level - 1]
-        return spare
+            _put_back(before)
 
 
 _inside = _Inside()
@@ -92,20 +75,38 @@ if hasattr(os, "register_at_fork"):  # another thread may hold the lock at that 
 
 
 class Use:
-    """In how many blocks simulations were watched, and how many of those drew from global numbers at their end."""
+    """How many blocks were watched that ran beside other threads, and in how many of them global numbers were drawn.
+
+    Where another thread simulates at the same time, and seeds the same numbers, nothing can be seen.
+    """
+
+    MOST_ROWS = 20
+    """Rows of a block that are looked at."""
 
     def __init__(self) -> None:
-        self.blocks = self.drawn = 0
-        self._seeded: tuple[Any, ...] | None = None
+        self.blocks = self.drawn = self._rows = self._entries = 0
+        self._seeded: _State | None = None
+        self._drew = False
 
     def begin(self) -> None:
-        self._seeded = _state()
+        """Numbers were seeded, for a block or for another row of it."""
+        self._rows += 1
+        self._entries = _inside.entries if self._rows == 1 else self._entries
+        self._seeded = _state() if self._rows <= self.MOST_ROWS else None
 
     def end(self) -> None:
-        if self._seeded is not None:
+        """A block is over."""
+        self.look()
+        alone = _inside.threads == 1 and _inside.entries == self._entries
+        if self._rows and alone and threading.active_count() > 1:
             self.blocks += 1
-            self.drawn += self._seeded != _state()
-            self._seeded = None
+            self.drawn += self._drew
+        self._rows, self._seeded, self._drew = 0, None, False
+
+    def look(self) -> None:
+        """Were numbers drawn since they were seeded?"""
+        if self._seeded is not None and not self._drew:
+            self._drew = not _same(self._seeded, _state())
 
 
 _use: ContextVar[Use | None] = ContextVar("_use", default=None)
@@ -121,11 +122,6 @@ def watch() -> Iterator[Use]:
         _use.reset(token)
 
 
-def _state() -> tuple[Any, ...]:
-    state: Any = np.random.get_state()  # noqa: NPY002
-    return state[1].tobytes(), state[2], random.getstate()
-
-
 @contextmanager
 def put_aside() -> Iterator[None]:
     """Global numbers that may be seeded at will; those of before are put back at the end."""
@@ -138,9 +134,7 @@ def put_aside() -> Iterator[None]:
         _inside.leave(before)
 
 
-def _seed(words: npt.NDArray[Any]) -> None:
-    np.random.seed(words)  # noqa: NPY002 - this is about the global generator
-    random.seed(words.tobytes())
+def _begun() -> None:
     if (use := _use.get()) is not None:
         use.begin()
 
@@ -149,12 +143,24 @@ def _seed(words: npt.NDArray[Any]) -> None:
 def seeded(seeds: Seeds, round: int = 0, block: int = 0, row: int = 0) -> Iterator[None]:
     """Global numbers that follow from the seeds, until the end."""
     with put_aside():
-        _seed(seeds.sequence(Purpose.GLOBAL, round, block, row).generate_state(_WORDS))
+        words = seeds.sequence(Purpose.GLOBAL, round, block, row).generate_state(4)
+        np.random.seed(words)  # noqa: NPY002
+        random.seed(words.tobytes())
+        _begun()
         yield
 
 
 def begin_row(batch: Batch, row: int) -> np.random.Generator:
-    """The generator of one row, the global ones seeded for it; inside `put_aside`."""
+    """The generator of one row, the global ones seeded for it; inside `put_aside`.
+
+    Its own takes eight words of the row's seed sequence, the global ones one each of those that follow: quicker, and
+    enough for generators that no simulator should use.
+    """
+    if (use := _use.get()) is not None:
+        use.look()
     sequence = batch.row_sequence(row)
-    _seed(sequence.generate_state(_AFTER + _WORDS)[_AFTER:])
+    *_, first, second = sequence.generate_state(10)
+    np.random.seed(first)  # noqa: NPY002
+    random.seed(int(second))
+    _begun()
     return np.random.Generator(np.random.PCG64(sequence))

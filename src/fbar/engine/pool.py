@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fbar.engine.attempt import MOST_TIMEOUTS, Attempt, Part, has_row_streams, known, overdue
+from fbar.engine.attempt import MOST_TIMEOUTS, ROOM, Attempt, Part, has_row_streams, known, overdue
 from fbar.engine.base import Session
 from fbar.engine.recovery import MOST_PASSES, Recovery
 from fbar.engine.work import Job, Report
@@ -173,7 +173,7 @@ class PoolSession(Session):
         if self._timeout is None or self._known:
             return None
         passes = 1 if job.failed is None else MOST_PASSES
-        return self._timeout * job.simulations * MOST_TIMEOUTS * passes + GRACE
+        return self._timeout * max(job.simulations, ROOM) * MOST_TIMEOUTS * passes + GRACE
 
     # ------------------------------------------------------------ and back
 
@@ -210,8 +210,11 @@ class PoolSession(Session):
             self._retry(*(Job((batch,)) for batch in job.blocks))
             return []
         batch = job.blocks[0]
-        failed = self._fault_in_words(job, fault)
-        if job.failed is not None or (job.part is None and batch.simulations > 1 and self._repeats_by_row(batch)):
+        if self._pool.blames_neighbours and not self._alone:
+            self._retry(job)  # another one may have done it
+            return []
+        failed = job.failed or self._fault_in_words(job, fault)
+        if job.failed is not None or (job.part is None and self._repeats_by_row(batch)):
             return self._recover(batch, failed)  # part by part, each with its own tries
         self._faults[batch.key, job.part] += 1
         if self._faults[batch.key, job.part] < MOST_FAULTS:
@@ -239,6 +242,7 @@ class PoolSession(Session):
 
     def _attempted(self, batch: Batch, part: Part | None, attempt: Attempt) -> list[Answer]:
         """What came of a block or part."""
+        self._faults.pop((batch.key, part), None)
         if part is not None:
             return self._step(batch, self._recoveries[batch.key].take(part, attempt))
         if not isinstance(attempt, RowFailed):

@@ -17,17 +17,23 @@ A block that fails with probability p needs 1/p passes on average; since it fail
 run of all blocks for each halving, whatever p is. But a block that failed once in a thousand would need a thousand
 passes, and one that was killed from outside would never end. After `MOST_PASSES` = K passes without a failure the last
 one is kept. That is the one bias that is left: the row that should have failed then counts as a success. On the way
-down L = log₂ rows halvings the chance that some part gives up is at most 1 − (1 − (1 − f)^K)^L, so that the probability
-of success is (1 − f)(1 + b) with
+down L = ⌈log₂ rows⌉ halvings the chance that some part gives up is at most 1 − (1 − (1 − f)^K)^L, so that the
+probability of success is (1 − f)(1 + b) with
 
     b ≤ f/(1 − f) · (1 − (1 − (1 − f)^K)^L),
 
 below 0.0095 for every f and blocks of up to 2¹⁶ rows; rows that do not fail have none.
 
-Two other causes are told apart on the way, after `DOUBT` passes without a failure. If the failed attempt succeeds when
-it is repeated as it was, with the same numbers, it had been disturbed from outside, and is kept: the result is what it
-would have been without the disturbance. If new runs of all rows of S together go on failing while its halves never do,
-it is their number that the simulator does not bear (its memory, say), and the halves are kept.
+What was killed or ended by force may have been disturbed from outside. After `DOUBT` passes without a failure it is
+repeated as it was, with the same numbers. If it then succeeds it is kept: the result is what it would have been.
+
+A simulator that does not bear so many rows at once, for its memory say, breaks the assumption: S fails though no row
+does, and passes would be thrown away until one fails. It is not guessed at but refused. After the first pass without a
+failure, S is run with new numbers until it succeeds, as it must soon: that costs 1/(1 − p) runs. If it fails `WHOLE`
+times in a row, and at most half of as many passes fail, the run ends with an error that names the remedy, a smaller
+block_size. Passes and S fail equally often if rows are the cause, so that this is a false alarm with probability at
+most max_p p^40 P(Bin(40, p) ≤ 20) < 10⁻⁸ for each block that fails. (A simulator that bears fewer rows than a block
+has, and whose rows fail so often that a half is more likely to fail than not, escapes this.)
 """
 
 from __future__ import annotations
@@ -40,12 +46,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fbar.engine.attempt import Attempt, Part, attempt_part, has_row_streams
-from fbar.outcomes import Batch, Simulated
+from fbar.errors import SimulatorFailed
+from fbar.outcomes import Batch, Failure, Simulated
 from fbar.problem import Problem
 from fbar.simulators import RowFailed, Rows
 
 MOST_PASSES = 200
 DOUBT = 8
+WHOLE = 40
 
 _Steps: TypeAlias = Generator[list[Part], Sequence[Attempt], Simulated]
 """Yields parts to attempt, is sent what came of them, and returns the block's outcomes."""
@@ -111,15 +119,14 @@ def _by_halves(problem: Problem, part: Part, failed: RowFailed, streams: Iterato
     for number in range(MOST_PASSES):
         halves = [Part(part.first, middle, next(streams)), Part(middle, part.last, next(streams))]
         attempts = yield halves
-        if any(isinstance(attempt, RowFailed) for attempt in attempts):
+        if _any_failed(attempts):
             break
-        if number + 1 == DOUBT:
+        if number == 0:
+            yield from _require_that_rows_fail(part, failed, streams)
+        if number + 1 == DOUBT and failed.kind is not Failure.EXCEPTION:
             (again,) = yield [part]
             if isinstance(again, Simulated):
                 return again
-            whole = yield [Part(part.first, part.last, next(streams)) for _ in range(DOUBT)]
-            if all(isinstance(attempt, RowFailed) for attempt in whole):
-                break
     found: list[Simulated] = []
     for half, attempt in zip(halves, attempts, strict=True):
         if isinstance(attempt, RowFailed):
@@ -129,6 +136,29 @@ def _by_halves(problem: Problem, part: Part, failed: RowFailed, streams: Iterato
     return joined(found)
 
 
+def _any_failed(attempts: Sequence[Attempt]) -> bool:
+    return any(isinstance(attempt, RowFailed) for attempt in attempts)
+
+
+def _require_that_rows_fail(
+    part: Part, failed: RowFailed, streams: Iterator[int]
+) -> Generator[list[Part], Sequence[Attempt], None]:
+    """End the run if it is the number of rows that the simulator does not bear."""
+    for _ in range(WHOLE):
+        whole = yield [Part(part.first, part.last, next(streams))]
+        if not _any_failed(whole):
+            return
+    middle, passes = part.first + part.rows // 2, 0
+    for _ in range(WHOLE):
+        halves = yield [Part(part.first, middle, next(streams)), Part(middle, part.last, next(streams))]
+        passes += _any_failed(halves)
+    if passes <= WHOLE // 2:
+        raise SimulatorFailed(
+            f"the simulator fails whenever it is given {part.rows} rows at once, and seldom with half as many "
+            f"({failed.message}); give a smaller block_size (block_size=, --block-size)"
+        )
+
+
 def _recorded(name: str, part: Simulated) -> Any:
     return part.recorded[name]
 
@@ -136,7 +166,8 @@ def _recorded(name: str, part: Simulated) -> Any:
 def joined(parts: Sequence[Simulated]) -> Simulated:
     """Parts of a block, one after the other."""
     failure = np.concatenate([np.zeros(p.simulations, np.int8) if p.failure is None else p.failure for p in parts])
-    alive = [p for p in parts if p.failure is None or not p.failure.all()] or list(parts)
+    alive = [p for p in parts if p.failure is None or np.isin(p.failure, (Failure.NONE, Failure.NOT_FINITE)).any()]
+    alive = alive or list(parts)
 
     def column(values: Callable[[Simulated], Any]) -> Any:
         """A part whose rows all failed has placeholders, which need not be of the others' type."""

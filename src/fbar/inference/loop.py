@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
-from fbar.engine import Engine, InProcess
+from fbar.engine import Engine, InProcess, Session
 from fbar.errors import SimulatorFailed
 from fbar.faults import FailureWatch
 from fbar.ledger import Ledger
@@ -91,6 +91,7 @@ def _drive(
                 return NOT_FINISHED
             if session is None:
                 session = stack.enter_context((engine or InProcess()).session(run.problem))
+                stack.callback(_take_warning, run, session)
                 if session.ahead:  # blocks may be under way when the run ends
                     stack.callback(run.abandon)
             session.submit(new)
@@ -99,11 +100,14 @@ def _drive(
                     ledger.record(batch, outcomes)
                 _tell(run, batch, outcomes, watch, progress)
             _require_success(run)
-        if session is not None and session.warning:
-            run.warnings.append(session.warning)
     if stop is not None and not stop.holds(run):
         return f"{run.ended}; its stopping rule was not reached"
     return run.ended
+
+
+def _take_warning(run: Run, session: Session) -> None:
+    if session.warning:
+        run.warnings.append(session.warning)
 
 
 def _restore_round(run: Run, ledger: Ledger, replay_only: bool) -> None:

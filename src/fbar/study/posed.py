@@ -14,7 +14,7 @@ from fbar.outcomes import Tally
 from fbar.points import Points
 from fbar.problem import Problem
 from fbar.scores import as_points
-from fbar.simulators import Bernoulli, Single, Tabulated, measured, one_by_one, single
+from fbar.simulators import Bernoulli, RowByRow, Single, Tabulated, measured, one_by_one, repeating, single
 from fbar.truth import Reference
 
 
@@ -33,6 +33,8 @@ class Meter:
         self.budget, self.spent, self.refused = budget, 0, 0
 
     def charge(self, simulations: int) -> None:
+        if repeating.get():
+            return
         if self.spent + simulations > self.budget:
             self.refused += simulations  # an algorithm that swallows the error is found out
             raise BudgetExceeded(
@@ -50,19 +52,21 @@ class _Counted:
         self._simulate, self._problem, self._meter = simulate, problem, meter
         self.one_by_one = one_by_one(simulate)
         self.measured = measured(simulate)
-        if single(simulate) is not None:
-            self.single = self._single
-
-    def _single(self, theta: Points) -> Single:
-        make = single(self._simulate)
-        assert make is not None
-        self._meter.charge(theta.rows)
-        return make(theta)
 
     def __call__(self, theta: Any, rng: np.random.Generator) -> Any:
         points = _named(theta, self._problem)
         self._meter.charge(points.rows)
         return self._simulate(points, rng)
+
+
+class _CountedRows(_Counted, RowByRow):
+    batch_call = _Counted.__call__
+
+    def single(self, theta: Points) -> Single:
+        make = single(self._simulate)
+        assert make is not None
+        self._meter.charge(theta.rows)
+        return make(theta)
 
 
 def _named(theta: Any, problem: Problem) -> Points:
@@ -136,7 +140,8 @@ class Posed(Problem):
         elif isinstance(problem.simulate, Bernoulli):
             posed.simulate = _CountedBernoulli(problem.simulate, posed, posed.meter)
         else:
-            posed.simulate = _Counted(problem.simulate, posed, posed.meter)
+            counted = _Counted if single(problem.simulate) is None else _CountedRows
+            posed.simulate = counted(problem.simulate, posed, posed.meter)
         return posed
 
     @property
