@@ -217,7 +217,7 @@ class UnitTransform:
         if median > np.log(1.05):
             raise InputError(
                 "logpdf is not the density of the transform: at half of the points they differ by a factor of "
-                f"{np.exp(min(median, 50.0)):.3g} or more; it must be normalised, and that of the θ that the function makes"
+                f"{np.exp(min(median, 50.0)):.3g} or more; it must be normalised, and that of the θ that it makes"
             )
 
     def logpdf(self, points: Points) -> FloatArray:
