@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, overload
@@ -204,7 +205,7 @@ class Problem:
         self.derived = dict(derived or {})
         self._distance = distance
         self._accept = accept
-        self._cost = cost if cost is None or callable(cost) or isinstance(cost, str) else numeric_array(cost, "cost")
+        self._cost = copy(cost) if isinstance(cost, np.ndarray | list) else cost  # ours: it may be changed later
         if isinstance(records, str):
             raise InputError(f"records must be a list of names, such as [{records!r}]; got {records!r}")
         for name in records:
