@@ -186,6 +186,19 @@ def command(tmp_path, monkeypatch, capsys):
     return run
 
 
+def test_a_file_that_cannot_be_read_is_mended_by_resume(tmp_path, command):
+    (tmp_path / "model.py").write_text(MODEL)
+    whole = command("infer", "model.py", "--run", "run", "--budget", 1000, "--tolerance", 0.5, "--json")
+    file = tmp_path / "run" / "ledger.sqlite"
+    file.write_bytes(bytes(4096) + file.read_bytes()[4096:])
+    before = file.read_bytes()
+    for reading in (("show",), ("explain",), ("report", "--predictive", 0), ("export",), ("export", "--all")):
+        assert "cannot be read" in command(*reading, "run", code=2).err
+        assert file.read_bytes() == before
+    mended = command("resume", "run", "--json")
+    assert json.loads(mended.out)["estimates"] == json.loads(whole.out)["estimates"]
+
+
 def test_commands_that_read_a_damaged_run(tmp_path, command):
     (tmp_path / "model.py").write_text(MODEL)
     asked = ("infer", "model.py", "--run", "run", "--budget", 3000, "--tolerance", 0.5, "--seed", 3, "--method")

@@ -650,7 +650,13 @@ def test_distances_that_are_not_numbers_are_rejected_and_counted():
 
 
 def test_a_prior_without_mass_at_its_own_draws():
-    prior = fbar.UnitTransform(lambda u: {"a": u[:, 0]}, ["a"], logpdf=lambda t: np.full(t.rows, -np.inf))
+    calls = []
+
+    def logpdf(t):
+        calls.append(t.rows)
+        return np.full(t.rows, 0.0 if len(calls) == 1 else -np.inf)  # it is looked at when the prior is made
+
+    prior = fbar.UnitTransform(lambda u: {"a": u[:, 0]}, ["a"], logpdf=logpdf)
     problem = fbar.Problem(prior, lambda t, rng: t["a"], observed=0.5)
     with pytest.raises(InputError, match="check the prior's logpdf"):
         run(fbar.SMC((1, 0.5), accepted=50), problem, fbar.mean("a"))

@@ -68,6 +68,14 @@ class Estimate:
     warnings: tuple[str, ...] = ()
     labels: tuple[str, ...] | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("value", "standard_error", "df", "trusted"):  # they are shared, with a run's history too
+            array = getattr(self, name)
+            if isinstance(array, np.ndarray):
+                locked = array.view()
+                locked.flags.writeable = False
+                object.__setattr__(self, name, locked)
+
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """A confidence interval by Student's t with the error bar's own degrees of freedom."""
         if not 0 < level < 1:
@@ -130,7 +138,8 @@ class Estimates(Sequence[Estimate]):
     def __init__(self, estimates: Sequence[Estimate], covariance: FloatArray, slices: Sequence[slice]) -> None:
         self._estimates = tuple(estimates)
         self._slices = tuple(slices)
-        self.covariance = covariance
+        self.covariance = covariance.view()
+        self.covariance.flags.writeable = False
 
     def __len__(self) -> int:
         return len(self._estimates)

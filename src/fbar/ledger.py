@@ -256,7 +256,7 @@ class Ledger:
             self._look_around()
         except sqlite3.DatabaseError as error:
             raise LedgerError(
-                f"{self.path} cannot be read ({error}); its own command mends it: give it again"
+                f"{self.path} cannot be read ({error}); its own command mends it, and so does fbar resume"
             ) from None
 
     def _open(self) -> None:

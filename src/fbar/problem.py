@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, overload
@@ -138,11 +139,13 @@ class Problem:
         recorded outputs). Wrap a simulator of a single parameter set with `each`. An output called ``"cost"`` is what
         each simulation cost, positive numbers in a unit of the simulator's own, and is not among the recorded outputs.
     observed
-        The data x*, in the form of one row of the simulator's output.
+        The data x*, in the form of one row of the simulator's output. Masked values are refused; where a simulator's
+        output is masked, the simulation has failed.
     summary
-        Summary statistics: a function of a batch of outputs. Applied to the data too.
+        Summary statistics: a function of a batch of outputs, which must treat every row by itself. Applied to the data
+        too, as a batch of one.
     distance
-        ``distance(summaries, observed)`` for a batch; Euclidean by default.
+        ``distance(summaries, observed)`` for a batch, each row by itself; Euclidean by default.
     accept
         In place of a distance: a rule ``accept(summaries, observed)`` that gives true or false for
         every simulation.
@@ -204,7 +207,7 @@ class Problem:
         self.derived = dict(derived or {})
         self._distance = distance
         self._accept = accept
-        self._cost = cost if cost is None or callable(cost) or isinstance(cost, str) else numeric_array(cost, "cost")
+        self._cost = copy(cost) if isinstance(cost, np.ndarray | list) else cost  # ours: it may be changed later
         if isinstance(records, str):
             raise InputError(f"records must be a list of names, such as [{records!r}]; got {records!r}")
         for name in records:

@@ -224,7 +224,7 @@ class Result:
         cost = cost_in_words(self.run.spent_cost, self.run.problem.measures_cost)
         accepted = np.sum(self.accepted)
         told = f"{counted(np.sum(self.simulations), 'simulation')}, {accepted:,.6g} accepted; {self.stopped_by}"
-        more = [f"{counted(self.unused, 'more simulation')} ran ahead of need, not used"] if self.unused else []
+        more = [unused_in_words(self.unused)] if self.unused else []
         return [
             f"{told}; {cost}" if cost else told,
             *more,
@@ -386,6 +386,10 @@ def cost_in_words(cost: float | None, seconds: bool) -> str:
         return ""
     number = f"{cost:,.3g}" if cost < 1000 else f"{cost:,.0f}"
     return f"{number} s of simulator time" if seconds else f"cost {number}"
+
+
+def unused_in_words(simulations: int) -> str:
+    return f"{counted(simulations, 'more simulation')} ran ahead of need and {'was' if simulations == 1 else 'were'} not used"
 
 
 def _finite(value: float) -> float | None:

@@ -229,6 +229,7 @@ class Tabulated:
 
     def __init__(self, prior: Finite, p_star: npt.ArrayLike) -> None:
         self.p_star = probabilities(p_star, "acceptance probabilities")
+        self.p_star.flags.writeable = False
         if self.p_star.shape != (prior.size,):
             raise InputError(
                 f"acceptance probabilities must be {prior.size} numbers, one for each parameter value; "

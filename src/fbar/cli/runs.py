@@ -26,7 +26,7 @@ from fbar.ledger import Ledger
 from fbar.locks import LedgerError
 from fbar.methods.forecasts import Forecast
 from fbar.methods.named import restored
-from fbar.result import Result, cost_in_words, json_seed
+from fbar.result import Result, cost_in_words, json_seed, unused_in_words
 
 Targets = Annotated[list[str] | None, Parameter(name=["--target", "-t"], consume_multiple=True, negative="")]
 Precisions = Annotated[list[str] | None, Parameter(name="--precision", consume_multiple=True, negative="")]
@@ -398,6 +398,8 @@ def _print_stored(result: Mapping[str, Any], run: Path) -> None:
     done = counted(result["simulations"], "simulation")
     told = f"{done}, {result['accepted']:,.6g} accepted; {result['stopped_by']}"
     print(f"{told}; {cost}" if cost else told)
+    if result.get("unused"):
+        print(unused_in_words(result["unused"]))
     for text in result.get("remarks", ()):
         print(text)
     if "about_tolerance" in result:

@@ -81,6 +81,7 @@ class Finite:
         self.probabilities: FloatArray = (
             np.full(k, 1.0 / k) if probabilities is None else distribution(probabilities, k)
         )
+        self.probabilities.flags.writeable = False
         self._rows = seen
         self._cumulative = np.cumsum(self.probabilities)
 
