@@ -153,7 +153,8 @@ def test_without_a_regression_it_is_the_weighted_average():
         a, b = fbar.WeightedAverage()(draws).expect(target), Nothing()(draws).expect(target)
         # A quantile between two points is a fraction of a point away from the step's.
         assert abs(a.value - b.value) < (1e-12 if target.smooth else 0.1 * a.standard_error)
-        assert a.standard_error == pytest.approx(b.standard_error, rel=0.01)
+        # The slope dQ/dF is read off intervals of different width.
+        assert a.standard_error == pytest.approx(b.standard_error, rel=0.01 if target.smooth else 0.05)
 
 
 def test_on_figure_3_with_the_targeted_design():

@@ -96,10 +96,15 @@ def test_bad_targets_are_refused_in_one_line(make, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("target", [fbar.quantile("n", 0.9), fbar.density_at("n", 3)])
-def test_whole_numbers_have_no_density(target):
+def test_whole_numbers_have_quantiles_and_no_density():
     """An error bar in terms of a density would mean nothing where the distribution has steps."""
     prior = fbar.Prior(n=stats.randint(0, 21), beta=stats.uniform(0, 1))
     problem = fbar.Problem(prior, lambda t, rng: rng.binomial(t["n"], t["beta"]), observed=5)
     with pytest.raises(InputError, match=r"whole numbers: ask for fbar\.probability"):
-        fbar.infer(problem, target, method="rejection", budget=2000, seed=1)
+        fbar.infer(problem, fbar.density_at("n", 3), method="rejection", budget=2000, seed=1)
+    found = fbar.infer(problem, fbar.quantile("n", 0.9), method="rejection", budget=9000, seed=1)["quantile:n,0.9"]
+    n = np.arange(5, 21)  # ∫ C(n, 5) β⁵ (1−β)ⁿ⁻⁵ dβ = 1/(n+1)
+    exact = n[np.searchsorted(np.cumsum(1 / (n + 1)), 0.9 * (1 / (n + 1)).sum())]
+    assert found.interval()[0] <= exact <= found.interval()[1]
+    assert found.value == int(found.value)
+    assert "values only" in found.warnings[0]

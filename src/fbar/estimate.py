@@ -15,6 +15,7 @@ from fbar.errors import InputError
 from fbar.notebook import joined, table
 from fbar.notebook import warnings as warned
 from fbar.targets import whole_name
+from fbar.targets.quantiles import Inverted
 
 MOST_BRIEF = 6
 """Estimates in a line, at most."""
@@ -67,6 +68,8 @@ class Estimate:
     trusted: Any = True
     warnings: tuple[str, ...] = ()
     labels: tuple[str, ...] | None = None
+    inverted: Inverted | None = None
+    """Of a quantile: the distribution function that its interval is read off."""
 
     def __post_init__(self) -> None:
         for name in ("value", "standard_error", "df", "trusted"):  # they are shared, with a run's history too
@@ -77,9 +80,15 @@ class Estimate:
                 object.__setattr__(self, name, locked)
 
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
-        """A confidence interval by Student's t with the error bar's own degrees of freedom."""
+        """A confidence interval by Student's t with the error bar's own degrees of freedom.
+
+        That of a quantile is read off the weighted distribution function, and is not symmetric; it is infinite to a
+        side where too few simulations lie.
+        """
         if not 0 < level < 1:
             raise InputError(f"level must lie between 0 and 1; got {level!r}")
+        if self.inverted is not None:
+            return self.inverted(level)
         from scipy.special import stdtrit
 
         half = stdtrit(self.df, 0.5 + level / 2) * self.standard_error
@@ -263,3 +272,14 @@ class ErrorBars:
     @property
     def standard_error(self) -> npt.NDArray[np.float64]:
         return np.sqrt(np.diagonal(self.covariance, axis1=-2, axis2=-1))
+
+    def rescaled(self, place: int, standard_error: float, df: float) -> ErrorBars:
+        """With another standard error of one of the numbers, and the same correlations where it is finite."""
+        covariance, freedom = self.covariance.copy(), self.df.copy()
+        before = math.sqrt(covariance[place, place])
+        if before > 0 and standard_error < math.inf:
+            covariance[place] *= standard_error / before
+            covariance[:, place] *= standard_error / before
+        covariance[place, place] = standard_error**2
+        freedom[place] = df
+        return ErrorBars(covariance, freedom, self.doubts)

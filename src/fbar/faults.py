@@ -1,13 +1,29 @@
-"""Do failures depend on θ? Rejecting a failed simulation is right if they do not, or if failure is the model's own."""
+"""Do failures depend on θ? Rejecting a failed simulation is right if they do not, or if failure is the model's own.
+
+Where proposals were learnt, parameters hang together among the simulations, by the data's doing, even if the prior
+draws each by itself. A parameter that has nothing to do with failures then differs between those that failed and those
+that did not, because another one does. So each is tested given the others that are named: within strata in which those
+are nearly the same, by the score statistic
+
+    U = Σ_strata Σ_i (y_i − ȳ) S_i,    var U = Σ_strata n/(n−1) ȳ(1−ȳ) Σ_i (S_i − S̄)(S_i − S̄)ᵀ,    UᵀV⁻¹U ~ χ²,
+
+y whether simulation i failed, S its rank among all (an indicator for each category), the variance that of shuffling y
+within strata. With one stratum it is the rank-sum test of Mann and Whitney and the χ² test; with several, those of van
+Elteren and of Cochran, Mantel and Haenszel. The strongest parameter is named first, then the strongest given that one,
+and so on; at the end those are dropped that are not needed given the others.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fbar.checks import IntArray
 from fbar.outcomes import Batch, FailedPlace, Outcomes, Simulated
 
 FALSE_ALARM = 1e-3
@@ -19,6 +35,9 @@ PARTS = 5
 """Parts of equal size that a parameter's values are seen in."""
 
 MOST_CATEGORIES = 12
+
+STRATUM = 20
+"""Simulations in a stratum, or up to twice as many: numbers are halved at their medians until there are so few."""
 
 
 class FailureWatch:
@@ -63,14 +82,14 @@ class FailureWatch:
         )
 
     def dependence(self) -> str:
-        """A warning if failures depend on a parameter, by a test that cries wolf once in a thousand runs; or nothing.
+        """A warning if failures depend on parameters, by a test that cries wolf once in a thousand runs; or nothing.
 
-        Rank sums (Mann–Whitney) for numbers and χ² for categories, each at the rate divided by their number.
+        Each parameter given those that are named with it, at the rate divided by the number of parameters.
         """
         columns, failed = self._seen()
         if not FEWEST <= failed.sum() <= failed.size - FEWEST:
             return ""
-        found = [name for name, column in columns.items() if _p_value(column, failed) < FALSE_ALARM / len(columns)]
+        found = _named(columns, failed)
         if not found:
             return ""
         return (
@@ -97,18 +116,88 @@ def _parts(column: npt.NDArray[Any]) -> list[tuple[str, npt.NDArray[np.bool_]]]:
     return [*found, ("infinite", known & ~finite)] if (known & ~finite).any() else found
 
 
-def _p_value(column: npt.NDArray[Any], failed: npt.NDArray[np.bool_]) -> float:
+def _named(columns: Mapping[str, npt.NDArray[Any]], failed: npt.NDArray[np.bool_]) -> list[str]:
+    """The parameters that failures depend on, each given the others, in the order of the columns."""
+    rate, found = FALSE_ALARM / len(columns), list[str]()
+
+    def given(name: str, others: list[str]) -> float:
+        return _log_p(columns[name], failed, _strata([columns[other] for other in others], failed.size))
+
+    while len(found) < len(columns):
+        tested = {name: given(name, found) for name in columns if name not in found}
+        best = min(tested, key=tested.__getitem__)
+        if tested[best] >= math.log(rate):
+            break
+        found.append(best)
+    while len(found) > 1:
+        tested = {name: given(name, [other for other in found if other != name]) for name in found}
+        least = max(tested, key=tested.__getitem__)
+        if tested[least] < math.log(rate):
+            break
+        found.remove(least)
+    return [name for name in columns if name in found]
+
+
+def _strata(columns: Sequence[npt.NDArray[Any]], size: int) -> IntArray:
+    """Numbers of the strata of all rows: the same categories, and numbers close to each other."""
+    stratum = np.zeros(size, dtype=np.int64)
+    numbers = []
+    for column in columns:
+        if column.dtype.kind in "biuf" and np.unique(column).size > MOST_CATEGORIES:
+            value = column.astype(np.float64)
+            numbers.append(value)
+            column = np.isnan(value)  # a parameter that a model does not have
+        _, category = np.unique(column.astype(str), return_inverse=True)
+        _, stratum = np.unique(stratum * (category.max() + 1) + category, return_inverse=True)
+    parts, done = [np.flatnonzero(stratum == number) for number in range(int(stratum.max()) + 1)], 0
+    result = np.zeros(size, dtype=np.int64)
+    turn = [0] * len(parts)
+    while parts:
+        rows, depth = parts.pop(), turn.pop()
+        halves: list[IntArray] = []
+        for step in range(len(numbers) if rows.size >= 2 * STRATUM else 0):  # the next one that is not all the same
+            value = numbers[(depth + step) % len(numbers)][rows]
+            if np.isnan(value).any():
+                continue
+            low = value <= np.median(value)
+            if low.all():
+                low = value < value.max()
+            if low.any():
+                halves, depth = [rows[low], rows[~low]], depth + step + 1
+                break
+        if halves:
+            parts += halves
+            turn += [depth, depth]
+        else:
+            result[rows], done = done, done + 1
+    return result
+
+
+def _log_p(column: npt.NDArray[Any], failed: npt.NDArray[np.bool_], stratum: IntArray) -> float:
+    """log of the p-value of failures against a parameter within strata; 0 where there is too little to be seen."""
     from scipy import stats
 
     if column.dtype.kind in "biuf":
-        known = ~np.isnan(column.astype(np.float64))
-        first, second = column[known & failed], column[known & ~failed]
-        if min(first.size, second.size) < FEWEST or np.ptp(column[known]) == 0:
-            return 1.0
-        return float(stats.mannwhitneyu(first, second, method="asymptotic").pvalue)
-    _, category = np.unique(column.astype(str), return_inverse=True)
-    if category.max() == 0:
-        return 1.0
-    table = np.zeros((2, category.max() + 1))
-    np.add.at(table, (failed.astype(int), category), 1)
-    return float(stats.chi2_contingency(table).pvalue)
+        value = column.astype(np.float64)
+        known = ~np.isnan(value)
+        y, stratum, value = failed[known], stratum[known], value[known]
+        if min(y.sum(), (~y).sum()) < FEWEST or np.ptp(value) == 0:
+            return 0.0
+        scores = stats.rankdata(value)[:, None] / value.size
+    else:
+        _, category = np.unique(column.astype(str), return_inverse=True)
+        y, scores = failed, np.eye(category.max() + 1)[category][:, 1:]
+        if scores.shape[1] == 0:
+            return 0.0
+    _, stratum = np.unique(stratum, return_inverse=True)
+    n = np.bincount(stratum).astype(np.float64)
+    share = np.bincount(stratum, weights=y) / n
+    middle = np.stack([np.bincount(stratum, weights=s) for s in scores.T], axis=1) / n[:, None]
+    away = scores - middle[stratum]
+    u = ((y - share[stratum])[:, None] * away).sum(axis=0)
+    spread = (share * (1 - share) * n / np.maximum(n - 1, 1))[stratum]
+    variance = (spread[:, None] * away).T @ away
+    if not np.trace(variance) > 0:
+        return 0.0
+    statistic = float(u @ np.linalg.pinv(variance, hermitian=True) @ u)
+    return float(stats.chi2.logsf(statistic, np.linalg.matrix_rank(variance, hermitian=True)))

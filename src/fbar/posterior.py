@@ -14,6 +14,7 @@ from fbar.markup import paragraph
 from fbar.notebook import joined, table
 from fbar.points import Points
 from fbar.targets import Target, as_targets
+from fbar.targets.quantiles import Inversion, Inverted, Quantile
 
 
 class ErrorModel(Protocol):
@@ -75,8 +76,8 @@ class Posterior:
         shown = table(["parameter", "mean", "standard deviation"], rows, (1, 2)) if rows else ""
         return joined(shown, paragraph(self._told()))
 
-    caveat: str = ""
-    """Why none of its estimates can be trusted, such as a record that is damaged; nothing where they may be."""
+    doubts: tuple[str, ...] = ()
+    """Why none of its estimates is to be trusted, whatever the target."""
 
     likelihood: FloatArray | None = None
     """p̂(x*|θ) at the values of a finite prior, from an estimator that has it."""
@@ -101,13 +102,20 @@ class Posterior:
         for target in listed:
             target.check(self.points)
         bars = self._error_bars(listed)
-        estimates, slices, start = [], [], 0
-        for target in listed:
-            value = self.value(target)
-            part = slice(start, start + value.shape[-1])
-            slices.append(part)
-            start = part.stop
-            estimates.append(self._estimate(target, value, bars, part))
+        values, slices, start = [self.value(target) for target in listed], [], 0
+        for value in values:
+            slices.append(slice(start, start + value.shape[-1]))
+            start += value.shape[-1]
+        limits: list[Inverted | None] = []
+        for target, part in zip(listed, slices, strict=True):
+            inverted = self._inverted(target, bars, part.start)
+            if inverted is not None:
+                bars = bars.rescaled(part.start, inverted.standard_error(), inverted.df)
+            limits.append(inverted)
+        estimates = [
+            self._estimate(target, value, bars, part, inverted)
+            for target, value, part, inverted in zip(listed, values, slices, limits, strict=True)
+        ]
         if isinstance(targets, Target):
             return estimates[0]
         return Estimates(estimates, bars.covariance, slices)
@@ -133,6 +141,21 @@ class Posterior:
         doubts = tuple((mask[..., :size], text) for mask, text in bars.doubts)
         return ErrorBars(covariance, bars.df[..., :size], doubts)
 
+    inverts = True
+    """Whether a quantile is where its own weighted distribution function has the level."""
+
+    def _inverted(self, target: Target, bars: ErrorBars, place: int) -> Inverted | None:
+        """The distribution function around a quantile, with the error model's variance of it; None for others."""
+        if not isinstance(target, Quantile) or np.ndim(self.weights) > 1 or not self.inverts:
+            return None
+        found = target.inverted(self.points, self.weights)
+        variance, df = float(bars.covariance[place, place]) / found.slope() ** 2, float(bars.df[place])
+        of = getattr(self.errors, "inversion", None)
+        if of is None:
+            return found.known_to(Inversion(variance, df))
+        below, given = found.below(target.components(self.points)[:, 0]), target.given(self.points)
+        return found.known_to(of(below, given, variance, df))
+
     def contributions(self, target: Target) -> FloatArray | None:
         """z of every accepted simulation, shape (n, m): the target's error is Σz to first order, its variance Σz².
 
@@ -146,23 +169,31 @@ class Posterior:
         """ψ of each target at the points."""
         return [target.influence(self.points, self.weights) for target in targets]
 
-    def _estimate(self, target: Target, value: FloatArray, bars: ErrorBars, part: slice) -> Estimate:
+    def _estimate(
+        self, target: Target, value: FloatArray, bars: ErrorBars, part: slice, inverted: Inverted | None
+    ) -> Estimate:
         def shaped(array: FloatArray | BoolArray) -> Any:
             if target.scalar:
                 array = array[..., 0]
             return array.item() if array.ndim == 0 else array
 
         trusted = np.ones(bars.df.shape, dtype=bool)
-        warnings = [target.note] if target.note else []
-        if self.caveat:
-            trusted[...] = False
-            warnings.append(self.caveat)
+        trusted &= not self.doubts
+        warnings = [*self.doubts, *([target.note] if target.note else [])]
         for mask, text in bars.doubts:
+            if inverted is not None and text == inverted.known.instead:
+                continue
             trusted &= ~mask
             concerned = mask[..., part].any(axis=-1)
             if concerned.any():
                 share = f" (in {concerned.mean():.1%} of the trials)" if concerned.ndim else ""
                 warnings.append(text + share)
+        seen = inverted
+        if seen is None and isinstance(target, Quantile) and np.ndim(self.weights) == 1:
+            seen = target.inverted(*self._distribution)
+        if seen is not None:
+            trusted[..., part] &= not seen.doubts
+            warnings += [*seen.doubts, *([seen.note] if seen.note else [])]
         return Estimate(
             name=target.name,
             value=shaped(value),
@@ -173,4 +204,10 @@ class Posterior:
             trusted=shaped(trusted[..., part]),
             warnings=tuple(warnings),
             labels=target.labels,
+            inverted=inverted,
         )
+
+    @property
+    def _distribution(self) -> tuple[Points, FloatArray]:
+        """The points and weights whose tails decide whether a quantile can be told."""
+        return self.points, self.weights

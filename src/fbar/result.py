@@ -183,7 +183,8 @@ class Result:
         return report_run(self, path, title=title, predictive=predictive)
 
     def _of(self, posterior: Posterior, how: str, what: str, tolerance: float | None) -> Result:
-        posterior.caveat = self.posterior.caveat
+        if self.damage:
+            doubt_damaged(posterior, self.run)
         estimates = posterior.expect(list(self.targets))
         return replace(
             self,
@@ -212,10 +213,16 @@ class Result:
         were = "was" if seen.failures == 1 else "were"
         failed = f"{counted(seen.failures, 'simulation')} failed and {were} rejected: {seen.failed}"
         failed = failed if seen.failures else ""
-        return tuple(text for text in (*self.run.warnings, failed, self._biased(), *self.notes) if text)
+        told = (*self.posterior.doubts, *self.run.warnings, failed, self._biased(), *self.notes)
+        return tuple(dict.fromkeys(text for text in told if text))
+
+    @property
+    def _further_warnings(self) -> list[str]:
+        """Those that no estimate tells."""
+        return [text for text in self.warnings if not any(text in estimate.warnings for estimate in self.estimates)]
 
     def __str__(self) -> str:
-        warnings = (f"warning: {text}" for text in self.warnings)
+        warnings = (f"warning: {text}" for text in self._further_warnings)
         title = [f"{self.what}:"] if self.what else []
         return "\n".join([*title, str(self.estimates), *warnings, *self._how_it_went()])
 
@@ -240,7 +247,7 @@ class Result:
     def _repr_html_(self) -> str:
         told = [*self._how_it_went(), f"seed {self.seed}"]
         title = [paragraph(f"{self.what}:")] if self.what else []
-        return joined(*title, self.estimates._repr_html_(), warned(self.warnings), *map(paragraph, told))
+        return joined(*title, self.estimates._repr_html_(), warned(self._further_warnings), *map(paragraph, told))
 
     @property
     def about_tolerance(self) -> str:
@@ -388,8 +395,14 @@ def cost_in_words(cost: float | None, seconds: bool) -> str:
     return f"{number} s of simulator time" if seconds else f"cost {number}"
 
 
+def doubt_damaged(posterior: Posterior, run: Run) -> None:
+    """Trust nothing of a posterior that a damaged record cut short."""
+    text = f"a part of the record is damaged: only {counted(run.simulations, 'simulation')} are used"
+    posterior.doubts = tuple(dict.fromkeys((*posterior.doubts, text)))
+
+
 def unused_in_words(simulations: int) -> str:
-    return f"{counted(simulations, 'more simulation')} ran ahead of need and {'was' if simulations == 1 else 'were'} not used"
+    return f"{counted(simulations, 'more simulation')} ran ahead of need, not used"
 
 
 def _finite(value: float) -> float | None:

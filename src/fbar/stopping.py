@@ -18,6 +18,7 @@ from fbar.methods import Run
 from fbar.methods.forecasts import Forecast, until_count
 from fbar.posterior import Posterior
 from fbar.targets import Target, whole_name
+from fbar.targets.quantiles import Quantile
 
 ENOUGH_ACCEPTED = 50
 ENOUGH_EACH_SIDE = 10
@@ -197,8 +198,8 @@ class Acceptances(StoppingRule):
 class StandardError(StoppingRule):
     """Stop when a target's standard error is at most ``wanted``, and can be trusted.
 
-    At least 50 simulations must be accepted, and for a probability 10 on each side: an error bar that is
-    small because nothing was seen yet would otherwise end the run.
+    At least 50 simulations must be accepted, and for a probability or a quantile 10 on each side (effective ones): an
+    error bar that is small because nothing was seen yet would otherwise end the run.
     """
 
     target: str
@@ -225,10 +226,9 @@ class StandardError(StoppingRule):
         if np.min(posterior.accepted) < ENOUGH_ACCEPTED:
             return False
         estimate = posterior.expect(target)
-        if target.binary and target.scalar:
-            share = np.minimum(estimate.value, 1 - np.asarray(estimate.value)) * posterior.ess
-            if np.min(share) < ENOUGH_EACH_SIDE:
-                return False
+        rarer = _rarer_side(target, estimate, posterior)
+        if rarer is not None and np.min(rarer) < ENOUGH_EACH_SIDE:
+            return False
         return bool(np.all(self._reached(estimate)) and np.all(estimate.trusted))
 
     def forecast(self, run: Run) -> Forecast | None:
@@ -239,9 +239,9 @@ class StandardError(StoppingRule):
         estimate = posterior.expect(target)
         found = run.forecast(target, self._wanted(estimate), posterior)
         needed = [until_count(posterior.accepted, ENOUGH_ACCEPTED, run.simulations)]
-        if target.binary and target.scalar:
-            rarer = min(estimate.value, 1 - estimate.value) * posterior.ess
-            needed.append(until_count(rarer, ENOUGH_EACH_SIDE, run.simulations))
+        rarer = _rarer_side(target, estimate, posterior)
+        if rarer is not None:
+            needed.append(until_count(float(rarer), ENOUGH_EACH_SIDE, run.simulations))
         for other in needed:
             found = None if found is None or other is None else found.largest(other)
         return found
@@ -299,6 +299,17 @@ def as_rule(wanted: StoppingRule | Mapping[str, float | str], targets: Sequence[
         raise InputError("precision must name its targets; give for example {'mean:theta': 0.01}")
     rules: list[StoppingRule] = [wanted_precision(name, error, targets) for name, error in wanted.items()]
     return reduce(and_, rules)
+
+
+def _rarer_side(target: Target, estimate: Estimate, posterior: Posterior) -> Any:
+    """Effective simulations on the rarer side of a probability's event or of a quantile; None for other targets."""
+    if estimate.inverted is not None:
+        return estimate.inverted.beyond
+    if isinstance(target, Quantile):
+        return min(target.level, 1 - target.level) * posterior.ess
+    if target.binary and target.scalar:
+        return np.minimum(estimate.value, 1 - np.asarray(estimate.value)) * posterior.ess
+    return None
 
 
 def _present(run: Run) -> Posterior | None:

@@ -34,7 +34,7 @@ import numpy.typing as npt
 from scipy.special import chdtri
 
 from fbar.acceptance import Acceptance, accepted
-from fbar.checks import FloatArray, IntArray
+from fbar.checks import BoolArray, FloatArray, IntArray
 from fbar.errors import NoPosterior
 from fbar.estimate import ErrorBars
 from fbar.estimators.draws import DrawErrors, Draws, recorded_columns
@@ -42,6 +42,7 @@ from fbar.outcomes import Seen
 from fbar.posterior import Posterior
 from fbar.problem import Problem
 from fbar.proposals import Particles, Proposal, Space
+from fbar.targets.quantiles import Inversion
 
 APART = 1 / 2500
 """How often chance alone lets the groups' jackknife raise a doubt: its variance over the error bar's has an F
@@ -240,6 +241,10 @@ class CrossfittedErrors(DrawErrors):
             "batch has random numbers of its own (rng.normal(size=theta.rows), not rng.normal()), then raise the budget"
         )
         return ErrorBars(bars.covariance, bars.df, (*bars.doubts, (apart, text)))
+
+    def inversion(self, below: BoolArray, given: BoolArray | None, variance: float, df: float) -> Inversion:
+        """What was not seen is in the variance already."""
+        return Inversion(variance, super().inversion(below, given, variance, df).df)
 
     def known_share(self, influence: FloatArray) -> FloatArray:
         """The part of the variances that is there without the addition for what was not seen."""

@@ -46,7 +46,8 @@ from fbar.points import Points
 from fbar.posterior import Posterior
 from fbar.problem import Problem
 from fbar.targets import Target
-from fbar.targets.kinds import Expectation, Quantile
+from fbar.targets.kinds import Expectation
+from fbar.targets.quantiles import Quantile
 
 LEAST_A_FOLD = 10
 EVIDENCE_UNSURE = 1 / 3
@@ -174,6 +175,8 @@ class RobustPosterior(Posterior):
 
     Its ``points`` and ``weights`` are those of the weighted average, since the signed measure is no sample.
     """
+
+    inverts = False
 
     def __init__(self, settings: DoublyRobust, draws: Draws) -> None:
         average = WeightedAverage()(draws)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray
+from fbar.checks import BoolArray, FloatArray, IntArray
 from fbar.errors import NoPosterior
 from fbar.estimate import ErrorBars
 from fbar.outcomes import Seen
@@ -21,6 +21,7 @@ from fbar.points import Points
 from fbar.posterior import Posterior
 from fbar.priors import Distribution
 from fbar.problem import Problem
+from fbar.targets.quantiles import Inversion, Sides
 
 FEW_ACCEPTED = 10
 ONE_CARRIES = 0.2
@@ -123,6 +124,18 @@ class DrawErrors:
         np.fill_diagonal(covariance, diagonal)
         return ErrorBars(covariance, self._df(zeta, sums, where, used, diagonal, unseen), self._doubts(z, diagonal))
 
+    def inversion(self, below: BoolArray, given: BoolArray | None, variance: float, df: float) -> Inversion:
+        """What is known of F̂(Q̂), from the variance of it as an expectation and that one's degrees of freedom."""
+        if self.draws.scheme != "independent" or self.draws.cluster is not None:
+            return Inversion(variance, df)
+        rows = slice(None) if given is None else given
+        sides = Sides(self.weights[rows], below[rows])
+        return Inversion(variance + sides.unseen, sides.df, sides.carried, self._carried)
+
+    @property
+    def _carried(self) -> str:
+        return f"one accepted simulation carries over {self.one_carries:.0%} of the variance"
+
     def _unseen(self, z: FloatArray) -> FloatArray:
         """What is added to the variances for simulations that were not seen yet; nothing by default."""
         return np.zeros(z.shape[1])
@@ -160,7 +173,7 @@ class DrawErrors:
             one = square.max(axis=0) / square.sum(axis=0)
         return (
             (few, f"fewer than {FEW_ACCEPTED} simulations were accepted"),
-            (one > self.one_carries, f"one accepted simulation carries over {self.one_carries:.0%} of the variance"),
+            (one > self.one_carries, self._carried),
             (
                 ~(variance > 0),
                 "the accepted simulations do not differ in this target, so nothing is known of its error",

@@ -29,6 +29,7 @@ from fbar.checks import FloatArray, IntArray, number
 from fbar.errors import InputError, NoPosterior
 from fbar.estimate import ErrorBars
 from fbar.estimators.draws import FEW_ACCEPTED, DrawErrors
+from fbar.points import Points
 from fbar.posterior import Posterior
 from fbar.targets import Target
 
@@ -60,6 +61,12 @@ class Combined(Posterior):
             large.simulations,
             small.accepted,
         )
+
+    inverts = False
+
+    @property
+    def _distribution(self) -> tuple[Points, FloatArray]:
+        return self.small.points, self.small.weights
 
     def _combined(self, small: FloatArray, large: FloatArray) -> FloatArray:
         result: FloatArray = self._k[1] * large

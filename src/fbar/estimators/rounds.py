@@ -402,6 +402,8 @@ class MixtureErrors(DrawErrors):
 class InverseVariancePosterior(Posterior):
     """Each target's own combination of the rounds' estimates, by one over their estimated variances."""
 
+    inverts = False
+
     def __init__(self, draws: Draws) -> None:
         w = draws.weight * np.exp(draws.log_w - draws.log_w.max())
         weights = w / w.sum()

@@ -29,7 +29,7 @@ from fbar.methods import Method, Run
 from fbar.methods.named import at_tolerance, restored
 from fbar.problem import Problem
 from fbar.progress import LiveProgress
-from fbar.result import Result, json_seed, spent
+from fbar.result import Result, doubt_damaged, json_seed, spent
 from fbar.seeds import Seeds
 from fbar.settings import describe, differences, is_source
 from fbar.stopping import StoppingRule
@@ -562,7 +562,8 @@ def _finished(
     # The loop has looked when it ended.
     last = run.history[-1] if run.history and run.history[-1].simulations == run.simulations else None
     if damage:
-        posterior.caveat, last = f"a part of the record is damaged: only {run.simulations:,} simulations are used", None
+        doubt_damaged(posterior, run)
+        last = None
     told = (*notes, watch.dependence(), _learnt_for_others(task), "" if task.learnt is None else task.learnt.warning)
     done = None if ledger is None else ledger.legs[-1].result  # what was seen then is not looked at again
     told = (*told, WARNING if done is not None and WARNING in done["warnings"] else twice.warning)

@@ -32,6 +32,9 @@ from fbar.targets import Target, as_targets
 SLOW_BLOCK = 64
 """Simulations in a block, at most, of a simulator that runs them one by one: what is under way can be lost."""
 
+NEARLY_ALL = 0.9
+"""The share of the prior's simulations that is accepted from which on the answer is taken to be the prior."""
+
 ROUNDS = 16
 """In how many rounds a budget is spent by default (section S4.2 of the paper)."""
 
@@ -108,6 +111,21 @@ class Run(OtherTolerances):
     @abstractmethod
     def posterior(self) -> Posterior:
         """The posterior from all blocks told so far without a gap."""
+
+    def _told_apart(self, posterior: Posterior, tolerance: float, share: float) -> Posterior:
+        """With a doubt where the data hardly tell the posterior from the prior.
+
+        ``share`` is Z, the share of the prior's simulations that is accepted. With L(θ) ≤ 1 the acceptance probability,
+        the posterior of any event differs from its prior by at most ∫ p (L/Z − 1)₊ ≤ 1 − Z: the mean of (L − Z)₊ is
+        largest for an L that is 0 or 1, where it is Z(1 − Z). Exact matching has no tolerance to be lowered.
+        """
+        if tolerance > 0 and self.problem.has_summaries and share >= NEARLY_ALL:
+            posterior.doubts = (
+                *posterior.doubts,
+                f"the tolerance {tolerance:.4g} accepts {min(share, 1.0):.0%} of the simulations from the prior, so "
+                "that the answer is the prior's or hardly another; lower it",
+            )
+        return posterior
 
     def glance(self) -> Posterior:
         """The same, and no trace of it in the run: not even the rounding of what comes later depends on it."""

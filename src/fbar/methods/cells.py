@@ -106,7 +106,11 @@ class CellRun(Run):
     def posterior(self) -> Posterior:
         if not self.counts.any():
             raise NoPosterior("nothing was simulated yet; ask the run for batches and tell it their outcomes")
-        return self.estimator(self.cells)
+        posterior = self.estimator(self.cells)
+        if self.trials is not None:
+            return posterior
+        share = self.prior @ (self.hits / np.maximum(self.counts, 1))
+        return self._told_apart(posterior, self.acceptance.tolerance, float(share))
 
     # ------------------------------------------------------------ rounds and blocks
 

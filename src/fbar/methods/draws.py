@@ -209,8 +209,13 @@ class DrawRun(Run):
 
     def posterior(self) -> Posterior:
         if self._latest is None:
-            self._latest = self.estimator(self.draws())
+            self._latest = self._estimated(self.acceptance)
         return self._latest
+
+    def _estimated(self, acceptance: Acceptance) -> Posterior:
+        draws = self.draws(None if acceptance is self.acceptance else acceptance)
+        share = float(draws.weight @ np.exp(draws.log_w)) / draws.simulations
+        return self._told_apart(self.estimator(draws), acceptance.tolerance, share)
 
     def stages(self) -> list[Stage]:
         whence = "the prior" if self.design is self.problem.prior else "a design q, weighted by p/q"
@@ -224,7 +229,7 @@ class DrawRun(Run):
         return drawn.with_derived(self.problem.derived)
 
     def posterior_at(self, tolerance: float) -> Posterior:
-        return self.estimator(self.draws(self._at(tolerance)))
+        return self._estimated(self._at(tolerance))
 
     def _own_tolerance(self) -> float:
         return self.acceptance.tolerance

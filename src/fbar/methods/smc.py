@@ -356,6 +356,20 @@ class SMCRun(Run):
     def _end(self, why: str) -> None:
         self._ended = why
         self.store.rounds = [round for round in self.rounds if round.pieces]
+        if self._short:
+            self.warnings.append(self._short)
+
+    @property
+    def _short(self) -> str:
+        """What there is to say of a run that has not come to its tolerance, or to none; or nothing."""
+        last, at = self.schedule.last, self.tolerance
+        if self.settled or (last is None and at < math.inf) or not self.problem.has_summaries:
+            return ""
+        missed = "no tolerance was reached" if last is None else f"the wanted tolerance {last:g} was not reached"
+        if at == math.inf:
+            first = "the run came no further than its first round, which accepts everything, so this is the prior"
+            return f"{missed}: {first}"
+        return f"{missed}: the estimates are those at the tolerance {at:.4g}, of a wider posterior"
 
     def _end_round(self) -> None:
         present = self._present
@@ -365,12 +379,6 @@ class SMCRun(Run):
         present.complete = full
         if not full and self.store.simulations >= self._most:
             self._end(f"budget spent in round {self.round}, at tolerance {present.tolerance:.4g}")
-            last = self.schedule.last
-            if last is not None and not self.settled:
-                self.warnings.append(
-                    f"the budget ended at tolerance {self.tolerance:.4g}, above the wanted {last:g}: the estimates are "
-                    "those of a wider posterior; extend the run"
-                )
             return
         if not full:
             rate = self._accepted / present.simulations
@@ -512,6 +520,7 @@ class SMCRun(Run):
         if tolerance is not None:
             self.schedule, self._stuck = self.schedule.down_to(tolerance), False
         was_open, self._ended = not self._ended, ""
+        self.warnings.clear()  # of the end that this goes beyond
         if was_open and tolerance is None:
             return
         complete = [round for round in self.rounds if round.complete]
@@ -536,8 +545,14 @@ class SMCRun(Run):
             raise NoPosterior("no simulations were told yet; ask the run for batches and tell it their outcomes")
         at = self.tolerance if tolerance is None else non_negative_number(tolerance, "tolerance")
         self._measure_all(next((round.measure for round in reversed(self.rounds) if round.complete), None))
-        kernel = self.method.kernel if at < math.inf else "uniform"
-        return self.store.posterior(Acceptance(at, kernel), weights or self.method.weights, self.seen)
+        acceptance = Acceptance(at, self.method.kernel if at < math.inf else "uniform")
+        posterior = self.store.posterior(acceptance, weights or self.method.weights, self.seen)
+        if tolerance is None and self._short:
+            posterior.doubts = (self._short,)
+            if at == math.inf:
+                return posterior
+        first = self.rounds[0].weights(acceptance)  # of draws from the prior
+        return self._told_apart(posterior, at, float(first.mean()) if first.size else 0.0)
 
     def posterior_at(self, tolerance: float) -> Posterior:
         return self.posterior(tolerance)

@@ -23,6 +23,7 @@ from fbar.acceptance import Acceptance, accepted
 from fbar.checks import BoolArray, FloatArray, IntArray, choice, non_negative_number, positive_integer
 from fbar.designs.schemes import scrambled
 from fbar.errors import InputError, NoPosterior
+from fbar.estimate import Estimate
 from fbar.estimators.crossfitted import Crossfitted, Piece
 from fbar.methods.adaptive import AdaptiveAllocation
 from fbar.methods.base import Method, Run, Stage, Start
@@ -384,9 +385,9 @@ class TargetedRun(Run):
             known = unit > 0
             difference = (np.atleast_1d(wide.value) - np.atleast_1d(at.value))[known] / 3
             # Simulations within ε are among those within 2ε: var(f̂_2ε − f̂_ε) ≈ V_ε − V_2ε.
-            chance = np.abs(np.atleast_1d(at.variance) - np.atleast_1d(wide.variance))[known] / 9
+            chance = np.abs(_variance(near, at, target) - _variance(far, wide, target))[known] / 9
             bias += float((np.maximum(difference**2 - chance, 0.0) / unit[known]).sum())
-            variance += float((np.atleast_1d(at.variance)[known] / unit[known]).sum())
+            variance += float((_variance(near, at, target)[known] / unit[known]).sum())
         return bool(bias <= d / 4 * variance * near.accepted / (near.accepted + rest))
 
     # ------------------------------------------------------------ records and extensions
@@ -454,15 +455,21 @@ class TargetedRun(Run):
         at = non_negative_number(tolerance, "tolerance")
         asked = Acceptance(at, self.method.kernel if 0 < at < math.inf else "uniform")
         if self._latest is None or self._latest[:2] != (asked, self.simulations):
-            self._latest = asked, self.simulations, self.store.posterior(asked, self.seen)
+            self._latest = asked, self.simulations, self._estimated(self.store, asked)
         return self._latest[2]
+
+    def _estimated(self, store: Crossfitted, asked: Acceptance) -> Posterior:
+        posterior = store.posterior(asked, self.seen)
+        draws = posterior.errors.draws  # type: ignore[union-attr]
+        share = float(draws.weight @ np.exp(draws.log_w)) / draws.simulations
+        return self._told_apart(posterior, asked.tolerance, share)
 
     def glance(self) -> Posterior:
         if self._latest is not None and self._latest[:2] == (self.wanted, self.simulations):
             return self._latest[2]
         if not self.store.pieces:
             return self.posterior()
-        return self.store.copy().posterior(self.wanted, self.seen)
+        return self._estimated(self.store.copy(), self.wanted)
 
     @property
     def chooses_tolerance(self) -> bool:
@@ -524,6 +531,13 @@ class TargetedRun(Run):
             log_q[mine] = proposal.log_density(particles.take(mine))
         log_mixture = self.space.log_prior(particles) - draws.log_w
         return draws_ahead(posterior, target, np.exp(log_q - log_mixture), posterior.simulations, 1.0)
+
+
+def _variance(posterior: Posterior, estimate: Estimate, target: Target) -> FloatArray:
+    """That of the estimate; where a quantile has no interval yet, that of its first-order error."""
+    found = np.atleast_1d(estimate.variance)
+    z = None if np.isfinite(found).all() else posterior.contributions(target)
+    return found if z is None else np.asarray((z**2).sum(axis=0))
 
 
 def _nearest(distance: FloatArray, k: int) -> float:

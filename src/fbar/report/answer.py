@@ -69,7 +69,7 @@ def answer(result: Result, explained: Explained) -> Section:
     body = join(
         [
             main,
-            notes((_sentence(text) for text in (*warnings, *result.warnings)), "warning"),
+            notes((_sentence(text) for text in dict.fromkeys((*warnings, *result.warnings))), "warning"),
             join(paragraph(text) for text in told),
             element("h3", "Why the error bars can be trusted, or not"),
             paragraph(

@@ -1,4 +1,4 @@
-"""The kinds of targets: expectations, covariances, quantiles, densities at a point."""
+"""The kinds of targets: expectations, covariances, densities at a point; quantiles are in `fbar.targets.quantiles`."""
 
 from __future__ import annotations
 
@@ -128,63 +128,6 @@ class Covariance(Target):
         values, given = self.components(points), self.given(points)
         centre, share = mean_of(values, weights, given)
         return restricted(values - centre[..., None, :], given, share)
-
-
-@dataclass(frozen=True, repr=False)
-class Quantile(Target):
-    """The α-quantile Q of a parameter; ψ = (α − 1{θ ≤ Q})/π(Q).
-
-    The density at the quantile is π(Q) = 2h/(Q_{α+h} − Q_{α−h}) with h = min(α, 1−α, n_eff^(−1/3))/2, which
-    for n_eff equally weighted points has an error of order n_eff^(−1/3).
-    """
-
-    parameter: str
-    level: float
-    name: str
-
-    def components(self, points: Points) -> FloatArray:
-        return continuous_column(points, self.parameter, self.name)[:, None]
-
-    def given(self, points: Points) -> BoolArray | None:
-        return present(points, (self.parameter,))
-
-    @property
-    def smooth(self) -> bool:
-        return False
-
-    def _fit(self, points: Points, weights: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        given = self.given(points)
-        x = self.components(points)[:, 0]
-        w = weights if given is None else np.where(given, weights, 0.0)
-        share = w.sum(axis=-1)
-        w = w / share[..., None]
-        order = np.argsort(x, kind="stable")
-        x, w = x[order], w[..., order]
-        cumulated = np.cumsum(w, axis=-1) - w / 2  # a point's mass is centred on it
-        n_eff = 1 / (w**2).sum(axis=-1)
-        h = np.minimum(min(self.level, 1 - self.level), n_eff ** (-1 / 3)) / 2
-
-        def at(levels: FloatArray) -> FloatArray:
-            flat = [np.interp(p, c, x) for p, c in zip(np.ravel(levels), cumulated.reshape(-1, x.size), strict=True)]
-            return np.reshape(flat, np.shape(levels))
-
-        level = np.broadcast_to(np.asarray(self.level), h.shape)
-        low, middle, high = at(level - h), at(level), at(level + h)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return middle, 2 * h / (high - low), share
-
-    def value(self, points: Points, weights: FloatArray) -> FloatArray:
-        return np.asarray(self._fit(points, weights)[0][..., None])
-
-    def psi(self, points: Points, weights: FloatArray) -> Callable[[Points], FloatArray]:
-        quantile, density, share = self._fit(points, weights)
-
-        def at(where: Points) -> FloatArray:
-            below = self.components(where)[:, 0] <= quantile[..., None]
-            psi = (self.level - below) / density[..., None]
-            return restricted(psi[..., None], self.given(where), share)
-
-        return at
 
 
 @dataclass(frozen=True, repr=False)

@@ -14,7 +14,8 @@ from fbar.errors import InputError
 from fbar.expressions import Expression
 from fbar.points import Points
 from fbar.targets.base import Target, column_of
-from fbar.targets.kinds import Covariance, DensityAt, Expectation, Function, Quantile
+from fbar.targets.kinds import Covariance, DensityAt, Expectation, Function
+from fbar.targets.quantiles import Quantile
 
 
 def mean(name: str) -> Target:
@@ -101,7 +102,7 @@ def model_probability(model: Any, *, name: str = "model") -> Target:
 
 
 def quantile(name: str, level: float) -> Target:
-    """Posterior quantile of a continuous parameter."""
+    """Posterior quantile of a parameter. Its interval is read off the distribution function, and is not symmetric."""
     if not 0 < number(level, "level") < 1:
         raise InputError(f"the level of a quantile must lie between 0 and 1; got {level!r}")
     return Quantile(name, float(level), f"quantile:{name},{level:g}")
