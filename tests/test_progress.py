@@ -115,6 +115,8 @@ def on_terminal(
             if interrupt_at and interrupt_at in told.decode("utf-8", "ignore"):
                 process.send_signal(signal.SIGINT)
                 interrupt_at = ""
+        else:
+            process.kill()  # it would keep us waiting for ever
         assert process.stdout is not None
         out = process.stdout.read().decode()
         status = process.wait(10)
@@ -166,6 +168,19 @@ def test_ctrl_c_leaves_a_clean_terminal(tmp_path: Path) -> None:
     assert status == 130
     assert out == ""
     assert screen.text.strip() == "fbar: interrupted"
+
+
+def test_in_the_background_an_interrupt_is_for_others(tmp_path: Path) -> None:
+    """Where SIGINT is ignored at the start, as in the background of a script, it stays ignored."""
+    ask = command("infer", model(tmp_path, 0.05), *ASK, "--budget", "3000")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        screen, _, out, status = on_terminal(ask, 90, 24, interrupt_at="accepted")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert status == 0
+    assert "3,000 simulations" in out
+    assert "interrupted" not in screen.text
 
 
 def test_quiet_and_json_on_a_terminal(tmp_path: Path) -> None:
