@@ -131,10 +131,9 @@ def test_exports(model, capsys):
     call("export", "r", "--format", "netcdf")
     import xarray
 
+    ess = 1 / sum(float(row["weight"]) ** 2 for row in rows)
     with xarray.open_dataset("r.nc", group="posterior", engine="h5netcdf") as posterior:
-        assert posterior["rate"].shape == (1, len(rows))
-    with xarray.open_dataset("r.nc", group="sample_stats", engine="h5netcdf") as kept:
-        assert float(kept["weight"].sum()) == pytest.approx(1)
+        assert posterior["rate"].shape == (1, round(ess))
 
 
 @pytest.mark.parametrize(
