@@ -1,8 +1,9 @@
 # Everything is done in .venv, made from the project's own files.
 PYTHON ?= python3
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+STAMP := $(VENV)/.installed-$(VERSION)
 
 .PHONY: setup run paper test lint docs bench bench-peers test-peers truths constraints clean
 
@@ -10,8 +11,10 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("fbar needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
+	test -x $(BIN)/python$(VERSION) || rm -rf $(VENV)  # made by another version of Python
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
+	rm -f $(VENV)/.installed*
 	touch $@
 
 run: setup  ## influenza in a boarding school: estimates with error bars, what targeting gains, a report; about a minute
@@ -61,8 +64,11 @@ truths: setup  ## compute the catalogue's observations, truths and tolerances an
 	$(BIN)/python -m fbar.problems.store --at-tolerance
 	$(BIN)/python -m fbar.problems docs/problems.md
 
-constraints:  ## pin the versions that are installed now
-	$(BIN)/python -m pip freeze --exclude-editable | grep -v '@' > constraints.txt
+constraints:  ## pin the versions that are installed now; lines for one version of Python alone stay as they are
+	$(BIN)/python -m pip freeze --exclude-editable | grep -v '@' > constraints.new
+	grep ';' constraints.txt > constraints.kept
+	cut -d= -f1 constraints.kept | sort -u | sed 's/.*/^&==/' | grep -v -i -f - constraints.new | sort -f - constraints.kept > constraints.txt
+	rm constraints.new constraints.kept
 
 clean:
 	rm -rf $(VENV) $(PEERS) $(PEERS_SBI) results paper-results docs/_build .mypy_cache .ruff_cache .pytest_cache

@@ -1,4 +1,4 @@
-"""What all tests share: signals as a terminal gives them, and no process that outlives its test.
+"""What all tests share: one thread, signals as a terminal gives them, and no process that outlives its test.
 
 On Linux the process that runs tests adopts what its children leave behind, so that what a test started is found
 whatever became of its parent.
@@ -21,6 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+for threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(threads, "1")  # tests run side by side, and their threads would be in each other's way
 
 LINUX = sys.platform == "linux"
 PR_SET_CHILD_SUBREAPER = 36

@@ -68,7 +68,7 @@ class TestOnTheRamp(MethodConformance):
 def drawn(problem, target, q, budget, seed, tolerance=0.0):
     method = fbar.Importance(q, estimator=fbar.DoublyRobust(), rounds=1, tolerance=tolerance)
     run = method.start(problem, target, seed, budget)
-    fbar.drive(run)
+    fbar.drive(run, history=False)
     return run.draws()
 
 

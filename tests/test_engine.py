@@ -97,7 +97,7 @@ def test_dask_changes_no_bit_and_quarantines_what_kills(expected):
             n_workers=2,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",  # any port that is free
             host="127.0.0.1",
             silence_logs=50,
         ) as cluster,

@@ -28,7 +28,7 @@ SCHEDULE = (160, 40, 10, 3, 1)
 
 def run(method, problem, targets=MEAN, seed=1, **options):
     started = method.start(problem, targets, seed, **options)
-    drive(started)
+    drive(started, history=False)
     return started
 
 
@@ -714,7 +714,7 @@ class TestSMCBySimulations(MethodConformance):
 
 
 class TestSMCOnContinuousParameters(MethodConformance):
-    method = fbar.SMC(QuantileSchedule(0.5, tolerance=1.0), accepted=150)
+    method = fbar.SMC(QuantileSchedule(0.25, tolerance=1.0), accepted=150)
     target = fbar.mean("theta1")
     budget = 6000
 

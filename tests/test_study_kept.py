@@ -108,7 +108,7 @@ def test_the_same_on_dask():
             n_workers=1,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",  # any port that is free
             host="127.0.0.1",
             silence_logs=50,
         ) as cluster,
