@@ -321,7 +321,7 @@ class Result:
         except ImportError as error:
             raise MissingExtra("arviz", "arviz") from error
         points, weights = self.posterior.points, self.posterior.weights
-        groups = {"sample_stats": {"weight": weights[None]}} if weighted else {}
+        groups: dict[str, Any] = {"sample_stats": {"weight": weights[None]}} if weighted else {}
         if not weighted:
             points = points.take(self._drawn(weights, draws))
         groups["posterior"] = {name: np.asarray(points[name])[None] for name in (*points, *points.derived)}

@@ -82,8 +82,8 @@ def run_trials(
     done, parts = 0, {}
     prepare()
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-    begin = {"mp_context": context, "initializer": die_with_parent, "initargs": (os.getpid(),)}
-    with ProcessPoolExecutor(min(2, os.cpu_count() or 1), **begin) as pool:
+    size = min(2, os.cpu_count() or 1)
+    with ProcessPoolExecutor(size, context, initializer=die_with_parent, initargs=(os.getpid(),)) as pool:
         futures = {pool.submit(run_task, task): task for task in tasks}
         for future in as_completed(futures):
             task = futures[future]
