@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(VERSION)
 
-.PHONY: setup run paper test lint docs bench bench-peers test-peers truths constraints clean
+.PHONY: setup run paper test check test-arithmetic lint docs bench bench-peers test-peers truths constraints clean
 
 setup: $(STAMP)
 
@@ -25,9 +25,17 @@ run: setup  ## influenza in a boarding school: estimates with error bars, what t
 paper: setup  ## regenerate the paper's figures and print its claims beside our numbers
 	$(BIN)/fbar paper --out paper-results
 
-test: setup lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+
+test: setup lint  ## everything; at most ten minutes on two cores
+	$(PYTEST)
 	$(MAKE) docs
+
+check: setup lint  ## for daily work: without statistics, browsers and processes; at most ninety seconds
+	$(PYTEST) -q -m 'not (slow or browser or processes)'
+
+test-arithmetic: setup  ## what depends on rounding once more, as another processor would compute it; two minutes
+	$(BIN)/python tests/other_processor.py $(PYTEST) -q -m arithmetic
 
 lint: setup
 	$(BIN)/ruff check .

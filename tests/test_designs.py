@@ -56,6 +56,7 @@ def test_model_shares_are_the_derived_ones():
     assert np.exp(targeted.logpdf(point))[0] == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("problem", "target", "tolerance"),
     [(filippi(), fbar.mean("theta1"), 1.0), (MODELS, fbar.mean("theta2"), 0.0)],
@@ -95,6 +96,7 @@ def test_a_partition_is_normalised_and_close_to_what_is_wanted():
     assert ess > 5 * plain.sum() ** 2 / (plain**2).sum() / len(plain)
 
 
+@pytest.mark.slow
 def test_a_design_on_a_transform_without_a_density():
     prior = fbar.UnitTransform(lambda u: {"x": u[:, 0] ** 2, "y": u[:, 0] * u[:, 1]}, ["x", "y"])
     problem = fbar.Problem.bernoulli(prior, lambda t: np.exp(-20 * (t["x"] - 0.5) ** 2) * t["y"])

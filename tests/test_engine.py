@@ -23,6 +23,7 @@ from fbar.outcomes import Failure
 from fbar.problems.continuous import filippi
 
 MEAN = fbar.mean("theta")
+pytestmark = pytest.mark.processes
 
 
 def drive(problem, method, engine, targets=MEAN, budget=None, **options):

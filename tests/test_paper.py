@@ -13,7 +13,10 @@ import pytest
 from conftest import children, told
 from fbar.paper import EXPERIMENTS, Claim, Options, Record, Row, experiment
 
-pytestmark = pytest.mark.timeout(900)  # all tests wait for one computation, which takes long on a machine that is busy
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),  # all wait for one computation, which takes long on a machine that is busy
+]
 
 COLUMNS = "experiment,setting,target,n,x_name,x,quantity,value,standard_error,trials,epsilon"
 

@@ -347,6 +347,7 @@ def test_trials_have_no_figure():
         plot.marginals(result)
 
 
+@pytest.mark.slow
 def test_the_functions_draw_their_records(runs):
     ax = Figure().subplots()
     assert plot.marginals(runs["finite"], "theta", ax=ax) is ax

@@ -49,6 +49,7 @@ def test_a_design_on_two_far_modes_finds_both():
     assert estimate.standard_error < 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "prior",
     [stats.cauchy(), stats.lognorm(3), stats.gamma(0.1), stats.norm(0, 3), stats.beta(0.05, 0.5), stats.pareto(1)],
