@@ -108,6 +108,7 @@ def coarse(state: dict[str, Any], whole: bool) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["targeted", "chosen", "smc", "allocation"])
 def test_a_run_that_is_replayed_follows_the_proposals_that_are_recorded(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

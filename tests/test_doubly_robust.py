@@ -234,6 +234,7 @@ def test_draws_beyond_the_prior_count_as_draws_and_have_no_weight():
         assert np.array_equal(np.isneginf(draws.log_w), (draws.points["theta"] < 0) | (draws.points["theta"] > 1))
 
 
+@pytest.mark.slow
 def test_a_run_extended_to_a_smaller_tolerance_keeps_its_rejected_draws():
     """Without them every simulation of the first leg would look accepted."""
     problem = fbar.Problem(

@@ -612,6 +612,7 @@ def test_bytes_flipped_anywhere_never_change_the_result(bits, sound):
         assert told(small(copy)) == result, place
 
 
+@pytest.mark.slow
 def test_many_flips_at_once(sound):
     directory, result = sound
     size = (directory / "ledger.sqlite").stat().st_size

@@ -375,6 +375,7 @@ def test_labels_may_be_several(tmp_path):
     assert f"{100 * same:.3g}% of 200 new simulations are like the data" in read(result, tmp_path).words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [0, 40])
 def test_a_simulator_that_cannot_go_on_leaves_the_rest_of_the_report(after, tmp_path):
     calls = []

@@ -509,6 +509,7 @@ def two_scales():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("each_round", [False, True])
 def test_scales_are_learnt(each_round):
     method = fbar.SMC(QuantileSchedule(0.5, tolerance=0.3), accepted=500, distance=fbar.Scaled(each_round=each_round))

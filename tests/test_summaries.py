@@ -71,6 +71,7 @@ def test_a_tolerance_is_in_posterior_standard_deviations(learnt):
     assert learnt.observed.shape == (1,)
 
 
+@pytest.mark.slow
 def test_rejection_finds_the_mean_where_the_plain_distance_is_lost(learnt):
     """With summary m = E[θ|x] ~ N(0, 1 − σ²) accepted within εσ, the expectation is that of m cut to its window.
 
@@ -427,6 +428,7 @@ def test_other_summaries_are_refused(tmp_path, monkeypatch):
         fbar.load(tmp_path, HIDDEN)
 
 
+@pytest.mark.slow
 def test_a_problem_learnt_by_hand_is_recorded_too(tmp_path):
     def ask(seed):
         problem = fbar.LearnedSummaries("boosting").learn(HIDDEN, MU, seed=seed, simulations=200)

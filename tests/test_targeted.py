@@ -495,6 +495,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(tmp_path, at):
     assert fbar.load(tmp_path / "r", normal()).as_dict() == whole.as_dict()
 
 
+@pytest.mark.slow
 def test_extensions_simulate_what_is_missing_alone_and_are_recorded(tmp_path):
     """More budget, then other targets, then a smaller tolerance: as the run itself is extended, bit for bit."""
     counted = [0]

@@ -110,6 +110,7 @@ def test_extrapolation_of_two_moons():
     runs["extrapolated"]["mean:theta1"].require(float(MOONS.truth(targets[1])[0]))
 
 
+@pytest.mark.slow
 def test_extrapolation_where_its_assumption_fails():
     """x = θ·Exp(1) seen at 0, the edge: the bias is of order ε. A third of it stays, and intervals miss the truth."""
     prior = fbar.Prior(theta=Uniform(1, 4))
