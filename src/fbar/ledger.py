@@ -179,9 +179,13 @@ def _crc(*parts: bytes | str | float | None) -> int:
 
 def connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, timeout=30.0, check_same_thread=False)
-    connection.execute(f"PRAGMA page_size={PAGE}")
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")
+    try:
+        connection.execute(f"PRAGMA page_size={PAGE}")
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -237,6 +241,8 @@ class Ledger:
             else:
                 self._peek()
         except BaseException:
+            with suppress(AttributeError, sqlite3.Error):  # there may be none
+                self._connection.close()
             if self._lock is not None:
                 self._lock.release()
             raise
