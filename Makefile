@@ -1,17 +1,20 @@
 # Everything is done in .venv, made from the project's own files.
 PYTHON ?= python3
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+STAMP := $(VENV)/.installed-$(VERSION)
 
-.PHONY: setup run paper test lint docs bench bench-peers test-peers truths constraints clean
+.PHONY: setup run paper test check test-arithmetic lint docs bench bench-peers test-peers truths constraints clean
 
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("fbar needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
+	test -x $(BIN)/python$(VERSION) || rm -rf $(VENV)  # made by another version of Python
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
+	rm -f $(VENV)/.installed*
 	touch $@
 
 run: setup  ## influenza in a boarding school: estimates with error bars, what targeting gains, a report; about a minute
@@ -22,9 +25,17 @@ run: setup  ## influenza in a boarding school: estimates with error bars, what t
 paper: setup  ## regenerate the paper's figures and print its claims beside our numbers
 	$(BIN)/fbar paper --out paper-results
 
-test: setup lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+
+test: setup lint  ## everything; at most ten minutes on two cores
+	$(PYTEST)
 	$(MAKE) docs
+
+check: setup lint  ## for daily work: without statistics, browsers and processes; at most ninety seconds
+	$(PYTEST) -q -m 'not (slow or browser or processes)'
+
+test-arithmetic: setup  ## what depends on rounding once more, as another processor would compute it; two minutes
+	$(BIN)/python tests/other_processor.py $(PYTEST) -q -m arithmetic
 
 lint: setup
 	$(BIN)/ruff check .
@@ -61,8 +72,11 @@ truths: setup  ## compute the catalogue's observations, truths and tolerances an
 	$(BIN)/python -m fbar.problems.store --at-tolerance
 	$(BIN)/python -m fbar.problems docs/problems.md
 
-constraints:  ## pin the versions that are installed now
-	$(BIN)/python -m pip freeze --exclude-editable | grep -v '@' > constraints.txt
+constraints:  ## pin the versions that are installed now; lines for one version of Python alone stay as they are
+	$(BIN)/python -m pip freeze --exclude-editable | grep -v '@' > constraints.new
+	grep ';' constraints.txt > constraints.kept
+	cut -d= -f1 constraints.kept | sort -u | sed 's/.*/^&==/' | grep -v -i -f - constraints.new | sort -f - constraints.kept > constraints.txt
+	rm constraints.new constraints.kept
 
 clean:
 	rm -rf $(VENV) $(PEERS) $(PEERS_SBI) results paper-results docs/_build .mypy_cache .ruff_cache .pytest_cache

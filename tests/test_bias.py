@@ -41,6 +41,7 @@ METHODS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_the_bias_is_that_of_the_extrapolation(method):
     """f̂_ε less its extrapolation, whose expectation quadrature gives for the run's own c; |z| < 4.5, twice."""
@@ -109,6 +110,7 @@ def test_where_there_is_no_tolerance_there_is_no_bias():
     assert fbar.infer(whole, fbar.mean("a"), tolerance=0, budget=2000, seed=1).bias is None
 
 
+@pytest.mark.slow
 def test_the_chosen_tolerance_balances_bias_and_error():
     """Over 12 runs of 4,000: the squared bias at the chosen tolerances, by quadrature, is of the order of the variance.
 

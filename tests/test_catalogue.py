@@ -87,6 +87,7 @@ def test_observations_are_what_their_seed_makes(name):
             assert theta[parameter][0] == pytest.approx(value, rel=1e-9) if not isinstance(value, str) else True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
 def test_tolerances_accept_their_share_of_the_prior(name):
     """20,000 fresh simulations: the share within the 1% tolerance is 1% within 5 errors, or more where it is 0."""
@@ -122,6 +123,7 @@ def test_a_target_that_is_not_stored():
     assert abs(value - drawn) < 5 * np.hypot(error, np.sqrt(value * (1 - value) / 200_000))
 
 
+@pytest.mark.slow
 def test_a_truth_that_is_none_is_refused():
     """Departures of a queue that are all equal: the likelihood has no bound as the service times come together."""
     problem = problems.load("mg1").with_observed([4.0] * 20)

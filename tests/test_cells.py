@@ -38,6 +38,7 @@ def coverage(estimate, truth):
     return float(np.mean((low <= truth) & (truth <= high)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_intervals_cover_where_the_normal_approximation_is_good(name):
     """|z| < 5 about 95% is 0.933 to 0.967 over 4000 trials; half a percent is left to the next order."""

@@ -65,7 +65,7 @@ def test_a_reader_says_every_time_what_is_damaged_and_changes_nothing(damaged):
         part = fbar.load(run, problem_of())
         assert part.simulations == 50 < whole.simulations == 3000
         assert part.stopped_by == "its record is damaged"
-        (told,) = (text for text in part.warnings if "damaged" in text)
+        (told,) = (text for text in part.warnings if text == part.damage)
         assert "1 of 64 recorded blocks is damaged (block 1 of round 0)" in told
         assert "50 of its 3,000 simulations before the damage alone and is not the run's result" in told
         assert f"fbar resume {run}" in told

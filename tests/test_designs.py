@@ -20,6 +20,7 @@ def pdf(design, x, name="theta"):
     return np.exp(design.logpdf(fbar.Points({name: np.atleast_1d(x)})))
 
 
+@pytest.mark.slow
 def test_one_dimensional_designs_are_their_formulas():
     x = np.array([-8.0, -1.0, 0.3, 5.0])
     target = fbar.mean("theta")
@@ -33,6 +34,7 @@ def test_one_dimensional_designs_are_their_formulas():
     assert np.allclose(pdf(optimal.stratified(RAMP, half), t), raw(t) / total, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_several_targets_use_the_closed_form():
     """q ∝ p √p* √Σ c_j ψ_j² with c_j = 1/Var(ψ_j), on the ramp whose posterior is Beta(2, 1)."""
     pair = [fbar.mean("theta"), fbar.probability("theta < 0.5")]
@@ -44,6 +46,7 @@ def test_several_targets_use_the_closed_form():
     assert np.allclose(pdf(wanted, t), pdf(optimal.targeted(RAMP, pair[1]), t), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_model_shares_are_the_derived_ones():
     """∫√p* is √(4π) for each parameter: shares 1 : √(4π)/25, times |ψ| for the targeted design."""
     c, f_bar = np.sqrt(4 * np.pi) / 25, float(MODELS.truth(fbar.model_probability(1))[0])
@@ -56,6 +59,7 @@ def test_model_shares_are_the_derived_ones():
     assert np.exp(targeted.logpdf(point))[0] == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("problem", "target", "tolerance"),
     [(filippi(), fbar.mean("theta1"), 1.0), (MODELS, fbar.mean("theta2"), 0.0)],
@@ -76,6 +80,7 @@ def _prior_mass(problem):
     return np.mean(points[name] > 2)
 
 
+@pytest.mark.slow
 def test_a_partition_is_normalised_and_close_to_what_is_wanted():
     prior = fbar.Prior(a=stats.norm(0, 1), b=stats.norm(0, 1))
 
@@ -95,6 +100,7 @@ def test_a_partition_is_normalised_and_close_to_what_is_wanted():
     assert ess > 5 * plain.sum() ** 2 / (plain**2).sum() / len(plain)
 
 
+@pytest.mark.slow
 def test_a_design_on_a_transform_without_a_density():
     prior = fbar.UnitTransform(lambda u: {"x": u[:, 0] ** 2, "y": u[:, 0] * u[:, 1]}, ["x", "y"])
     problem = fbar.Problem.bernoulli(prior, lambda t: np.exp(-20 * (t["x"] - 0.5) ** 2) * t["y"])

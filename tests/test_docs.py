@@ -34,9 +34,10 @@ SMALLER = {"trials=50": "trials=2", "budgets=[1000, 10_000]": "budgets=[300]", '
 """What is changed in a page's code so that it takes seconds."""
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/reference/overview.md", "docs/problems.md", "docs/studies.md"])
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["docs/reference/overview.md", "docs/problems.md", "docs/studies.md"])
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
-    """Pages that are not executed when the site is built."""
+    """Pages that are not executed when the site is built, but for the README."""
     monkeypatch.chdir(tmp_path)
     found = blocks(page, "python")
     assert found
@@ -47,7 +48,8 @@ def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
         exec(compile(block, page, "exec"), space)
 
 
-def test_the_readme_shows_what_is_printed(capsys):
+def test_the_readme_runs_and_shows_what_is_printed(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     space = {}
     for block, shown in zip(blocks("README.md", "python"), blocks("README.md", "text"), strict=True):
         exec(compile(block, "README.md", "exec"), space)

@@ -68,7 +68,7 @@ class TestOnTheRamp(MethodConformance):
 def drawn(problem, target, q, budget, seed, tolerance=0.0):
     method = fbar.Importance(q, estimator=fbar.DoublyRobust(), rounds=1, tolerance=tolerance)
     run = method.start(problem, target, seed, budget)
-    fbar.drive(run)
+    fbar.drive(run, history=False)
     return run.draws()
 
 
@@ -95,6 +95,7 @@ def agree(rows, *, slack=0.1):
     assert abs(np.log(variance.mean() / (error**2).mean())) < 5 * relative + slack
 
 
+@pytest.mark.slow
 def test_on_figure_4_it_reaches_what_stratifying_leaves():
     """E[ψ² θ(1−θ)]/Z² = 0.2083 is left of E[ψ² θ]/Z² = 0.375 (N times the variance)."""
     grid = (np.arange(100_000) + 0.5) / 100_000
@@ -108,6 +109,7 @@ def test_on_figure_4_it_reaches_what_stratifying_leaves():
     assert abs(np.log(1000 * (rows[1, :, 0] ** 2).mean() / least)) < 5 * np.sqrt(2 / 150)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [HALF, fbar.mean("theta"), fbar.variance("theta"), fbar.quantile("theta", 0.5)])
 def test_with_the_true_acceptance_probability_the_variance_is_the_formula(target):
     """V = E_p[ψ² θ(1−θ)]/(N Z²), in closed form from the posterior 2θ and ψ."""
@@ -120,6 +122,7 @@ def test_with_the_true_acceptance_probability_the_variance_is_the_formula(target
     assert 1000 * rows[:, 1].mean() == pytest.approx(least, rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_wrong_regression_costs_precision_and_not_truth():
     """L̂ = ½ everywhere leaves E[ψ² (θ(1−θ) + (θ−½)²)]/Z² − (E[ψ (θ−½)]/Z)²."""
     grid = (np.arange(100_000) + 0.5) / 100_000
@@ -157,6 +160,7 @@ def test_without_a_regression_it_is_the_weighted_average():
         assert a.standard_error == pytest.approx(b.standard_error, rel=0.01 if target.smooth else 0.05)
 
 
+@pytest.mark.slow
 def test_on_figure_3_with_the_targeted_design():
     """p* is small almost everywhere: it may gain little, and must not lose."""
     problem, target = two_sided_exponential(), fbar.mean("theta")
@@ -166,6 +170,7 @@ def test_on_figure_3_with_the_targeted_design():
     assert (rows[1, :, 0] ** 2).mean() < 1.2 * (rows[0, :, 0] ** 2).mean()
 
 
+@pytest.mark.slow
 def test_in_two_dimensions():
     problem, target = filippi(4.0), fbar.mean("theta1")
     q = fbar.designs.targeted(problem, target, tolerance=4.0)
@@ -230,6 +235,7 @@ def test_draws_beyond_the_prior_count_as_draws_and_have_no_weight():
         assert np.array_equal(np.isneginf(draws.log_w), (draws.points["theta"] < 0) | (draws.points["theta"] > 1))
 
 
+@pytest.mark.slow
 def test_a_run_extended_to_a_smaller_tolerance_keeps_its_rejected_draws():
     """Without them every simulation of the first leg would look accepted."""
     problem = fbar.Problem(

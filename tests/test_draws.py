@@ -76,6 +76,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_intervals_cover_and_variances_are_right(name):
     """500 runs: 0.90 to 0.985 is 95% give or take five errors; the mean V̂ is the MSE up to 5·√(2/500) + 10%."""
@@ -86,6 +87,7 @@ def test_intervals_cover_and_variances_are_right(name):
     assert abs(bias) < 5 / np.sqrt(500) + 0.1
 
 
+@pytest.mark.slow
 def test_stratified_draws_gain_what_theory_says():
     """On the ramp 1 − r is left: with q = prior and f = 1(θ < ½), r = E[ψ²θ]/E[ψ²] over the posterior."""
     psi2 = lambda t: np.where(t < 0.5, 0.75, 0.25) ** 2  # noqa: E731
@@ -97,6 +99,7 @@ def test_stratified_draws_gain_what_theory_says():
     assert abs(np.log(gain * (1 - r))) < 5 * np.sqrt(4 / 600)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("regression", "target"),
     [
@@ -112,6 +115,7 @@ def test_kernel_regression_covers_with_its_bias_in_the_error_bar(regression, tar
     assert estimated < 4 * mse, "and it is not so wide as to say nothing"
 
 
+@pytest.mark.slow
 def test_kernel_regression_works_for_any_design_and_in_two_dimensions():
     problem = filippi(4.0)
     method = fbar.Importance("max-ess", tolerance=4.0, estimator=fbar.KernelRegression(0.01))
@@ -128,6 +132,7 @@ def test_gauss_kronrod_integrates_polynomials_of_its_degree():
     assert abs(np.sum(w * (x < 0.3)) - 0.3) < 1e-14
 
 
+@pytest.mark.slow
 def test_quadrature_is_split_at_the_jump():
     """Twenty-one nodes across the jump of f err by more than the simulations do (0.2144 for 0.25)."""
     method = fbar.Importance("prior", estimator=fbar.KernelRegression("paper", panels=1))
@@ -161,6 +166,7 @@ def test_model_choice_with_parameters_of_its_own():
         fbar.infer(problem, fbar.model_probability("negative"), budget=100)
 
 
+@pytest.mark.slow
 def test_truths_of_the_catalogue():
     """Each closed form against a large run, at |z| < 5."""
     problem = nested_models()

@@ -23,6 +23,7 @@ from fbar.outcomes import Failure
 from fbar.problems.continuous import filippi
 
 MEAN = fbar.mean("theta")
+pytestmark = pytest.mark.processes
 
 
 def drive(problem, method, engine, targets=MEAN, budget=None, **options):
@@ -97,7 +98,7 @@ def test_dask_changes_no_bit_and_quarantines_what_kills(expected):
             n_workers=2,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",  # any port that is free
             host="127.0.0.1",
             silence_logs=50,
         ) as cluster,

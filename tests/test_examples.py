@@ -78,6 +78,7 @@ def test_the_influenza_model_reaches_the_data():
     assert ((peak >= 1) & (peak <= 14)).all()
 
 
+@pytest.mark.slow
 def test_the_methods_in_the_boarding_school(capsys):
     school = example("boarding_school")
     rows = [
@@ -125,6 +126,7 @@ def test_the_gain_is_a_ratio_of_squared_errors():
 # ---------------------------------------------------------------- Lotka–Volterra
 
 
+@pytest.mark.slow
 def test_lotka_volterra():
     lv = example("lotka_volterra")
     made = lv.populations(points(1, **lv.TRUTH), np.random.default_rng(1))
@@ -159,6 +161,7 @@ def test_lotka_volterra_has_known_moments_and_survives_extinction():
 # ---------------------------------------------------------------- model choice
 
 
+@pytest.mark.slow
 def test_two_epidemics():
     two = example("two_epidemics")
     result = fbar.infer(two.problem, two.targets, method=smc(150, 400, perturbation="normal"), seed=1, block_size=200)
@@ -225,6 +228,7 @@ def test_the_twin_has_the_right_distribution():
     assert abs(np.corrcoef(ends[1:], ends[:-1])[0, 1]) < 5 / np.sqrt(ends.size)
 
 
+@pytest.mark.slow
 @needs_awk
 @pytest.mark.skipif(not hasattr(fbar, "program"), reason="this version has no fbar.program")
 def test_external_program():
@@ -253,6 +257,7 @@ def test_external_program():
 # ---------------------------------------------------------------- an algorithm of one's own
 
 
+@pytest.mark.slow
 def test_score_your_own():
     own = example("score_your_own")
     result = own.study(trials=8).run(workers=1, progress=False)

@@ -42,6 +42,7 @@ def noisy_rejection(tolerance, noise=0.5):
     return np.trapezoid((theta - mean) ** 2 * m, theta) / 10 / z**2
 
 
+@pytest.mark.slow
 def test_what_rejection_would_have_given_from_importance_sampling():
     """200 runs: the mean prediction within 4.5 errors of 1/(9N), and the stated error that of the runs within 25%.
 
@@ -63,6 +64,7 @@ def test_what_rejection_would_have_given_from_importance_sampling():
     assert 0.75 < np.mean(errors) / np.std(ratios) < 1.25
 
 
+@pytest.mark.slow
 def test_what_rejection_would_have_given_from_smc():
     """40 runs that learn where the posterior is: what they say of rejection is right, and so is that it needs more.
 

@@ -22,6 +22,7 @@ def watched(rng, fails, blocks=10, size=60):
     return watch
 
 
+@pytest.mark.slow
 def test_false_alarms_are_as_rare_as_stated():
     """One in a thousand: of 500 runs more than 5 with a probability of 1.4 in 10⁵."""
     rng = np.random.default_rng(1)

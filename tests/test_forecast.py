@@ -58,6 +58,7 @@ def test_rejection_on_a_coin_needs_what_the_binomial_distribution_says():
     assert abs(held - 0.8) < 4.5 * math.sqrt(0.8 * 0.2 / runs)
 
 
+@pytest.mark.slow
 def test_the_larger_run_has_the_halved_error():
     """24 pairs of SMC runs: one forecasts what halving takes, another runs that many. V̂ falls to a quarter on average.
 

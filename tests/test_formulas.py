@@ -193,6 +193,7 @@ def test_part_of_a_round_of_independent_draws_is_a_sample_like_the_whole():
     assert abs(estimate.value - 2.5) < 5 * estimate.standard_error
 
 
+@pytest.mark.slow
 def test_failures_of_single_rows_are_not_drawn_again():
     """θ = 1 fails with probability 0.08, at random: P(θ = 1) is 0.92/1.92, whatever the size of the blocks."""
 

@@ -103,6 +103,7 @@ def test_stages_that_disagree_are_refused(monkeypatch):
 FRESH = {"sir": 60_000, "lotka-volterra": 25_000, "slcp-distractors": 100_000}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EFFORTS)
 def test_stored_truths_at_a_tolerance_against_fresh_simulations_from_the_prior(name):
     """Of 200,000 (fewer, where they are slow), at the larger tolerance: 10 moments at most, |z| < 4.5 each.
@@ -352,6 +353,7 @@ def test_a_part_of_a_study_has_the_trials_of_the_whole():
         study.only(["sir"])
 
 
+@pytest.mark.slow
 def test_a_small_run_writes_its_cells_and_goes_on(tmp_path, capsys):
     def run(**options):
         run_preset("infer", trials=3, seed=1, workers=1, out=tmp_path, quick=False, json_=True, **options)

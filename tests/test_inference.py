@@ -96,6 +96,7 @@ def test_a_wanted_precision_ends_the_run_and_is_kept():
     assert short.simulations == 1000
 
 
+@pytest.mark.slow
 def test_stopping_at_a_precision_covers():
     """200 runs that stop at a precision: their intervals still cover (over 34 misses at 92% has probability 1e-5)."""
     problem = fbar.Problem.tabulated(fbar.Finite(theta=[1.0, 2.0, 3.0]), [0.05, 0.02, 0.01])

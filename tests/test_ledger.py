@@ -585,6 +585,7 @@ def payloads(directory):
     return places
 
 
+@pytest.mark.slow
 def test_a_flipped_byte_is_named_and_only_its_block_simulated_again(sound):
     directory, result = sound
     rng = np.random.default_rng(1)
@@ -599,6 +600,7 @@ def test_a_flipped_byte_is_named_and_only_its_block_simulated_again(sound):
         assert (told(again), again.warnings, blocks) == (result, (), 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [0x01, 0x80, 0xFF])
 def test_bytes_flipped_anywhere_never_change_the_result(bits, sound):
     directory, result = sound
@@ -610,6 +612,7 @@ def test_bytes_flipped_anywhere_never_change_the_result(bits, sound):
         assert told(small(copy)) == result, place
 
 
+@pytest.mark.slow
 def test_many_flips_at_once(sound):
     directory, result = sound
     size = (directory / "ledger.sqlite").stat().st_size
@@ -632,6 +635,7 @@ def test_a_broken_first_page_costs_no_block(sound):
     assert any("the file ledger.sqlite (its" in text for text in mended.warnings)
 
 
+@pytest.mark.slow
 def test_a_file_cut_anywhere(sound):
     directory, result = sound
     data = (directory / "ledger.sqlite").read_bytes()
@@ -1056,27 +1060,32 @@ def experiment(name, directory, limit=120):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.processes
 def test_killed_at_random_moments(memory):
     found = experiment("kill_at_random", memory)
     assert found["kills"] >= 60
     assert found["kept"] > 200  # blocks that were there when a driver started again
 
 
+@pytest.mark.processes
 def test_killed_once_at_every_write(memory):
     found = experiment("kill_at_every_write", memory)
     assert min(found["fresh"], found["extension"], found["broken"]) > 30
 
 
+@pytest.mark.processes
 def test_a_damaged_write_ahead_log(memory):
     assert experiment("damage_logs", memory)["wals"] == 60
 
 
+@pytest.mark.processes
 def test_one_driver_at_a_time(memory):
     found = experiment("two_drivers", memory)
     assert f"is in use by another driver (process {found['holder']} on " in found["message"]
     assert found["same"]
 
 
+@pytest.mark.processes
 def test_a_full_disk(memory):
     found = experiment("fill_the_disk", memory)
     assert len(found["messages"]) > 10

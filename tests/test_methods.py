@@ -184,6 +184,7 @@ def test_costs_shift_the_allocation_to_the_cheap():
     assert np.abs(run.counts / 10**6 - expected).max() < 0.03
 
 
+@pytest.mark.slow
 def test_inverse_binomial_sampling_stops_at_the_hits_and_says_the_log_likelihood():
     trials = 20_000
     run = fbar.InverseBinomial(hits=3).start(TABLE, TARGET, 1, trials=trials)

@@ -2,13 +2,21 @@
 
 import csv
 import json
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 
-from fbar.paper import EXPERIMENTS, Options, experiment
+from conftest import children, told
+from fbar.paper import EXPERIMENTS, Claim, Options, Record, Row, experiment
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),  # all wait for one computation, which takes long on a machine that is busy
+]
 
 COLUMNS = "experiment,setting,target,n,x_name,x,quantity,value,standard_error,trials,epsilon"
 
@@ -18,17 +26,26 @@ def fbar_command(*arguments, cwd=None):
 
 
 @pytest.fixture(scope="module")
-def records():
-    return {name: experiment(name).compute(Options(quick=True)) for name in EXPERIMENTS}
+def printed(once):
+    """One run of everything, as a user would start it; one for all tests."""
+
+    def run(directory):
+        done = fbar_command("paper", "--quick", "--json", "--out", str(directory))
+        assert done.returncode == 0, done.stderr
+        return directory, done
+
+    return once("paper", run)
 
 
 @pytest.fixture(scope="module")
-def printed(tmp_path_factory):
-    """One run of everything, as a user would start it."""
-    out = tmp_path_factory.mktemp("paper")
-    done = fbar_command("paper", "--quick", "--json", "--out", str(out))
-    assert done.returncode == 0, done.stderr
-    return out, done
+def records(printed):
+    """What it computed, from what it printed."""
+    found = {}
+    for name, tree in json.loads(printed[1].stdout)["experiments"].items():
+        found[name] = Record(name)
+        found[name].rows = [Row(**row) for row in tree["rows"]]
+        found[name].claims = [Claim(**claim) for claim in tree["claims"]]
+    return found
 
 
 def test_every_experiment_writes_its_files(printed):
@@ -144,3 +161,21 @@ def test_help_teaches():
     assert "paper" in top
     for word in ("--trials", "--quick", "--seed", "--out", "--json", "figS4"):
         assert word in paper
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_no_process_of_the_pool_outlives_its_driver(tmp_path):
+    command = [sys.executable, "-m", "fbar", "paper", "beyond-continuous", "--trials", "100000", "--out", str(tmp_path)]
+    with subprocess.Popen(command) as driver:
+        until = time.monotonic() + 60
+        while len(children(driver.pid)) < 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        workers = children(driver.pid)
+        assert len(workers) == 2
+        time.sleep(0.3)  # at work
+        driver.send_signal(signal.SIGKILL)
+    until = time.monotonic() + 5
+    while any(map(told, workers)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(map(told, workers))

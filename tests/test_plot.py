@@ -101,6 +101,7 @@ FIGURES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", NAMES)
 @pytest.mark.parametrize("figure", FIGURES)
 def test_every_figure_of_every_kind_of_run(runs, tmp_path, run, figure):
@@ -121,6 +122,7 @@ def test_every_figure_of_every_kind_of_run(runs, tmp_path, run, figure):
             record.draw(own.subplots(2, 5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", ["rejection", "targeted", "models"])
 def test_pairs_and_places_of_pairs(runs, tmp_path, run):
     for record in (plot.Pairs.of(runs[run]), plot.PlacesPair.of(runs[run])):
@@ -347,6 +349,7 @@ def test_trials_have_no_figure():
         plot.marginals(result)
 
 
+@pytest.mark.slow
 def test_the_functions_draw_their_records(runs):
     ax = Figure().subplots()
     assert plot.marginals(runs["finite"], "theta", ax=ax) is ax

@@ -30,6 +30,7 @@ def test_records_have_the_studys_numbers(result):
     assert {point.x for point in panel.points} == {s.mean for s in result.ranking("ess").standings}
 
 
+@pytest.mark.slow
 def test_they_are_drawn_and_written(result, tmp_path):
     for record in (plot.Ranking.of(result), plot.Curves.of(result), plot.Versus.of(result)):
         json.dumps(record.as_dict(), allow_nan=False)

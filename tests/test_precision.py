@@ -31,6 +31,7 @@ def test_what_precision_means():
         fbar.infer(problems.load("ramp"), fbar.mean("theta"), precision={"nothing": "1%"}, progress=False)
 
 
+@pytest.mark.slow
 def test_a_part_of_the_value_ends_the_run_and_the_interval_holds_as_often_as_it_says():
     """400 runs to 1% of E θ = 2/3: stopped there, and 95% intervals hold the truth in 95% ± 5 errors of them.
 

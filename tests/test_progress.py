@@ -115,6 +115,8 @@ def on_terminal(
             if interrupt_at and interrupt_at in told.decode("utf-8", "ignore"):
                 process.send_signal(signal.SIGINT)
                 interrupt_at = ""
+        else:
+            process.kill()  # it would keep us waiting for ever
         assert process.stdout is not None
         out = process.stdout.read().decode()
         status = process.wait(10)
@@ -129,6 +131,7 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "fbar", *arguments]
 
 
+@pytest.mark.processes
 def test_a_wide_terminal_shows_a_block_and_keeps_nothing_of_it(tmp_path: Path) -> None:
     screen, all_of_it, out, status = on_terminal(
         command("infer", model(tmp_path, 0.05), *ASK, "--budget", "8000"), 90, 24
@@ -146,6 +149,7 @@ def test_a_wide_terminal_shows_a_block_and_keeps_nothing_of_it(tmp_path: Path) -
     assert re.match(r"round \d+, tolerance 0.5, [\d,]+ accepted$", shown[4])
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("columns", "rows"), [(44, 24), (100, 6)])
 def test_a_small_terminal_shows_one_line(tmp_path: Path, columns: int, rows: int) -> None:
     screen, all_of_it, _, status = on_terminal(
@@ -159,6 +163,7 @@ def test_a_small_terminal_shows_one_line(tmp_path: Path, columns: int, rows: int
     assert screen.text.strip() == ""
 
 
+@pytest.mark.processes
 def test_ctrl_c_leaves_a_clean_terminal(tmp_path: Path) -> None:
     screen, _, out, status = on_terminal(
         command("infer", model(tmp_path, 0.05), *ASK, "--budget", "900000"), 90, 24, interrupt_at="accepted"
@@ -168,6 +173,21 @@ def test_ctrl_c_leaves_a_clean_terminal(tmp_path: Path) -> None:
     assert screen.text.strip() == "fbar: interrupted"
 
 
+@pytest.mark.processes
+def test_in_the_background_an_interrupt_is_for_others(tmp_path: Path) -> None:
+    """Where SIGINT is ignored at the start, as in the background of a script, it stays ignored."""
+    ask = command("infer", model(tmp_path, 0.05), *ASK, "--budget", "3000")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        screen, _, out, status = on_terminal(ask, 90, 24, interrupt_at="accepted")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert status == 0
+    assert "3,000 simulations" in out
+    assert "interrupted" not in screen.text
+
+
+@pytest.mark.processes
 def test_quiet_and_json_on_a_terminal(tmp_path: Path) -> None:
     file = model(tmp_path, 0.05)
     _, told, out, status = on_terminal(command("infer", file, *ASK, "--budget", "6000", "--quiet"), 90, 24)
@@ -179,6 +199,7 @@ def test_quiet_and_json_on_a_terminal(tmp_path: Path) -> None:
     assert json.loads(out)["simulations"] == 6000
 
 
+@pytest.mark.processes
 def test_resume_and_extend_are_quiet_when_asked(tmp_path: Path) -> None:
     file, run = model(tmp_path, 0.0), str(tmp_path / "run")
     subprocess.run(command("infer", file, *ASK, "--budget", "500", "--run", run, "--quiet"), check=True)
@@ -279,6 +300,7 @@ LOOKED_AT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOOKED_AT)
 def test_looking_after_every_block_changes_no_bit(name: str, clock: Clock) -> None:
     def look(run: fbar.Run) -> None:

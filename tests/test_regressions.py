@@ -49,6 +49,7 @@ def test_a_design_on_two_far_modes_finds_both():
     assert estimate.standard_error < 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "prior",
     [stats.cauchy(), stats.lognorm(3), stats.gamma(0.1), stats.norm(0, 3), stats.beta(0.05, 0.5), stats.pareto(1)],
@@ -61,6 +62,7 @@ def test_designs_under_priors_with_heavy_tails_and_singular_ends(prior):
     assert abs(targeted.value - plain.value) < 5 * difference
 
 
+@pytest.mark.slow
 def test_a_partition_gives_a_discrete_value_one_density():
     prior = fbar.Prior(k=stats.poisson(3), x=stats.uniform(), c=fbar.Categorical(["a", "b", "c"], [0.2, 0.3, 0.5]))
     design = Partition(
@@ -123,6 +125,7 @@ def test_a_transform_inside_a_model_choice():
     assert abs(z_score(estimate, 0.25 / 0.45)) < 5
 
 
+@pytest.mark.slow
 def test_a_targeted_design_of_a_product_is_targeted():
     """Separable p* does not make |ψ| separable: the design must differ from max-ess, and be better."""
     bell = lambda x: np.exp(-(x**2))  # noqa: E731
@@ -168,6 +171,7 @@ def test_a_run_towards_a_precision_uses_all_that_it_simulated(scheme, budget):
     assert abs(z_score(result["mean:theta"], 2 / 3)) < 5
 
 
+@pytest.mark.slow
 def test_small_rounds_of_independent_draws_share_their_variance():
     """Sixteen rounds of one or two draws are one sample: the variance is that of the whole."""
     values, variances = [], []

@@ -19,7 +19,7 @@ from fbar.cli import app
 from fbar.errors import FbarError, InputError
 from fbar.faults import _parts
 from fbar.markup import element
-from fbar.predictive import _systematic, predict
+from fbar.predictive import predict, systematic
 
 SECTIONS = [
     "answer",
@@ -148,6 +148,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_every_run_has_a_whole_report(case, tmp_path):
     result = CASES[case]()
@@ -172,10 +173,12 @@ def test_vectors_have_a_row_for_each_component(tmp_path):
         assert fbar.estimate.shorthand(value, error) in words, label
 
 
+@pytest.mark.slow
 def test_a_run_that_missed_its_precision_says_what_it_takes(tmp_path):
     assert "mean:mu would need about" in read(CASES["missed"](), tmp_path).words
 
 
+@pytest.mark.slow
 def test_labels_are_text(tmp_path):
     """Names of parameters, targets, titles and failures come from users, and must not become markup."""
     evil = "<script>alert(1)</script>"
@@ -266,6 +269,7 @@ def command(capsys, *words):
     return capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_report_says_how_to_run_it_again(tmp_path, monkeypatch, capsys):
     """The command of the report gives the numbers of the report."""
     monkeypatch.chdir(tmp_path)
@@ -287,6 +291,7 @@ def test_the_report_says_how_to_run_it_again(tmp_path, monkeypatch, capsys):
             file.rmdir() if file.is_dir() else file.unlink()
 
 
+@pytest.mark.slow
 def test_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
@@ -306,6 +311,7 @@ def test_command_line(tmp_path, monkeypatch, capsys):
         call("report", "my-run", "--out", "file/report.html")
 
 
+@pytest.mark.slow
 def test_a_study_has_a_report(tmp_path):
     study = fbar.Study(["ramp", "two-moons"], ["rejection", "smc"], [300, 1000], 4, ["mse", "ess"], seed=1)
     result = study.run(workers=1, progress=False)
@@ -342,6 +348,7 @@ def test_a_model_that_was_never_accepted_is_said_to_be(tmp_path):
     assert "No accepted simulation has mu." in read(result, tmp_path).words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nothing", [np.inf, np.nan])
 def test_a_derived_parameter_need_not_be_finite(nothing, tmp_path):
     problem = fbar.Problem(
@@ -368,6 +375,7 @@ def test_labels_may_be_several(tmp_path):
     assert f"{100 * same:.3g}% of 200 new simulations are like the data" in read(result, tmp_path).words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [0, 40])
 def test_a_simulator_that_cannot_go_on_leaves_the_rest_of_the_report(after, tmp_path):
     calls = []
@@ -386,6 +394,7 @@ def test_a_simulator_that_cannot_go_on_leaves_the_rest_of_the_report(after, tmp_
     assert ("the data are the marks" in words) == (after > 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["n" * 300, "x\ny", "\x1b[2J", "人口", "a\ud800b", "-->", '"quoted"', "\u202eabc", "😀$"]
 )
@@ -411,6 +420,7 @@ def test_small_numbers_keep_their_interval(tmp_path):
     assert len(found.caption) < 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [".at(0.1)", ".extrapolated(ratio=2)", ".adjusted()"])
 def test_a_result_that_is_not_the_runs_own_says_so(how, tmp_path):
     own = CASES["rejection"]()
@@ -456,7 +466,7 @@ def test_new_simulations_are_drawn_by_the_weights():
 def test_rows_are_drawn_as_often_as_they_weigh():
     """In equal steps: every row n w times, up to one."""
     weights = np.array([0.0, 0.7, 0.2, 0.0, 0.1, 0.0])
-    rows = _systematic(3 * weights, 1001, np.random.default_rng(1))
+    rows = systematic(3 * weights, 1001, np.random.default_rng(1))
     assert (np.abs(np.bincount(rows, minlength=6) - 1001 * weights) <= 1).all()
     assert not {0, 3, 5} & set(rows.tolist())
     assert (np.diff(rows) < 0).any()
@@ -535,6 +545,7 @@ def test_places_of_failures_are_parts_of_all_that_was_simulated(column):
     assert len({words for words, _ in parts}) == len(parts)
 
 
+@pytest.mark.slow
 def test_a_label_of_one_model_among_several(tmp_path):
     def simulate(theta, rng):
         return np.where(rng.random(theta.rows) < 0.1, np.nan, rng.standard_normal(theta.rows))
@@ -550,6 +561,7 @@ def test_a_label_of_one_model_among_several(tmp_path):
     assert {place.words for place in result.failed if place.parameter == "kind"} >= {"x", "None"}
 
 
+@pytest.mark.slow
 def test_a_loaded_run_is_reported_for_the_targets_that_are_asked(tmp_path):
     fbar.infer(NORMAL, fbar.mean("mu"), tolerance=0.3, budget=4000, seed=1, run=tmp_path / "run")
     asked = [fbar.quantile("mu", 0.9), fbar.mean("mu"), fbar.mean("double")]
@@ -568,6 +580,7 @@ def test_a_loaded_run_is_reported_for_the_targets_that_are_asked(tmp_path):
     assert [line.target for line in fbar.plot.Error.of(result).lines] == ["mean:mu"]  # the others were asked later
 
 
+@pytest.mark.slow
 def test_recorded_outputs_have_a_posterior(tmp_path):
     """An output that is asked for like a parameter is shown like one."""
 

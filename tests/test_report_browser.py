@@ -12,7 +12,10 @@ import fbar
 
 sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next((path for name in ("chromium", "chromium-browser") if (path := shutil.which(name))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
+]
 
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 LONG = "a_parameter_with_a_name_that_is_far_too_long_for_any_telephone_there_is"

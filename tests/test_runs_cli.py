@@ -47,6 +47,7 @@ def test_the_first_five_minutes(model, capsys):
         call("init")
 
 
+@pytest.mark.slow
 def test_a_run_is_recorded_shown_resumed_and_extended(model, capsys):
     first = as_json(capsys, "infer", "model.py", "--method", "smc", "--tolerance", "2", "--run", "r", "--seed", "3")
     again = as_json(capsys, "infer", "model.py", "--method", "smc", "--tolerance", "2", "--run", "r", "--seed", "3")
@@ -113,6 +114,7 @@ def test_a_model_file_may_choose_its_method(model, capsys):
         call("infer", "model.py")
 
 
+@pytest.mark.slow
 def test_exports(model, capsys):
     call("infer", "model.py", "--budget", "5000", "--tolerance", "5", "--run", "r", "--seed", "1")
     call("export", "r")
@@ -131,10 +133,9 @@ def test_exports(model, capsys):
     call("export", "r", "--format", "netcdf")
     import xarray
 
+    ess = 1 / sum(float(row["weight"]) ** 2 for row in rows)
     with xarray.open_dataset("r.nc", group="posterior", engine="h5netcdf") as posterior:
-        assert posterior["rate"].shape == (1, len(rows))
-    with xarray.open_dataset("r.nc", group="sample_stats", engine="h5netcdf") as kept:
-        assert float(kept["weight"].sum()) == pytest.approx(1)
+        assert posterior["rate"].shape == (1, round(ess))
 
 
 @pytest.mark.parametrize(
@@ -186,6 +187,7 @@ targets = [fbar.mean("a")]
 """
 
 
+@pytest.mark.processes
 def test_control_c_stops_cleanly_says_how_to_go_on_and_goes_on(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "slow.py").write_text(SLOW)
@@ -260,6 +262,7 @@ def test_a_run_leaves_other_files_alone_and_keeps_its_time_out(tmp_path, capsys,
     assert (tmp_path / "mine.csv").exists()
 
 
+@pytest.mark.processes
 def test_a_colon_in_a_path_and_a_budget_without_end(tmp_path, monkeypatch, capsys):
     odd = tmp_path / "a:b"
     odd.mkdir()

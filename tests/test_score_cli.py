@@ -116,6 +116,7 @@ def test_bad_commands(tmp_path, arguments, message):
         call(*(argument.format(row=row) for argument in arguments))
 
 
+@pytest.mark.slow
 def test_a_study_from_the_command_line(capsys, tmp_path):
     out = tmp_path / "study"
     own = tmp_path / "own.py"
@@ -142,6 +143,7 @@ def test_a_study_from_the_command_line(capsys, tmp_path):
     assert tree["efficiency"][0]["relative"] == 1
 
 
+@pytest.mark.processes
 def test_errors_are_one_line(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "fbar", "score", "--problem", "rampp", "--method", "smc", "--budget", "10"],

@@ -126,6 +126,7 @@ def test_c2st_respects_weights():
     assert hypothesis.c2st(x, y, w, kind="logistic") < 0.54 < 0.6 < hypothesis.c2st(x, y, kind="logistic")
 
 
+@pytest.mark.slow
 def test_the_network_sees_what_is_plain_and_copies_do_not_fool_it():
     rng = np.random.default_rng(11)
     y = rng.standard_normal((150, 2))

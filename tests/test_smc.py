@@ -28,7 +28,7 @@ SCHEDULE = (160, 40, 10, 3, 1)
 
 def run(method, problem, targets=MEAN, seed=1, **options):
     started = method.start(problem, targets, seed, **options)
-    drive(started)
+    drive(started, history=False)
     return started
 
 
@@ -211,6 +211,7 @@ def test_a_round_ends_at_its_kth_acceptance_by_index(finished):
     assert finished.ended == "tolerance 1 reached"
 
 
+@pytest.mark.slow
 def test_the_rate_of_a_round_without_its_last_acceptance_is_unbiased():
     """E[(k−1)/(n−1)] is the acceptance rate, E[k/n] is not: 2000 rounds at k = 3 tell them apart by 10 errors."""
     problem = fbar.Problem(
@@ -361,6 +362,7 @@ def test_estimates_of_all_weightings_against_the_truth():
                 assert abs(z) < 5, (weighting, target.name, z)
 
 
+@pytest.mark.slow
 def test_coverage_of_the_default_weights():
     """200 runs; 95% intervals that cover 92% or more miss over 34 times with a probability of 10⁻⁵."""
     problem = filippi(1.0)
@@ -507,6 +509,7 @@ def two_scales():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("each_round", [False, True])
 def test_scales_are_learnt(each_round):
     method = fbar.SMC(QuantileSchedule(0.5, tolerance=0.3), accepted=500, distance=fbar.Scaled(each_round=each_round))
@@ -576,6 +579,7 @@ def test_an_endless_schedule_needs_a_budget():
     assert abs(result["mean:theta1"].value - 8) < 5 * result["mean:theta1"].standard_error
 
 
+@pytest.mark.slow
 def test_a_round_that_would_never_finish_ends_the_run_and_keeps_the_rest():
     problem = fbar.Problem(
         fbar.Prior(a=stats.norm(0, 1)), lambda t, rng: 1 + np.abs(t["a"] + rng.standard_normal(t.rows)), observed=0.0
@@ -720,7 +724,7 @@ class TestSMCBySimulations(MethodConformance):
 
 
 class TestSMCOnContinuousParameters(MethodConformance):
-    method = fbar.SMC(QuantileSchedule(0.5, tolerance=1.0), accepted=150)
+    method = fbar.SMC(QuantileSchedule(0.25, tolerance=1.0), accepted=150)
     target = fbar.mean("theta1")
     budget = 6000
 
@@ -758,6 +762,7 @@ def test_asking_ahead_ends_with_the_budget():
     assert started.simulations == 300
 
 
+@pytest.mark.slow
 def test_a_rate_out_of_reach_does_not_creep():
     method = fbar.SMC(AcceptanceRateSchedule(0.3, tolerance=0.02), accepted=100)
     done = run(method, gaussian(1.0), fbar.mean("a"))

@@ -270,6 +270,7 @@ def test_more_bad_input():
         two.ranking(target="mean:other")
 
 
+@pytest.mark.slow
 def test_fresh_data_calibrate_a_right_posterior():
     """Ranks of the true parameters over 100 fresh data sets: mean 1/2 and variance 1/12 within 5 errors."""
     result = run("gaussian-linear/fresh", {"exact": exact_gaussian}, 10, trials=100, scores=["sbc"])
@@ -281,6 +282,7 @@ def test_fresh_data_calibrate_a_right_posterior():
     assert min(row["p_value"] for row in rows) > 1e-7  # ten tests: a false alarm in a million runs
 
 
+@pytest.mark.slow
 def test_fresh_data_find_a_posterior_that_is_too_narrow():
     """Half the deviation: a central 90% interval holds the truth in 59%, and the mean rank is ½ all the same."""
 

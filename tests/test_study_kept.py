@@ -87,6 +87,7 @@ def test_trials_are_independent_and_methods_share_them():
     assert len(set(found["a"])) == 60
 
 
+@pytest.mark.slow
 def test_the_same_on_any_number_of_processes_and_executors():
     study = Study(["ramp", "gaussian-linear"], ["rejection", half_of_it], [60, 300], trials=4)
     one = study.run(workers=1, progress=False)
@@ -98,6 +99,7 @@ def test_the_same_on_any_number_of_processes_and_executors():
     )
 
 
+@pytest.mark.processes
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 def test_the_same_on_dask():
     distributed = pytest.importorskip("distributed")
@@ -108,7 +110,7 @@ def test_the_same_on_dask():
             n_workers=1,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",  # any port that is free
             host="127.0.0.1",
             silence_logs=50,
         ) as cluster,
@@ -117,6 +119,7 @@ def test_the_same_on_dask():
         assert same(one, study.run(client=client, progress=False))
 
 
+@pytest.mark.slow
 def test_a_study_grows_and_keeps_what_it_has(tmp_path):
     small = Study("ramp", "rejection", 100, trials=5, seed=3).run(tmp_path, workers=1, progress=False)
     lines = (tmp_path / "trials.jsonl").read_bytes().splitlines()
@@ -225,6 +228,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("workers", [1, 2])
 def test_nothing_is_lost_when_the_study_is_killed(tmp_path, workers):
     """Killed at several moments, it goes on each time, and ends as one that was not."""
@@ -266,6 +270,7 @@ def test_nothing_is_lost_when_the_study_is_killed(tmp_path, workers):
     assert len(records(out)) == 80
 
 
+@pytest.mark.processes
 def test_a_trial_that_ends_its_process_is_a_failed_one():
     def deadly(problem, budget, rng):
         if rng.random() < 0.3:

@@ -21,6 +21,7 @@ from study_algorithms import all_of_it, half_of_it, own_problem, run
 # ---------------------------------------------------------------- what is compared
 
 
+@pytest.mark.slow
 def test_all_methods_accept_at_the_studys_tolerance():
     """Estimates are those of ABC at the tolerance, |z| < 5; the true posterior's are over ten errors away."""
     methods = ["rejection", "smc", all_of_it]
@@ -36,6 +37,7 @@ def test_all_methods_accept_at_the_studys_tolerance():
     assert abs(rate.mean() - 0.01) < 5 * np.sqrt(0.01 * 0.99 / (30 * 1500))
 
 
+@pytest.mark.slow
 def test_smc_that_does_not_come_down_is_taken_at_the_tolerance():
     """At 600 simulations its last round is far above the tolerance; its points within it are few, and right."""
     result = run("gaussian-mixture", "smc", 600, 30, ["mse"], targets="mean:theta1", tolerance=1e-3, truth="tolerance")
@@ -125,6 +127,7 @@ def test_the_same_up_to_rounding_is_no_difference():
     assert compare(a * (1 + 2e-16) + 1e-17, a).p == 1
 
 
+@pytest.mark.slow
 def test_all_pairs_of_a_study_are_one_family():
     """Equal methods at 60 budgets: some pair is below 5% on its own, and none is called."""
     rng = np.random.default_rng(9)
@@ -294,6 +297,7 @@ def test_where_more_is_better_the_largest_comes_first():
     assert [standing.place for standing in ranking.standings] == ["1", "2"]
 
 
+@pytest.mark.slow
 def test_where_ess_misleads():
     """Figure 3 of the paper: the design of largest ESS has a larger error than the targeted one, beyond doubt."""
     result = run("two-sided-exponential", ["max-ess", "optimal"], 2000, trials=150, targets="mean:theta")

@@ -71,6 +71,7 @@ def test_a_tolerance_is_in_posterior_standard_deviations(learnt):
     assert learnt.observed.shape == (1,)
 
 
+@pytest.mark.slow
 def test_rejection_finds_the_mean_where_the_plain_distance_is_lost(learnt):
     """With summary m = E[θ|x] ~ N(0, 1 − σ²) accepted within εσ, the expectation is that of m cut to its window.
 
@@ -168,6 +169,7 @@ def test_one_that_knows_its_simulations_by_heart_explains_nothing(monkeypatch):
     assert "explain nothing of mean:theta" in problem.warning
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["linear", "boosting"])
 def test_pure_noise_explains_nothing_out_of_fold(kind):
     rng = np.random.default_rng(3)
@@ -232,6 +234,7 @@ def spread_only(theta, rng):
     return np.exp(theta["theta"])[:, None] * rng.standard_normal((theta.rows, 8))
 
 
+@pytest.mark.slow
 def test_squares_trees_and_networks_see_what_the_data_themselves_do_not_tell_linearly():
     """x ~ N(0, e^2θ): E[θ|x] is no linear function of x; by symmetry a linear one explains nothing."""
     problem = fbar.Problem(fbar.Prior(theta=stats.norm(0, 1)), spread_only, np.ones(8))
@@ -330,6 +333,7 @@ def test_the_truth_is_that_of_all_the_data_and_other_data_need_no_new_pilot():
 # ---------------------------------------------------------------- seeds and workers
 
 
+@pytest.mark.slow
 def test_the_seed_decides():
     network = fbar.LearnedSummaries("network", simulations=200)
     first, again, other = (
@@ -342,6 +346,7 @@ def test_the_seed_decides():
     assert describe(first.run.problem)["summary"] != describe(other.run.problem)["summary"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["linear", "boosting"])
 def test_workers_change_nothing(kind):
     options = {"summaries": kind, "tolerance": 0.5, "budget": 3000, "seed": 1, "block_size": 200}
@@ -375,6 +380,7 @@ def counted(most=None):
     return problem, simulator
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [500, 3000])
 def test_a_run_that_is_stopped_in_its_pilot_or_after_goes_on_and_simulates_nothing_twice(tmp_path, most):
     whole = fbar.infer(HIDDEN, MU, **ASKED)
@@ -396,6 +402,7 @@ def test_a_run_that_is_stopped_in_its_pilot_or_after_goes_on_and_simulates_nothi
     assert simulator.count == 5000
 
 
+@pytest.mark.slow
 def test_a_recorded_run_is_extended_with_the_summaries_it_has(tmp_path):
     problem, simulator = counted()
     fbar.infer(problem, MU, **ASKED, run=tmp_path)
@@ -421,6 +428,7 @@ def test_other_summaries_are_refused(tmp_path, monkeypatch):
         fbar.load(tmp_path, HIDDEN)
 
 
+@pytest.mark.slow
 def test_a_problem_learnt_by_hand_is_recorded_too(tmp_path):
     def ask(seed):
         problem = fbar.LearnedSummaries("boosting").learn(HIDDEN, MU, seed=seed, simulations=200)

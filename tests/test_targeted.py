@@ -221,6 +221,7 @@ def test_a_proposal_comes_back_from_its_arrays_bit_for_bit():
 # ---------------------------------------------------------------- weights and cross-fitting
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("problem", "target", "evidence"),
     [
@@ -305,6 +306,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_estimates_are_right_within_their_error_bars(case):
     """24 runs: Σz/√24 within 4.5, and the mean of z² below χ²'s quantile at 10⁻⁵ (2.4) and above that at 10⁻⁵ (0.28).
@@ -347,6 +349,7 @@ def test_the_error_bar_is_its_formula():
         assert result[target.name].variance == pytest.approx(variance + max(single**2), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_mean_squared_error_is_below_rejections():
     """Of 80 runs with 3,000 simulations each against N V = 100 of rejection: by more than F(80, ∞) at 10⁻⁵ allows."""
     errors = [ask(EXPONENTIAL, THETA, 3000, seed=500 + s).estimates[0].value for s in range(80)]
@@ -492,6 +495,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(tmp_path, at):
     assert fbar.load(tmp_path / "r", normal()).as_dict() == whole.as_dict()
 
 
+@pytest.mark.slow
 def test_extensions_simulate_what_is_missing_alone_and_are_recorded(tmp_path):
     """More budget, then other targets, then a smaller tolerance: as the run itself is extended, bit for bit."""
     counted = [0]
@@ -576,6 +580,7 @@ def test_recorded_proposals_are_used_on_replay():
 # ---------------------------------------------------------------- tolerances
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gaussian-mixture", "two-moons"])
 def test_a_chosen_tolerance_falls_with_the_budget(name):
     """The median of seven runs. And the bias of a small budget is in proportion: the root mean square of z below 4.
@@ -626,6 +631,7 @@ def test_a_budget_that_ends_before_the_tolerance_says_so():
     assert enough.warnings == ()
 
 
+@pytest.mark.slow
 def test_whole_numbers_are_matched_exactly():
     """λ ~ Gamma(2), x ~ Poisson(λ) = 3: λ|x ~ Gamma(5, 1/2), mean 2.5."""
     problem = fbar.Problem(fbar.Prior(lam=stats.gamma(2)), lambda t, rng: rng.poisson(t["lam"]), observed=3)
@@ -837,6 +843,7 @@ def test_rare_acceptances_of_one_group_teach_no_other():
         assert run.simulations == 1600
 
 
+@pytest.mark.slow
 def test_evenly_spread_points_have_an_error_bar_with_any_number_of_groups():
     """High acceptance, where scrambled points take over: 30 runs, z² below χ²'s quantile at 10⁻⁵.
 

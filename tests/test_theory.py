@@ -48,6 +48,7 @@ def test_variance_is_that_of_simulated_estimates():
     assert abs(z) < 5 + 0.01 / np.sqrt(2 / len(values))
 
 
+@pytest.mark.slow
 def test_bias_is_that_of_simulated_estimates():
     counts = COUNTS // 40
     values = estimates(counts, trials=2_000_000)

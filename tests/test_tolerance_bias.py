@@ -78,6 +78,7 @@ def on_filippi():
     return targets, repeat(FILIPPI, method, targets, 8000, 400, **VIEWS)
 
 
+@pytest.mark.slow
 def test_extrapolation_removes_most_of_the_bias():
     """The covariance's bias at tolerances 2, 1, and extrapolated from both: 0.449, 0.127, 0.019 of 0.798."""
     targets, runs = on_filippi()
@@ -92,11 +93,13 @@ def test_extrapolation_removes_most_of_the_bias():
         assert BAND[0] <= extrapolated.coverage(truth) <= BAND[1]
 
 
+@pytest.mark.slow
 def test_extrapolation_leaves_an_unbiased_mean_alone():
     _, runs = on_filippi()
     runs["extrapolated"]["mean:theta2"].require(4.0)
 
 
+@pytest.mark.slow
 def test_extrapolation_of_two_moons():
     targets = [fbar.second_moment("theta1"), fbar.mean("theta1")]
     method = fbar.Rejection(tolerance=0.2, rounds=1)
@@ -107,6 +110,7 @@ def test_extrapolation_of_two_moons():
     runs["extrapolated"]["mean:theta1"].require(float(MOONS.truth(targets[1])[0]))
 
 
+@pytest.mark.slow
 def test_extrapolation_where_its_assumption_fails():
     """x = θ·Exp(1) seen at 0, the edge: the bias is of order ε. A third of it stays, and intervals miss the truth."""
     prior = fbar.Prior(theta=Uniform(1, 4))
@@ -174,6 +178,7 @@ def test_other_kernels_by_hand(kernel):
     assert run.extrapolated().expect(fbar.mean("theta")).value == pytest.approx((4 * narrow - wide) / 3, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["stratified", "sobol"])
 def test_other_schemes(scheme):
     """θ ~ N(0, 1), x ~ N(θ, 1), x* = 1: the mean is 1/2. E[θ|s] is linear: adjustment is exact."""
@@ -188,6 +193,7 @@ def test_other_schemes(scheme):
     assert abs(runs["extrapolated"][target.name].honesty) < 5
 
 
+@pytest.mark.slow
 def test_after_smc():
     """Tolerances 2 and 1 from the particles of all rounds."""
     method = fbar.SMC([160, 40, 10, 1], accepted=150)
@@ -204,6 +210,7 @@ def test_after_smc():
 # ---------------------------------------------------------------- adjustment
 
 
+@pytest.mark.slow
 def test_adjustment_is_exact_for_a_linear_model():
     """In ten dimensions, at a tolerance that accepts half of the prior's simulations."""
     targets = [fbar.mean("theta1"), fbar.variance("theta2"), fbar.probability("theta1 < -0.4")]
@@ -217,6 +224,7 @@ def test_adjustment_is_exact_for_a_linear_model():
         runs["a"][target.name].require(truth)
 
 
+@pytest.mark.slow
 def test_adjustment_does_not_see_what_the_variance_does():
     """On Filippi's problem s tells of the spread of θ alone: the covariance keeps its bias, with an honest error."""
     _, runs = on_filippi()

@@ -21,6 +21,7 @@ def replicates(rng, parts=16, size=400):
     return made
 
 
+@pytest.mark.slow
 def test_replicates_tell_their_error():
     """Over 200 repetitions z = (value − truth)/error has variance 15/13, that of t with 15 degrees of freedom.
 

@@ -41,6 +41,8 @@ MOST_LISTED = 5
 
 FLUSH_SECONDS = 0.25
 FLUSH_BYTES = 8_000_000
+ROUNDING = 1e-9
+"""Relative differences that arithmetic makes between machines, at most; draws of another design differ by more."""
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 TABLES = """
@@ -181,9 +183,13 @@ def _crc(*parts: bytes | str | float | None) -> int:
 
 def connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, timeout=30.0, check_same_thread=False)
-    connection.execute(f"PRAGMA page_size={PAGE}")
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")
+    try:
+        connection.execute(f"PRAGMA page_size={PAGE}")
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -241,6 +247,8 @@ class Ledger:
             else:
                 self._peek()
         except BaseException:
+            with suppress(AttributeError, sqlite3.Error):  # there may be none
+                self._connection.close()
             if self._lock is not None:
                 self._lock.release()
             raise
@@ -597,8 +605,12 @@ def _transaction_of(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _same(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> bool:
+    """Whether two columns of θ are the same draws: up to rounding, which another processor does in another way."""
     if first.dtype.kind in "f" and second.dtype.kind in "f":
-        return np.array_equal(first, second, equal_nan=True)
+        if first.shape != second.shape:
+            return False
+        large = np.abs(first[np.isfinite(first)]).max(initial=0.0)
+        return np.allclose(first, second, rtol=ROUNDING, atol=1e-3 * ROUNDING * large, equal_nan=True)
     return np.array_equal(first.astype(str) if second.dtype == object else first, second.astype(first.dtype))
 
 

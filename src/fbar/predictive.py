@@ -71,7 +71,7 @@ def predict(
     if (posterior.weights < 0).any():
         return Predictions(problem.observed, nothing, 0, "Some weights are negative, so nothing can be drawn by them.")
     seeds = run.seeds.predictive()
-    rows = _systematic(posterior.weights, wanted, seeds.generator(Purpose.DESIGN, 0, 0))
+    rows = systematic(posterior.weights, wanted, seeds.generator(Purpose.DESIGN, 0, 0))
     theta = posterior.points.without(problem.records).take(rows)
     kept: list[npt.NDArray[Any]] = []
     failed = done = 0
@@ -101,7 +101,7 @@ def _seconds_each(run: Run) -> float | None:
     return run.spent_cost / run.simulations
 
 
-def _systematic(weights: FloatArray, number: int, rng: np.random.Generator) -> IntArray:
+def systematic(weights: FloatArray, number: int, rng: np.random.Generator) -> IntArray:
     """Rows by their weights in equal steps from a random start; in random order, so that a part is like the whole."""
     steps = (np.arange(number) + rng.random()) / number
     rows = np.searchsorted(np.cumsum(weights) / weights.sum(), steps).clip(max=weights.size - 1)

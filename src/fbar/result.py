@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import MOST, counted
+from fbar.checks import MOST, FloatArray, counted, positive_integer
 from fbar.errors import InputError, MissingExtra, NoPosterior
 from fbar.estimate import Estimates, brief, whole
 from fbar.explanation import Explanation, explain
@@ -23,16 +23,18 @@ from fbar.notebook import joined
 from fbar.notebook import warnings as warned
 from fbar.outcomes import FailedPlace
 from fbar.posterior import Posterior
-from fbar.predictive import Predictions, predict
+from fbar.predictive import Predictions, predict, systematic
+from fbar.seeds import Purpose
 from fbar.stopping import StoppingRule, as_rule
 from fbar.targets import Target
 
 if TYPE_CHECKING:
-    import arviz
     import pandas
 
 MOST_SHOWN = 6
 """Biases that are printed, at most."""
+MOST_DRAWS = 100_000
+"""Draws for ArviZ, unless a number is asked for: a finite space may be known as if by many more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -360,21 +362,49 @@ class Result:
         weight = "weight_of_point" if "weight" in columns else "weight"
         return pandas.DataFrame({**columns, weight: self.posterior.weights})
 
-    def to_arviz(self) -> arviz.InferenceData:
-        """The posterior as ArviZ's InferenceData: one chain; the weights are ``sample_stats.weight``."""
+    def to_arviz(self, *, draws: int | None = None, weighted: bool = False) -> Any:
+        """The posterior for ArviZ: its InferenceData, from version 1 on a DataTree.
+
+        ArviZ knows no weights, so what it gets are equally weighted draws, in one chain: points drawn from the
+        posterior by systematic resampling, which leaves expectations as they are up to the resampling. They are as many
+        as the effective sample size, so that ArviZ does not take them for more than they are, and the same each time.
+
+        Parameters
+        ----------
+        draws
+            How many, in place of that.
+        weighted
+            Every point once, as it is, with its weight in ``sample_stats.weight``. ArviZ's own functions do not use it:
+            what they say of these points is not of the posterior.
+        """
+        if weighted and draws is not None:
+            raise InputError("draws= is the number of equally weighted draws; it does not go with weighted=True")
         try:
             with warnings.catch_warnings():  # it announces its own future at import
                 warnings.simplefilter("ignore", FutureWarning)
                 import arviz
         except ImportError as error:
             raise MissingExtra("arviz", "arviz") from error
-        points = self.posterior.points
-        columns = {name: np.asarray(points[name])[None] for name in (*points, *points.derived)}
-        observed = self.run.problem.observed
-        data = None if observed is None else {"summaries": np.atleast_1d(observed)}
-        stats = {"weight": self.posterior.weights[None]}
-        made: arviz.InferenceData = arviz.from_dict(posterior=columns, sample_stats=stats, observed_data=data)
-        return made
+        points, weights = self.posterior.points, self.posterior.weights
+        groups: dict[str, Any] = {"sample_stats": {"weight": weights[None]}} if weighted else {}
+        if not weighted:
+            points = points.take(self._drawn(weights, draws))
+        groups["posterior"] = {name: np.asarray(points[name])[None] for name in (*points, *points.derived)}
+        if self.run.problem.observed is not None:
+            groups["observed_data"] = {"summaries": np.atleast_1d(self.run.problem.observed)}
+        if int(arviz.__version__.partition(".")[0]) >= 1:
+            return arviz.from_dict(groups)
+        return arviz.from_dict(**groups)
+
+    def _drawn(self, weights: FloatArray, draws: int | None) -> Any:
+        """Rows of points by their weights, in random order."""
+        if (weights < 0).any():
+            raise InputError("some weights are negative, so nothing can be drawn by them; ask for weighted=True")
+        if draws is None:
+            ess = self.posterior.ess or weights.sum() ** 2 / (weights**2).sum()
+            draws = int(min(max(round(float(ess)), 1), MOST_DRAWS))
+        rng = self.run.seeds.generator(Purpose.PREDICT, 1, 0)
+        return systematic(weights, positive_integer(draws, "draws"), rng)
 
 
 def json_seed(seed: int) -> int | str:

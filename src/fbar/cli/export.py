@@ -45,7 +45,7 @@ def export(
     run
         The run's directory.
     format
-        csv and parquet have a row for each weighted point; netcdf is ArviZ's InferenceData.
+        csv and parquet have a row for each weighted point; netcdf has equally weighted draws, for ArviZ.
     out
         The file to write; RUN.FORMAT in this directory by default.
     all

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fbar import theory
 from fbar.acceptance import Acceptance
@@ -156,13 +154,6 @@ class AdaptiveRun(CellRun):
         counts = np.bincount(cell, minlength=k).astype(np.float64)
         self._cost_sums = sums if self._cost_sums is None else self._cost_sums + sums
         self._cost_counts = counts if self._cost_counts is None else self._cost_counts + counts
-
-    def round_state(self) -> dict[str, npt.NDArray[Any]] | None:
-        """A round that follows measured costs, so that a block that is measured again cannot fork the run."""
-        return {"plan": self._plan} if self.learns_costs else None
-
-    def restore_round(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        self._plan = state["plan"].astype(np.int64)
 
     def _round_counts(self, size: int) -> IntArray:
         if self.round == 0:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fbar.acceptance import Acceptance
 from fbar.checks import FloatArray, IntArray, positive_integer
@@ -128,6 +130,13 @@ class CellRun(Run):
 
     def _end_round(self) -> None:
         self._start_round()
+
+    def round_state(self) -> dict[str, npt.NDArray[Any]] | None:
+        """How the round is shared out, which follows estimates and measured costs: elsewhere not quite the same."""
+        return {"plan": self._plan}
+
+    def restore_round(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        self._plan = state["plan"].astype(np.int64)
 
     def _extend(self, tolerance: float | None) -> None:
         if tolerance is not None and tolerance != self.acceptance.tolerance:

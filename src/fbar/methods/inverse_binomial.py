@@ -124,6 +124,9 @@ class InverseBinomialRun(CellRun):
             .astype(np.int64)
         )
 
+    def round_state(self) -> None:
+        """Nothing is estimated: a round asks where hits are missing."""
+
     def _round_counts(self, size: int) -> IntArray:
         raise NotImplementedError("inverse binomial sampling plans its rounds itself")
 

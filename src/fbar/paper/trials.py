@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from fbar.errors import NoPosterior
 from fbar.inference import drive
 from fbar.methods import Method
 from fbar.problem import Problem
+from fbar.processes import die_with_parent, prepare
 from fbar.seeds import Seeds
 from fbar.targets import Target
 
@@ -77,7 +80,10 @@ def run_trials(
     tasks.sort(key=lambda task: -task.budget)
     total = sum(task.budget * (task.last - task.first) for task in tasks)
     done, parts = 0, {}
-    with ProcessPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
+    prepare()
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    size = min(2, os.cpu_count() or 1)
+    with ProcessPoolExecutor(size, context, initializer=die_with_parent, initargs=(os.getpid(),)) as pool:
         futures = {pool.submit(run_task, task): task for task in tasks}
         for future in as_completed(futures):
             task = futures[future]
