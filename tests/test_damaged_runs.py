@@ -220,7 +220,7 @@ def test_commands_that_read_a_damaged_run(tmp_path, command):
         refused = command("export", "run", "--out", "posterior.csv", code=2)
         assert damage in refused.err
         assert not (tmp_path / "posterior.csv").exists()
-        part = command("export", "run", "--all", "--out", "all.csv", code=1)
+        part = command("export", "run", "--all", "--out", "all.csv", "--force", code=1)
         written = len((tmp_path / "all.csv").read_text().splitlines()) - 1
         assert damage in part.err
         assert f"{3000 - written:,} of the run's 3,000 simulations are missing" in part.err
@@ -229,4 +229,4 @@ def test_commands_that_read_a_damaged_run(tmp_path, command):
     assert json.loads(mended.out)["estimates"] == whole["legs"][-1]["result"]["estimates"]
     assert "recomputed from their seeds: block 0 of round 1" in mended.out
     assert "damaged" not in command("show", "run").out
-    assert "wrote 3,000 rows" in command("export", "run", "--all", "--out", "all.csv").out
+    assert "wrote 3,000 rows" in command("export", "run", "--all", "--out", "all.csv", "--force").out

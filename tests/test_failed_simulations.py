@@ -6,6 +6,7 @@ kills its process, hangs or runs out of memory gives the same answer bit for bit
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import random
 import signal
@@ -31,6 +32,7 @@ def fault(how):
     if how == "exit":
         os._exit(3)
     if how == "segmentation fault":
+        faulthandler.disable()
         os.kill(os.getpid(), signal.SIGSEGV)
     if how == "hang":
         time.sleep(3600)
