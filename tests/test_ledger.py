@@ -73,9 +73,7 @@ def recording(theta, rng):
 
 def failing(theta, rng):
     called(theta, "mu")
-    if theta.rows > 1:
-        raise MemoryError("one at a time")
-    if theta["mu"][0] > 3:
+    if (theta["mu"] > 3).any():
         raise ZeroDivisionError("above three, with a stray byte \udcff")
     return np.where(theta["mu"] < -3, np.nan, rng.normal(theta["mu"], 1.0))
 

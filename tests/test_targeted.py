@@ -504,6 +504,7 @@ def test_extensions_simulate_what_is_missing_alone_and_are_recorded(tmp_path):
         counted[0] += theta.rows
         return gauss(theta, rng)
 
+    simulate.charged = True  # the second look at a cheap block is not wanted here
     problem, square, directory = normal(simulate), fbar.second_moment("a"), tmp_path / "r"
     ask(problem, A, 1000, tolerance=0.5, run=directory)
     fbar.extend(directory, problem, budget=2000)

@@ -109,10 +109,16 @@ def attempt_together(problem: Problem, batch: Batch, part: Part, timeout: float 
     else:
         assert timeout is not None
         return overdue(timeout)
-    shape = None if problem.raw is None else problem.raw.shape
-    if part.rows == 1 and not isinstance(output, list | Mapping) and np.shape(output) == shape:
-        output = np.asarray(output)[None]  # of a simulator that drops the axis of a single row
+    if part.rows == 1 < batch.simulations and _lacks_axis(output, problem):
+        output = np.asarray(output)[None]
     return problem.outcomes(output, part.rows)
+
+
+def _lacks_axis(output: object, problem: Problem) -> bool:
+    """Whether a simulator that squeezes its output has dropped the axis of a single row."""
+    if problem.raw is None or isinstance(output, list | Mapping):
+        return False
+    return np.asarray(output).shape == problem.raw.shape
 
 
 def time_for(rows: int, batch: Batch, timeout: float | None) -> float | None:

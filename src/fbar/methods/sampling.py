@@ -77,7 +77,7 @@ class Importance(Method):
     kernel: str = "uniform"
 
     def __post_init__(self) -> None:
-        Acceptance(self.tolerance, self.kernel)
+        Acceptance(self.tolerance or 1.0, self.kernel)  # a kernel may be given its tolerance later
         choice(self.weighting, ("expected", "actual"), "weighting")
         finite_number(non_negative_number(self.pseudo_count, "pseudo_count"), "pseudo_count")
         if self.rounds is not None:
