@@ -378,7 +378,7 @@ class SMCRun(Run):
             full = self._accepted > 0 and present.used >= self._wanted
         present.complete = full
         if not full and self.store.simulations >= self._most:
-            self._end(f"budget spent in round {self.round}, at tolerance {present.tolerance:.4g}")
+            self._end(f"budget spent in round {self.round}, on the way to tolerance {present.tolerance:.4g}")
             return
         if not full:
             rate = self._accepted / present.simulations
