@@ -182,7 +182,7 @@ def z_score(run, truth):
 @pytest.mark.parametrize("how", ["raise", "nan", "inf", "shape", "hang"])
 def test_a_tenth_of_simulations_fails(how):
     """Nine tests of |z| < 5 in this file: less than one false alarm in 10⁵ runs."""
-    budget = 160 if how == "hang" else 4000
+    budget = 80 if how == "hang" else 4000
     limit = 0.5 if how == "hang" else 10.0  # long beside a stall of a busy machine
     run = drive(failing(how), fbar.Rejection(), Workers(4, timeout=limit), budget=budget, block_size=8)
     failed = failures(fbar.Rejection(), budget, block_size=8)
@@ -219,9 +219,9 @@ def test_of_a_vectorised_simulator_that_hangs_the_hanging_rows_are_found():
         return (rng.random(theta.rows) < theta["theta"]).astype(float)
 
     problem = fbar.Problem(fbar.Prior(theta=stats.uniform(0, 1)), simulate, observed=1.0)
-    run = drive(problem, fbar.Rejection(), Workers(4, timeout=0.4), budget=48, block_size=4)
+    run = drive(problem, fbar.Rejection(), Workers(4, timeout=0.2), budget=48, block_size=4)
     assert run.seen.counts == {Failure.TIMED_OUT: failures(fbar.Rejection(), 48, block_size=4)}
-    assert "longer than 0.4 s" in run.seen.examples[Failure.TIMED_OUT]
+    assert "longer than 0.2 s" in run.seen.examples[Failure.TIMED_OUT]
 
 
 def test_code_that_ignores_signals_is_ended_by_force(monkeypatch):
@@ -234,16 +234,16 @@ def test_code_that_ignores_signals_is_ended_by_force(monkeypatch):
         return (rng.random(theta.rows) < theta["theta"]).astype(float)
 
     problem = fbar.Problem(fbar.Prior(theta=stats.uniform(0, 1)), simulate, observed=1.0)
-    run = drive(problem, fbar.Rejection(), Workers(4, timeout=0.4), budget=32, block_size=4)
-    assert run.seen.counts == {Failure.TIMED_OUT: failures(fbar.Rejection(), 32, block_size=4)}
-    assert run.simulations == 32
+    run = drive(problem, fbar.Rejection(), Workers(4, timeout=0.1), budget=16, block_size=4)
+    assert run.seen.counts == {Failure.TIMED_OUT: failures(fbar.Rejection(), 16, block_size=4)}
+    assert run.simulations == 16
 
 
 def test_a_block_that_always_kills_is_quarantined_and_the_run_goes_on():
     problem = fbar.Problem(fbar.Finite(theta=[-1.0, 1.0]), killer, observed=1.0)
-    run = drive(problem, fbar.Allocation([0.1, 0.9]), Workers(2), budget=160, block_size=5)
-    assert run.simulations == 160
-    assert 16 <= run.seen.counts[Failure.KILLED] < 160
+    run = drive(problem, fbar.Allocation([0.1, 0.9]), Workers(2), budget=80, block_size=5)
+    assert run.simulations == 80
+    assert 8 <= run.seen.counts[Failure.KILLED] < 80
 
 
 def test_only_rows_that_kill_are_rejected():

@@ -95,7 +95,7 @@ class each(RowByRow):
         return one
 
     def __call__(self, theta: Points, rng: np.random.Generator) -> list[Any]:
-        """A row's output each, and its time; a `RowFailed` for one that failed."""
+        """A row's output each, and its time; a ``RowFailed`` for one that failed."""
         return run_rows(self.single(theta), theta.rows, lambda row: rng)
 
     batch_call = __call__

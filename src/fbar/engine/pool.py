@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fbar.engine.attempt import MOST_TIMEOUTS, ROOM, Attempt, Part, has_row_streams, known, overdue
+from fbar.engine.attempt import MOST_TIMEOUTS, Attempt, Part, has_row_streams, known, overdue, time_for
 from fbar.engine.base import Session
 from fbar.engine.recovery import MOST_PASSES, Recovery
 from fbar.engine.work import Job, Report
@@ -173,7 +173,8 @@ class PoolSession(Session):
         if self._timeout is None or self._known:
             return None
         passes = 1 if job.failed is None else MOST_PASSES
-        return self._timeout * max(job.simulations, ROOM) * MOST_TIMEOUTS * passes + GRACE
+        within = time_for(job.part.rows, job.blocks[0], self._timeout) if job.part is not None else None
+        return (within or self._timeout * job.simulations) * MOST_TIMEOUTS * passes + GRACE
 
     # ------------------------------------------------------------ and back
 
