@@ -10,6 +10,8 @@ from scipy import stats
 
 import fbar
 
+pytestmark = pytest.mark.slow
+
 LINE = fbar.Prior(theta=stats.uniform(0, 10))
 FEW = fbar.Finite(theta=np.arange(1.0, 7.0))
 

@@ -24,6 +24,8 @@ from fbar.outcomes import Batch, Failure, Simulated
 from fbar.points import Points
 from fbar.seeds import Seeds
 
+pytestmark = [pytest.mark.slow, pytest.mark.processes]
+
 PRIOR = fbar.Prior(theta=stats.uniform(0, 1))
 
 

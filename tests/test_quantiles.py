@@ -17,6 +17,8 @@ from fbar.outcomes import Seen
 from fbar.posterior import Posterior
 from fbar.targets.quantiles import Inverted, Sides
 
+pytestmark = pytest.mark.slow
+
 LINE = fbar.Problem.bernoulli(fbar.Prior(x=stats.uniform()), lambda t: np.ones(t.rows))
 LEVELS = (0.025, 0.1, 0.5, 0.9, 0.975)
 
