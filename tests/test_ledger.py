@@ -29,9 +29,8 @@ from scipy import stats
 
 import fbar
 import fbar.ledger
-from fbar.errors import InputError
+from fbar.errors import InputError, LedgerError, RunInUse
 from fbar.ledger import Ledger, pack
-from fbar.locks import LedgerError, RunInUse
 from fbar.outcomes import Failure
 
 CALLS: list[float] = []

@@ -8,7 +8,7 @@ from scipy import stats
 
 import fbar
 from fbar.cli import app
-from fbar.locks import LedgerError
+from fbar.errors import LedgerError
 from fbar.methods import Rejection
 from fbar.priors.marginals import Uniform
 from fbar.problems import load, nested_models

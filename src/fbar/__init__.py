@@ -11,7 +11,16 @@ from fbar.acceptance import Acceptance
 from fbar.designs.schemes import Independent, Sobol, Stratified
 from fbar.distances import PNorm, Scaled
 from fbar.engine import Dask, Futures, InProcess, Workers, simulate
-from fbar.errors import EngineFailed, FbarError, InputError, MissingExtra, NoPosterior, SimulatorFailed
+from fbar.errors import (
+    EngineFailed,
+    FbarError,
+    InputError,
+    LedgerError,
+    MissingExtra,
+    NoPosterior,
+    RunInUse,
+    SimulatorFailed,
+)
 from fbar.estimate import Estimate, Estimates
 from fbar.estimators import DoublyRobust, KernelRegression, WeightedAverage
 from fbar.explanation import Explanation
@@ -101,6 +110,7 @@ __all__ = [
     "InverseBinomial",
     "KernelRegression",
     "LearnedSummaries",
+    "LedgerError",
     "LocalNormalKernel",
     "Method",
     "MissingExtra",
@@ -120,6 +130,7 @@ __all__ = [
     "RelativeError",
     "Result",
     "Run",
+    "RunInUse",
     "Scaled",
     "Seeds",
     "Separable",

@@ -27,6 +27,14 @@ class EngineFailed(FbarError, RuntimeError):
     """The processes that simulations run in cannot be used any more."""
 
 
+class LedgerError(FbarError):
+    """A run's files cannot be read or written."""
+
+
+class RunInUse(LedgerError):
+    """Another driver holds the run."""
+
+
 class MissingExtra(FbarError, ImportError):
     """A feature was asked for whose optional dependency is not installed."""
 

@@ -29,8 +29,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.checks import IntArray
-from fbar.errors import InputError
-from fbar.locks import LedgerError, Lock
+from fbar.errors import InputError, LedgerError
+from fbar.locks import Lock
 from fbar.outcomes import Batch, Failure, Outcomes, Seen, Simulated, Tally
 from fbar.points import Points
 

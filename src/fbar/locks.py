@@ -7,16 +7,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from fbar.errors import FbarError
-
-
-class LedgerError(FbarError):
-    """A run's files cannot be read or written."""
-
-
-class RunInUse(LedgerError):
-    """Another driver holds the run."""
-
+from fbar.errors import RunInUse
 
 _held: set[int] = set()
 """The open files of the locks of this process."""

@@ -12,11 +12,10 @@ from fbar import model_file
 from fbar.checks import BoolArray, FloatArray, counted
 from fbar.cli.common import Flag, lacking, warn
 from fbar.cli.views import OWN, ViewOf
-from fbar.errors import FbarError, InputError, MissingExtra, NoPosterior
+from fbar.errors import FbarError, InputError, LedgerError, MissingExtra, NoPosterior
 from fbar.estimators.cells import CellErrors
 from fbar.inference import load
 from fbar.ledger import Ledger
-from fbar.locks import LedgerError
 from fbar.outcomes import Failure, Simulated
 from fbar.points import Points
 from fbar.problem import Problem

@@ -19,11 +19,10 @@ from fbar.checks import counted
 from fbar.cli.common import JsonFlag, MaybeWhole, QuietFlag, lacking, warn
 from fbar.cli.views import OWN, ViewOf, spoken, spoken_json
 from fbar.engine import Engine, as_engine
-from fbar.errors import InputError
+from fbar.errors import InputError, LedgerError
 from fbar.estimate import shorthand
 from fbar.inference import continue_task, extend_run, load, make_task, run_task
 from fbar.ledger import Ledger
-from fbar.locks import LedgerError
 from fbar.methods.forecasts import Forecast
 from fbar.methods.named import restored
 from fbar.result import Result, cost_in_words, json_seed, unused_in_words

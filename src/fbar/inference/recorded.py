@@ -18,13 +18,12 @@ from fbar.again import going_on
 from fbar.checks import counted
 from fbar.checks import function as check_function
 from fbar.engine import Engine, InProcess
-from fbar.errors import InputError, NoPosterior
+from fbar.errors import InputError, LedgerError, NoPosterior
 from fbar.faults import FailureWatch
 from fbar.inference.loop import NOT_FINISHED, Progress, drive
 from fbar.inference.repeat import WARNING, FirstBlockTwice
 from fbar.inference.task import Lesson, Task, make_task
 from fbar.ledger import Ledger, Leg
-from fbar.locks import LedgerError
 from fbar.methods import Method, Run
 from fbar.methods.named import at_tolerance, restored
 from fbar.problem import Problem
