@@ -405,7 +405,7 @@ def test_simulations_that_were_not_used_are_said_to_be_so(model, capsys):
     points = PROBLEM.prior.sample(40, rng=np.random.default_rng(1))
     spare = Batch(run.round - 1, 10_000, points, None, run.seeds)
     with Ledger(model.parent / "r", create=False) as ledger:
-        ledger.record(spare, fbar.simulate(PROBLEM, spare))
+        ledger.record((spare, fbar.simulate(PROBLEM, spare)))
     assert f"{used + 40:,} simulations recorded" in printed(capsys, "show", "r")
     assert f", {used:,} of them used: the others were ahead of need" in printed(capsys, "show", "r")
     tree = as_json(capsys, "show", "r")

@@ -95,9 +95,10 @@ def _drive(
                 if session.ahead:  # blocks may be under way when the run ends
                     stack.callback(run.abandon)
             session.submit(new)
-            for batch, outcomes in session.collect():
-                if ledger is not None:
-                    ledger.record(batch, outcomes)
+            answers = session.collect()
+            if ledger is not None:  # all of them before the run thinks about any
+                ledger.record(*answers)
+            for batch, outcomes in answers:
                 _tell(run, batch, outcomes, watch, progress)
             _require_success(run)
     if stop is not None and not stop.holds(run):

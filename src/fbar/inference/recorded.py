@@ -6,6 +6,7 @@ they were asked for then; the last one goes on where its record ends.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -82,9 +83,15 @@ def continue_task(
     progress: Progress | bool | None = None,
     replay_only: bool = False,
 ) -> Result:
-    """Go on with the last leg of a recorded run, with its own settings."""
+    """Go on with the last leg of a recorded run, with its own settings; a finished one on read-only media is read."""
+    fixed = not replay_only and run.is_dir() and not os.access(run, os.W_OK)
+    replay_only = replay_only or fixed
     with Ledger(run, create=False, driver=not replay_only) as ledger:
         last = _last_leg(ledger)
+        if fixed and last.result is None:
+            raise LedgerError(
+                f"{run} is not finished, and cannot be written to; copy it to where you can write, and resume it there"
+            )
         problem, own = _model_of(ledger, problem, "" if replay_only else _going_on(ledger))
         asked = () if targets is None else as_targets(targets)
         task = _task_of(last, problem, (*own, *asked))
@@ -274,7 +281,7 @@ def _taught(
     missing = NoPosterior(f"the simulations that teach the summaries of {ledger.directory} are not all there yet")
     if replay_only and not (ledger.directory / PILOT).is_dir():
         raise missing
-    with Ledger(ledger.directory / PILOT, create=not replay_only, driver=not replay_only) as kept:
+    with ledger.part(PILOT, create=not replay_only) as kept:
         if _driven(pilot, progress, kept, engine, replay=replay_only, title=LEARNS) == NOT_FINISHED:
             damage = kept.damage()
             if damage:
