@@ -271,6 +271,7 @@ class Ledger:
             self._connection.execute(
                 "INSERT OR REPLACE INTO rounds VALUES (?, ?, ?)", (round, payload, checksum(round, payload))
             )
+        self._forcing.soon()
 
     def add_leg(self, settings: Mapping[str, Any]) -> None:
         self._write_leg(len(self.legs), Leg(dict(settings), None))
