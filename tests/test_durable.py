@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from scipy import stats
@@ -170,6 +171,38 @@ def test_all_that_arrives_together_is_recorded_before_the_run_looks_at_any(tmp_p
         assert key in there
         assert together <= there, number
     assert any(len({key for key, there in told if there == one}) > 1 for _, one in told)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("engine", ["workers", "threads"])
+def test_what_arrives_while_the_run_is_busy_is_kept_at_once(engine, tmp_path):
+    """The run may be learning for minutes at a round's end while its workers go on."""
+    problem = fbar.Problem(PRIOR, fbar.each(lambda t, rng: t["mu"]), observed=0.5)
+    run, kept = tmp_path / "run", []
+
+    def progress(live):
+        if kept:
+            return
+        told = live.simulations
+
+        def more():
+            with Ledger(run, create=False, driver=False) as ledger:
+                kept[:] = [len(ledger)]
+            return kept[0] > told  # blocks of one
+
+        wait_for(more)
+
+    method = fbar.SMC([2.0, 1.0], accepted=50)
+    options = {"method": method, "block_size": 1, "seed": 1, "progress": progress}
+    with ThreadPoolExecutor(2) as threads:
+        chosen = {"workers": 2} if engine == "workers" else {"engine": fbar.Futures(threads)}
+        busy = fbar.infer(problem, fbar.mean("mu"), **options, **chosen, run=run)
+    idle = fbar.infer(problem, fbar.mean("mu"), **{**options, "progress": False})
+    assert busy.as_dict()["estimates"] == idle.as_dict()["estimates"]
+    connection = sqlite3.connect(run / "ledger.sqlite")
+    keys = connection.execute("SELECT round, block FROM blocks").fetchall()
+    assert len(set(keys)) == len(keys)
+    connection.close()
 
 
 @pytest.mark.processes

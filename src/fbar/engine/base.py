@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 
@@ -16,6 +16,9 @@ class Session(AbstractContextManager["Session"], ABC):
 
     ahead: int = 0
     """Blocks to ask for beyond those needed for sure, to keep workers busy at the end of a round."""
+
+    arrived: Callable[[Sequence[tuple[Batch, Outcomes]]], None] | None = None
+    """Called with blocks the moment they arrive, in another thread, while nobody collects them: the run may be busy."""
 
     @property
     def warning(self) -> str:

@@ -137,6 +137,7 @@ class PoolSession(Session):
         return answers
 
     def close(self) -> None:
+        self.arrived = None
         self._running.clear()
         self._pool.close()
 
@@ -153,7 +154,20 @@ class PoolSession(Session):
             self._send(self._again.popleft() if self._again else self._bundle())
 
     def _send(self, job: Job) -> None:
-        self._running[self._pool.send(job, self._hard_limit(job))] = job
+        future = self._pool.send(job, self._hard_limit(job))
+        self._running[future] = job
+        if job.part is None:
+            future.add_done_callback(lambda future: self._announce(future, job))
+
+    def _announce(self, future: Future[Report], job: Job) -> None:
+        """Hand on the whole blocks of a job before anyone asks for them. What goes wrong is for `collect` to say."""
+        arrived = self.arrived
+        if arrived is None or future.cancelled() or future.exception() is not None:
+            return
+        report = future.result()
+        if report.error is None:
+            pairs = zip(job.blocks, report.answers, strict=True)
+            arrived([(batch, found) for batch, found in pairs if isinstance(found, Simulated | Tally)])
 
     def _bundle(self) -> Job:
         """The next blocks: as many as fit the wanted time, and leave as many for every other worker."""

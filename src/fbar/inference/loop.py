@@ -92,6 +92,8 @@ def _drive(
             if session is None:
                 session = stack.enter_context((engine or InProcess()).session(run.problem))
                 stack.callback(_take_warning, run, session)
+                if ledger is not None:
+                    session.arrived = ledger.record_early
                 if session.ahead:  # blocks may be under way when the run ends
                     stack.callback(run.abandon)
             session.submit(new)

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -62,6 +63,8 @@ class Ledger:
         self.damaged: list[str] = []
         self.damaged_blocks: set[tuple[int, int]] = set()
         self._all_read = False
+        self._using = threading.RLock()  # the connection, which blocks that arrive use from another thread
+        self._recorded: set[tuple[int, int]] = set()
         self._lock: Lock | None = None
         self._snapshot: Snapshot | None = None
         self._inode = _inode(self.path)
@@ -93,6 +96,10 @@ class Ledger:
         return Ledger(directory, create=create, driver=not self.reads_only)
 
     def _let_go(self) -> None:
+        with self._using:
+            self._close_files()
+
+    def _close_files(self) -> None:
         if self._snapshot is not None:
             self._snapshot.close()
         else:
@@ -221,7 +228,7 @@ class Ledger:
     def _transaction(self) -> Iterator[None]:
         """A transaction, with what the disk says in words."""
         try:
-            with transaction(self._connection):
+            with self._using, transaction(self._connection):
                 yield
         except sqlite3.Error as error:
             self._require_there()
@@ -229,8 +236,18 @@ class Ledger:
 
     def record(self, *answers: tuple[Batch, Outcomes]) -> None:
         """Keep blocks that were simulated: nothing but a power cut can undo it, and that not a moment later."""
-        if not answers:
-            return
+        with self._using:
+            new = [answer for answer in answers if answer[0].key not in self._recorded]
+            if new:
+                self._insert(new)
+                self._recorded.update(batch.key for batch, _ in new)
+
+    def record_early(self, answers: Sequence[tuple[Batch, Outcomes]]) -> None:
+        """Keep blocks that have just arrived, from another thread; `record` tries again what this cannot."""
+        with suppress(LedgerError):
+            self.record(*answers)
+
+    def _insert(self, answers: Sequence[tuple[Batch, Outcomes]]) -> None:
         blocks, failures = [], list[tuple[Any, ...]]()
         for batch, outcomes in answers:
             payload = encode(batch, outcomes)
@@ -344,9 +361,10 @@ class Ledger:
 
     def _read_block(self, row: int) -> Block | None:
         try:
-            round, block, seconds, payload, crc = self._connection.execute(
-                "SELECT round, block, seconds, payload, crc FROM blocks WHERE id = ?", (row,)
-            ).fetchone()
+            with self._using:
+                round, block, seconds, payload, crc = self._connection.execute(
+                    "SELECT round, block, seconds, payload, crc FROM blocks WHERE id = ?", (row,)
+                ).fetchone()
         except (sqlite3.DatabaseError, UnicodeError):
             return None
         if checksum(round, block, seconds, payload) != crc:
@@ -359,7 +377,8 @@ class Ledger:
     def round_state(self, round: int, like: Arrays) -> Arrays | None:
         """What `record_round` kept, by the names of ``like``; None if there is none, or it is damaged."""
         try:
-            row = self._connection.execute("SELECT payload, crc FROM rounds WHERE round = ?", (round,)).fetchone()
+            with self._using:
+                row = self._connection.execute("SELECT payload, crc FROM rounds WHERE round = ?", (round,)).fetchone()
             if row is None:
                 return None
             found = unpack(row[0])[0] if checksum(round, row[0]) == row[1] else {}
