@@ -136,7 +136,8 @@ SAMPLE = 2000
 class Seen:
     """The closest distance to the data, and the failures by kind with an example of each, of some simulations.
 
-    ``distances`` is a sample of the distances: those of the first simulations.
+    ``distances`` is a sample of the distances: those of the first simulations. ``nonsense`` is what a distance or an
+    acceptance rule gave that it never may.
     """
 
     closest: float = math.inf
@@ -144,6 +145,7 @@ class Seen:
     examples: Mapping[Failure, str] = field(default_factory=dict)
     details: Mapping[Failure, str] = field(default_factory=dict)
     distances: FloatArray = field(default_factory=lambda: np.zeros(0))
+    nonsense: str = ""
 
     @classmethod
     def of(cls, distance: FloatArray, failure: npt.NDArray[np.int8] | None, outcomes: Simulated) -> Seen:
@@ -172,6 +174,7 @@ class Seen:
             {**other.examples, **self.examples},
             {**other.details, **self.details},
             sample,
+            self.nonsense or other.nonsense,
         )
 
     @property

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fbar.checks import IntArray, short
 from fbar.outcomes import Failure
-from fbar.simulators import RowFailed, Unusable
+from fbar.simulators import Nonsense, RowFailed, Unusable
 
 NUMBERS = "biuf"
 COMPARABLE = "biufU"
@@ -72,7 +72,7 @@ def as_row(row: Any, form: Form) -> Usable:
         data, others = row["x"], {name: value for name, value in row.items() if name != "x"}
     x = _plain(data, "x")
     if not form.summarised:
-        require_comparable(x.shape, x.dtype, form)
+        require_comparable(x.shape, x.dtype, form.shape, form.dtype)
     _require_names(others, form)
     recorded = {}
     for name, value in others.items():
@@ -86,27 +86,31 @@ def as_row(row: Any, form: Form) -> Usable:
     return x, recorded
 
 
-def require_comparable(shape: tuple[int, ...], dtype: np.dtype[Any], form: Form) -> None:
-    """Refuse summaries that cannot be compared with the data."""
-    if dtype.kind not in COMPARABLE or (dtype.kind in NUMBERS) != (form.dtype.kind in NUMBERS):
+def require_comparable(
+    shape: tuple[int, ...], dtype: np.dtype[Any], observed_shape: tuple[int, ...], observed: np.dtype[Any]
+) -> None:
+    """Refuse summaries that cannot be compared with the observed ones."""
+    if dtype.kind not in COMPARABLE or (dtype.kind in NUMBERS) != (observed.kind in NUMBERS):
         raise Unusable(
-            f"simulated summaries are {dtype} values and the observed ones {form.dtype}; "
+            f"simulated summaries are {dtype} values and the observed ones {observed}; "
             "give both as numbers or both as labels"
         )
-    if shape != form.shape:
+    if shape != observed_shape:
         raise Unusable(
-            f"simulated summaries have shape {shape} and the observed ones {form.shape}", Failure.WRONG_SHAPE
+            f"simulated summaries have shape {shape} and the observed ones {observed_shape}", Failure.WRONG_SHAPE
         )
 
 
 def by_parts(
     call: Callable[[slice], npt.NDArray[Any]], rows: int
-) -> tuple[list[tuple[slice, npt.NDArray[Any]]], dict[int, RowFailed]]:
+) -> tuple[list[tuple[slice, npt.NDArray[Any]]], dict[int, Unusable]]:
     """A function of all rows; where it gives nothing usable, of halves, and so on down to the rows that do it.
 
     The rows are there already, so that nothing is simulated again.
     """
-    found, failed, waiting = [], {}, [(0, rows)] if rows else []
+    found: list[tuple[slice, npt.NDArray[Any]]] = []
+    failed: dict[int, Unusable] = {}
+    waiting = [(0, rows)] if rows else []
     while waiting:
         first, last = waiting.pop()
         try:
@@ -116,8 +120,13 @@ def by_parts(
             if last - first > 1:
                 waiting += [(middle, last), (first, middle)]
             else:
-                failed[first] = RowFailed.of(error)
+                failed[first] = error
     return found, failed
+
+
+def nonsense(failed: Mapping[int, Unusable]) -> str:
+    """What a function gave that it never may; or nothing."""
+    return next((str(failed[row]) for row in sorted(failed) if isinstance(failed[row], Nonsense)), "")
 
 
 # ---------------------------------------------------------------- single rows
@@ -127,10 +136,9 @@ def _of_rows(rows: list[Any], simulations: int, form: Form) -> Table:
     table = Table(simulations)
     if len(rows) != simulations:
         raise _another_number(simulations, "x", _shape(rows))
-    quick = _numbers(rows, form)
-    if quick is not None and not form.records:
-        table.groups.append((np.arange(simulations), quick))
-        return table
+    quick = _all_numbers(rows, form)
+    if quick is not None:
+        return quick
     good: dict[int, Usable] = {}
     for i, row in enumerate(rows):
         if row is None:
@@ -161,16 +169,32 @@ def _of_rows(rows: list[Any], simulations: int, form: Form) -> Table:
     return table
 
 
-def _numbers(rows: list[Any], form: Form) -> npt.NDArray[Any] | None:
-    """Rows that are nothing but numbers of the data's shape; None if some are not."""
-    if any(row is None or isinstance(row, RowFailed | Mapping | np.ma.MaskedArray | str | bytes) for row in rows):
+def _all_numbers(rows: list[Any], form: Form) -> Table | None:
+    """Rows that are nothing but numbers, those of the data in the data's shape; None if some are not."""
+    columns: dict[Any, Any] = {"x": rows}
+    if rows and isinstance(rows[0], Mapping):
+        names = list(rows[0])
+        if not all(isinstance(row, Mapping) and list(row) == names for row in rows) or set(map(type, names)) != {str}:
+            return None
+        columns = {name: [row[name] for row in rows] for name in names}
+    found = {name: _numbers(values) for name, values in columns.items()}
+    x = found.pop("x", None)
+    fitting = x is not None and x.shape[1:] == form.shape and (form.summarised or form.dtype.kind in NUMBERS)
+    if not fitting or form.taken & found.keys() or not found.keys() >= set(form.records):
+        return None
+    assert x is not None
+    recorded = {name: values for name, values in found.items() if values is not None and values.ndim == 1}
+    return Table(len(rows), [(np.arange(len(rows)), x)], recorded) if len(recorded) == len(found) else None
+
+
+def _numbers(values: list[Any]) -> npt.NDArray[Any] | None:
+    if any(value is None or isinstance(value, RowFailed | Mapping | np.ma.MaskedArray) for value in values):
         return None
     try:
-        x = np.asarray(rows)
+        found = np.asarray(values)
     except Exception:  # ragged, or no arrays at all
         return None
-    fitting = x.dtype.kind in NUMBERS and x.shape[1:] == form.shape
-    return x if fitting and (form.summarised or form.dtype.kind in NUMBERS) else None
+    return found if found.dtype.kind in NUMBERS else None
 
 
 def _require_shape_of_data(good: dict[int, Usable], table: Table, form: Form) -> None:
@@ -224,7 +248,7 @@ def _of_batch(output: Any, simulations: int, form: Form) -> Table:
         return _of_rows(rows if others else [row["x"] for row in rows], simulations, form)
     x = arrays["x"]
     if not form.summarised:
-        require_comparable(x.shape[1:], x.dtype, form)
+        require_comparable(x.shape[1:], x.dtype, form.shape, form.dtype)
     _require_names(others, form)
     for name in form.records:
         if others[name].ndim > 1 or others[name].dtype.kind not in COMPARABLE:

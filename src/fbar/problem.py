@@ -22,7 +22,7 @@ from fbar.checks import function as check_function
 from fbar.distances import PNorm, euclidean
 from fbar.errors import InputError
 from fbar.outcomes import SAMPLE, Batch, Failure, Outcomes, Seen, Simulated, Tally, require_simulated, tally
-from fbar.outputs import COMPARABLE, Form, Table, as_row, by_parts, read, require_comparable
+from fbar.outputs import COMPARABLE, Form, Table, as_row, by_parts, nonsense, read, require_comparable
 from fbar.points import Points
 from fbar.priors import Distribution, Finite, ModelChoice
 from fbar.simulators import (
@@ -31,6 +31,7 @@ from fbar.simulators import (
     Bernoulli,
     Costs,
     Model,
+    Nonsense,
     RowFailed,
     Rows,
     Simulator,
@@ -55,22 +56,26 @@ RETURNED = "returned"
 def _called(what: str, function: Callable[..., Any], *arguments: Any) -> npt.NDArray[Any]:
     """A user's function of a batch; what it raises is said in one line, with its cause."""
     try:
-        return without_mask(function(*arguments), f"what {what} gives")
+        values = function(*arguments)
     except PASSES:
-        raise
-    except Unusable:
         raise
     except InputError as error:
         raise Unusable(str(error)) from error
     except BaseException as error:
         raise Unusable(f"{what} failed: {in_words(error)}") from error
+    try:
+        return without_mask(values, f"what {what} gives")
+    except InputError as error:
+        raise Nonsense(str(error)) from None
+    except Exception as error:
+        raise Nonsense(f"what {what} gives is no array: {in_words(error)}") from None
 
 
 def _numbers(distances: npt.NDArray[Any]) -> FloatArray:
     try:
         return numeric_array(distances, "distances")
     except (InputError, OverflowError):
-        raise Unusable(f"distances must be numbers; got {short(distances)}") from None
+        raise Nonsense(f"distances must be numbers; got {short(distances)}") from None
 
 
 def _for_user(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -386,8 +391,8 @@ class Problem:
     def costs(self, batch: Batch, outcomes: Outcomes) -> FloatArray | None:
         """What each simulation of a block cost, a number for each row of ``batch.theta``.
 
-        As it was given with the problem; otherwise as it came with the outcomes, NaN for a failed simulation of which
-        it is not known; None if it is not known at all.
+        As it was given with the problem, NaN where its function gives no positive number; otherwise as it came with the
+        outcomes, NaN for a failed simulation of which it is not known; None if it is not known at all.
         """
         given = self._cost_by_row(batch)
         if given is not None:
@@ -405,15 +410,31 @@ class Problem:
             return None
         given = self._cost_by_row(batch)
         if given is not None:  # repeats may be many
-            return float(given.sum() if batch.repeats is None else given @ batch.repeats)
+            return float(np.nansum(given if batch.repeats is None else given * batch.repeats))
         found = self.costs(batch, outcomes)
         return None if found is None else float(np.nansum(found))
 
     def _cost_by_row(self, batch: Batch) -> FloatArray | None:
-        """The given cost of one simulation at each of a block's points."""
+        """The given cost of one simulation at each of a block's points; NaN where the function gives none."""
         if not self._cost_given:
             return None
-        return self.cost_of(batch.points) if batch.cells is None else self.cost[batch.cells]
+        if batch.cells is not None:
+            return self.cost[batch.cells]
+        points = batch.points
+        found, _ = by_parts(lambda part: self._some_costs(points, part), points.rows)
+        costs = np.full(points.rows, np.nan)
+        for part, values in found:
+            costs[part] = values
+        return costs
+
+    def _some_costs(self, points: Points, part: slice) -> FloatArray:
+        whole = part == slice(0, points.rows)
+        try:
+            found = self.cost_of(points if whole else points.take(np.arange(part.start, part.stop)))
+        except InputError as error:
+            raise Unusable(str(error)) from error
+        assert found is not None
+        return found
 
     def _known_costs(self, costs: Costs | None, failure: npt.NDArray[np.int8]) -> FloatArray | None:
         """The costs of a block's simulations: the returned ones if there are any, else the measured ones.
@@ -526,7 +547,7 @@ class Problem:
 
     # ------------------------------------------------------------ from outputs to acceptance weights
 
-    @property
+    @cached_property
     def form(self) -> Form:
         """What a simulation has to give to be compared with the data."""
         assert self.raw is not None
@@ -538,14 +559,14 @@ class Problem:
             return x
         summaries = _called("the summary", self.summary, _for_user(x))
         if summaries.shape[:1] != x.shape[:1]:
-            raise Unusable(
+            raise Nonsense(
                 "summary receives a batch, an array whose first axis is the simulations, and must give a row for each, "
                 f"as x.mean(axis=1) does; it was given shape {x.shape} and gave shape {summaries.shape}"
             )
         if summaries.dtype == object and all(isinstance(value, str) for value in summaries.flat):
             summaries = summaries.astype(str)
         if summaries.dtype.kind not in COMPARABLE:
-            raise Unusable(f"summary must give numbers or labels; it gives {summaries.dtype} values")
+            raise Nonsense(f"summary must give numbers or labels; it gives {summaries.dtype} values")
         summary = self.summary
         if apart:
             self._require_rows_apart("the summary", summaries, lambda rows: summary(_for_user(x[rows])))
@@ -554,26 +575,27 @@ class Problem:
     def _summaries(self, table: Table, apart: bool) -> npt.NDArray[Any]:
         """The summaries of all rows, zero for those that cannot be used; more of these may be found here."""
         assert self.observed is not None
-        wanted = replace(self.form, shape=self.observed.shape, dtype=self.observed.dtype)
+        shape, dtype = self.observed.shape, self.observed.dtype
         rows: list[IntArray] = []
         parts: list[npt.NDArray[Any]] = []
 
         def summarised(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
             summaries = self._summarise(x, apart)
-            require_comparable(summaries.shape[1:], summaries.dtype, wanted)
+            require_comparable(summaries.shape[1:], summaries.dtype, shape, dtype)
             return summaries
 
         for own, x in table.groups:
             found, failed = by_parts(lambda part, x=x: summarised(x[part]), len(x))  # type: ignore[misc]
             rows += [own[part] for part, _ in found]
             parts += [values for _, values in found]
-            table.failed |= {int(own[row]): why for row, why in failed.items()}
+            if apart and (mistake := nonsense(failed)):
+                raise InputError(mistake)
+            table.failed |= {int(own[row]): RowFailed.of(why) for row, why in failed.items()}
         # Copies, since a simulator may fill the same arrays again; in C order, as they come back from other processes
         # and from records: sums must not depend on the way here.
         if len(rows) == 1 and len(rows[0]) == table.rows:
             return np.array(parts[0], order="C")
-        dtype = np.result_type(*parts) if parts else np.dtype(np.float64)
-        summaries = np.zeros((table.rows, *self.observed.shape), dtype=dtype)
+        summaries = np.zeros((table.rows, *shape), dtype=np.result_type(*parts) if parts else np.float64)
         for where, values in zip(rows, parts, strict=True):
             summaries[where] = values
         return summaries
@@ -601,8 +623,8 @@ class Problem:
     def outcomes(self, output: Any, simulations: int, *, apart: bool = True) -> Simulated:
         """A simulator's output as outcomes: summarised, and rows that cannot be used marked as failures.
 
-        An output that cannot be used as a whole, such as one of another number of rows, is refused. ``apart`` is
-        whether to look, once, at whether the summary treats every row by itself.
+        An output that cannot be used as a whole, such as one of another number of rows, is refused. With ``apart`` so
+        is a summary that gives nonsense or, as is looked at once, does not treat every row by itself.
         """
         output, costs = without_costs(output)
         table = read(output, simulations, self.form)
@@ -661,7 +683,7 @@ class Problem:
         if self._accept is not None:
             accepted = _called("the acceptance rule", self._accept, _for_user(summaries), _for_user(observed))
             if accepted.dtype != np.bool_ or accepted.shape != (len(summaries),):
-                raise Unusable(
+                raise Nonsense(
                     f"the acceptance rule must give true or false for each of {len(summaries)} simulations; "
                     f"it gives {accepted.dtype} of shape {accepted.shape}"
                 )
@@ -677,7 +699,7 @@ class Problem:
         given = (summaries, observed) if own else (_for_user(summaries), _for_user(observed))
         distance = _numbers(_called("the distance", measure, *given))
         if distance.shape != (len(summaries),):
-            raise Unusable(
+            raise Nonsense(
                 f"the distance must give one number for each of {len(summaries)} simulations; "
                 f"it gives shape {distance.shape}"
             )
@@ -686,7 +708,7 @@ class Problem:
                 "the distance", distance, lambda rows: measure(_for_user(summaries[rows]), _for_user(observed))
             )
         if (distance < 0).any():
-            raise Unusable(f"a distance must be at least 0; got {distance[distance < 0][0]:g}")
+            raise Nonsense(f"a distance must be at least 0; got {distance[distance < 0][0]:g}")
         return distance
 
     @property
@@ -739,6 +761,7 @@ class Problem:
             first = sorted(failed.items(), reverse=True)
             for row, why in first:
                 failure[ok[row]] = why.kind
-            examples = {why.kind: why.message for _, why in first} | dict(outcomes.examples)
+            examples = {why.kind: RowFailed.of(why).message for _, why in first} | dict(outcomes.examples)
             outcomes = replace(outcomes, examples=examples)
-        return result, Seen.of(result, failure, outcomes)
+        seen = Seen.of(result, failure, outcomes)
+        return result, replace(seen, nonsense=nonsense(failed)) if failed else seen

@@ -57,7 +57,11 @@ class Unusable(InputError):
         self.kind = kind
 
     def __reduce__(self) -> tuple[type[Unusable], tuple[str, Failure]]:
-        return Unusable, (str(self), self.kind)
+        return type(self), (str(self), self.kind)
+
+
+class Nonsense(Unusable):
+    """What no function of a user's may give, such as a distance below 0: a mistake if the first block has it."""
 
 
 PASSES = (KeyboardInterrupt, TimedOut, EndsRun)

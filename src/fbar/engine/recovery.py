@@ -36,9 +36,10 @@ most max_p p^40 P(Bin(40, p) ≤ 20) < 10⁻⁸ for each block that fails. (A si
 has, and whose rows fail so often that a half is more likely to fail than not, escapes this.)
 
 An output that cannot be used, such as one of another number of rows, is a failure of the block like any other. If every
-output is like that, the problem is wrong and no row is guilty. So in the first block of a run `PROBES` single rows are
-run with new numbers before anything else. If none can be used, the run ends with an error that says why. Where a share
-f of all rows cannot be used that is a false alarm with probability f^40, 10⁻¹² for a half, at the very start of a run.
+output is like that, the problem is wrong and no row is guilty. So in the first block of a run, if it has `MANY` rows,
+`PROBES` single rows are run with new numbers before anything else. If none can be used, the run ends with an error that
+says why. Where a share f of all rows cannot be used that is a false alarm with probability f^40, 10⁻¹² for a half, at
+the very start of a run.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ from fbar.simulators import RowFailed, Rows
 MOST_PASSES = 200
 DOUBT = 8
 WHOLE = 40
-PROBES = 40
+PROBES, MANY = 40, 10
 
 _Steps: TypeAlias = Generator[list[Part], Sequence[Attempt], Simulated]
 """Yields parts to attempt, is sent what came of them, and returns the block's outcomes."""
@@ -77,7 +78,7 @@ class Recovery:
         whole = Part(0, batch.simulations)
         if has_row_streams(problem, batch):
             self._steps = _row_by_row(problem, whole)
-        elif batch.key == FIRST and failed.kind in MISTAKES and whole.rows > PROBES:
+        elif batch.key == FIRST and failed.kind in MISTAKES and whole.rows >= MANY:
             self._steps = _unless_mistaken(problem, whole, failed)
         else:
             self._steps = _by_halves(problem, whole, failed, count())
@@ -125,7 +126,8 @@ def _row_by_row(problem: Problem, whole: Part) -> _Steps:
 def _unless_mistaken(problem: Problem, whole: Part, failed: RowFailed) -> _Steps:
     """The first block of a run, if not all of its rows are useless: then it is the problem that is wrong."""
     streams = count()
-    attempts = yield [Part(row, row + 1, next(streams)) for row in range(PROBES)]
+    rows = [number % whole.rows for number in range(PROBES)]
+    attempts = yield [Part(row, row + 1, next(streams)) for row in rows]
     if all(isinstance(attempt, RowFailed) and attempt.kind in MISTAKES for attempt in attempts):
         raise InputError(failed.message)
     return (yield from _by_halves(problem, whole, failed, streams))
@@ -172,6 +174,8 @@ def _require_that_rows_fail(
     for _ in range(WHOLE):
         halves = yield [Part(part.first, middle, next(streams)), Part(middle, part.last, next(streams))]
         passes += _any_failed(halves)
+    if passes <= WHOLE // 2 and failed.kind in MISTAKES:
+        raise InputError(failed.message)
     if passes <= WHOLE // 2:
         raise SimulatorFailed(
             f"the simulator fails whenever it is given {part.rows} rows at once, and seldom with half as many "

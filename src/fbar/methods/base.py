@@ -92,7 +92,7 @@ class Run(OtherTolerances):
         self.replayed = 0
         """How many of its simulations came from a record, where one was replayed."""
         self.mistake = ""
-        """What is wrong with the problem, if none of the first simulations gave anything that can be used."""
+        """What is wrong with the problem, if the first simulations gave nothing that can be used, or nonsense."""
         self._proven = False
         self._kinds = RecordedKinds(start.problem)
         self._largest_block = SLOW_BLOCK if one_by_one(start.problem.simulate) else None
@@ -370,6 +370,8 @@ class Run(OtherTolerances):
 
     def _look_for_mistake(self) -> None:
         """Block by block and so the same with any engine, however blocks came in."""
+        if self.round == self._absorbed == 0:
+            self.mistake = self.seen.nonsense
         self._proven = self._proven or self.seen.failures < self.simulations
         if not self._proven and not self.mistake and self.simulations - self.replayed >= MISTAKEN:
             self.mistake = self.seen.mistake
