@@ -101,32 +101,37 @@ def require_comparable(
         )
 
 
-def by_parts(
-    call: Callable[[slice], npt.NDArray[Any]], rows: int
-) -> tuple[list[tuple[slice, npt.NDArray[Any]]], dict[int, Unusable]]:
+@dataclass(eq=False)
+class Parts:
+    """What a function of rows gave, part by part, and why it gave nothing for some rows.
+
+    ``nonsense`` is the first thing that it gave and never may, for whatever part; or nothing.
+    """
+
+    found: list[tuple[slice, npt.NDArray[Any]]] = field(default_factory=list)
+    failed: dict[int, RowFailed] = field(default_factory=dict)
+    nonsense: str = ""
+
+
+def by_parts(call: Callable[[slice], npt.NDArray[Any]], rows: int) -> Parts:
     """A function of all rows; where it gives nothing usable, of halves, and so on down to the rows that do it.
 
     The rows are there already, so that nothing is simulated again.
     """
-    found: list[tuple[slice, npt.NDArray[Any]]] = []
-    failed: dict[int, Unusable] = {}
-    waiting = [(0, rows)] if rows else []
+    parts, waiting = Parts(), [(0, rows)] if rows else []
     while waiting:
         first, last = waiting.pop()
         try:
-            found.append((slice(first, last), call(slice(first, last))))
+            parts.found.append((slice(first, last), call(slice(first, last))))
         except Unusable as error:
+            if isinstance(error, Nonsense):
+                parts.nonsense = parts.nonsense or str(error)
             middle = (first + last) // 2
             if last - first > 1:
                 waiting += [(middle, last), (first, middle)]
             else:
-                failed[first] = error
-    return found, failed
-
-
-def nonsense(failed: Mapping[int, Unusable]) -> str:
-    """What a function gave that it never may; or nothing."""
-    return next((str(failed[row]) for row in sorted(failed) if isinstance(failed[row], Nonsense)), "")
+                parts.failed[first] = RowFailed.of(error)
+    return parts
 
 
 # ---------------------------------------------------------------- single rows

@@ -22,7 +22,7 @@ from fbar.checks import function as check_function
 from fbar.distances import PNorm, euclidean
 from fbar.errors import InputError
 from fbar.outcomes import SAMPLE, Batch, Failure, Outcomes, Seen, Simulated, Tally, require_simulated, tally
-from fbar.outputs import COMPARABLE, Form, Table, as_row, by_parts, nonsense, read, require_comparable
+from fbar.outputs import COMPARABLE, Form, Table, as_row, by_parts, read, require_comparable
 from fbar.points import Points
 from fbar.priors import Distribution, Finite, ModelChoice
 from fbar.simulators import (
@@ -421,9 +421,8 @@ class Problem:
         if batch.cells is not None:
             return self.cost[batch.cells]
         points = batch.points
-        found, _ = by_parts(lambda part: self._some_costs(points, part), points.rows)
         costs = np.full(points.rows, np.nan)
-        for part, values in found:
+        for part, values in by_parts(lambda part: self._some_costs(points, part), points.rows).found:
             costs[part] = values
         return costs
 
@@ -585,12 +584,12 @@ class Problem:
             return summaries
 
         for own, x in table.groups:
-            found, failed = by_parts(lambda part, x=x: summarised(x[part]), len(x))  # type: ignore[misc]
-            rows += [own[part] for part, _ in found]
-            parts += [values for _, values in found]
-            if apart and (mistake := nonsense(failed)):
-                raise InputError(mistake)
-            table.failed |= {int(own[row]): RowFailed.of(why) for row, why in failed.items()}
+            told = by_parts(lambda part, x=x: summarised(x[part]), len(x))  # type: ignore[misc]
+            if apart and told.nonsense:
+                raise InputError(told.nonsense)
+            rows += [own[part] for part, _ in told.found]
+            parts += [values for _, values in told.found]
+            table.failed |= {int(own[row]): why for row, why in told.failed.items()}
         # Copies, since a simulator may fill the same arrays again; in C order, as they come back from other processes
         # and from records: sums must not depend on the way here.
         if len(rows) == 1 and len(rows[0]) == table.rows:
@@ -745,23 +744,23 @@ class Problem:
         ok = np.arange(outcomes.simulations) if failure is None else np.flatnonzero(failure == Failure.NONE)
         whole = len(ok) == outcomes.simulations
         summaries = outcomes.summaries if whole else outcomes.summaries[ok]
-        found, failed = by_parts(lambda part: self.distance(summaries[part], tolerance, measure), len(summaries))
-        if whole and len(found) == 1 and not failed:
-            ((_, result),) = found
+        parts = by_parts(lambda part: self.distance(summaries[part], tolerance, measure), len(summaries))
+        if whole and len(parts.found) == 1 and not parts.failed:
+            ((_, result),) = parts.found
             closest = float(result.min())
             if not np.isnan(closest):
                 return result, Seen(closest, distances=result[:SAMPLE])
         result = np.full(outcomes.simulations, np.nan)
-        for part, distance in found:
+        for part, distance in parts.found:
             result[ok[part]] = distance
         known = ~np.isnan(result)
         if known.sum() < len(summaries):
             failure = np.zeros(len(result), dtype=np.int8) if failure is None else failure
             failure = np.where((failure == Failure.NONE) & ~known, Failure.NOT_FINITE, failure).astype(np.int8)
-            first = sorted(failed.items(), reverse=True)
+            first = sorted(parts.failed.items(), reverse=True)
             for row, why in first:
                 failure[ok[row]] = why.kind
-            examples = {why.kind: RowFailed.of(why).message for _, why in first} | dict(outcomes.examples)
+            examples = {why.kind: why.message for _, why in first} | dict(outcomes.examples)
             outcomes = replace(outcomes, examples=examples)
         seen = Seen.of(result, failure, outcomes)
-        return result, replace(seen, nonsense=nonsense(failed)) if failed else seen
+        return result, replace(seen, nonsense=parts.nonsense) if parts.nonsense else seen

@@ -148,9 +148,10 @@ def _lacks_axis(output: object, problem: Problem) -> bool:
     if problem.raw is None or isinstance(output, list | Mapping):
         return False
     try:
-        return np.asarray(output).shape == problem.raw.shape
+        found = np.asarray(output)
     except Exception:  # not an array at all
         return False
+    return found.shape == problem.raw.shape and found.dtype != object  # None is no row: the whole call is at fault
 
 
 def time_for(rows: int, batch: Batch, timeout: float | None) -> float | None:
