@@ -306,8 +306,10 @@ BATCHES = {
     "nothing": lambda x, bad: None if bad.any() else x,
     "refused": lambda x, bad: raised(fbar.InputError("mine")) if bad.any() else x,
     "of my own": lambda x, bad: raised(OfMyOwn()) if bad.any() else x,
+    "generator exit": lambda x, bad: raised(GeneratorExit()) if bad.any() else x,
+    "stop": lambda x, bad: raised(StopIteration()) if bad.any() else x,
     "objects": lambda x, bad: np.where(bad, object(), x),
-    "missing record": lambda x, bad: {"x": x, "cost": np.where(bad, -1.0, 1.0)},
+    "negative cost": lambda x, bad: {"x": x, "cost": np.where(bad, -1.0, 1.0)},
 }
 
 

@@ -78,7 +78,7 @@ def in_words(error: BaseException) -> str:
     """What a user's function raised; if it wrote into what it was given, how to do without."""
     try:
         said = str(error)
-    except Exception:
+    except BaseException:
         said = "(it cannot be said in words)"
     text = f"{type(error).__name__}: {said}"
     if isinstance(error, ValueError) and "read-only" in said:

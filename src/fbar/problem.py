@@ -211,7 +211,7 @@ class Problem:
             check_function(rule, f"derived parameter {name!r}")
         self.raw = None if observed is None else _observed(observed)  # before the summary
         self._raw_shape = None if self.raw is None else np.shape(self.raw)
-        self.observed = None if self.raw is None else np.array(self._summarise(self.raw[None])[0])
+        self.observed = None if self.raw is None else self._summary_of_data(self.raw)
         if self.observed is not None:
             self.observed.flags.writeable = False
         if self.observed is not None and self.observed.dtype.kind == "f" and not np.isfinite(self.observed).all():
@@ -570,6 +570,12 @@ class Problem:
         if apart:
             self._require_rows_apart("the summary", summaries, lambda rows: summary(_for_user(x[rows])))
         return summaries
+
+    def _summary_of_data(self, raw: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        try:
+            return np.array(self._summarise(raw[None])[0])
+        except Unusable as error:  # no simulation is to blame
+            raise InputError(str(error)) from error.__cause__
 
     def _summaries(self, table: Table, apart: bool) -> npt.NDArray[Any]:
         """The summaries of all rows, zero for those that cannot be used; more of these may be found here."""

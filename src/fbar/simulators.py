@@ -179,12 +179,12 @@ class RowFailed:
             return cls(_line(str(error)), kind=error.kind)
         try:
             text = str(error)
-        except Exception:
+        except BaseException:
             text = "(it cannot be said in words)"
         try:
             detail, kind = getattr(error, "detail", None), getattr(error, "kind", None)
             detail = str(detail or "".join(traceback.format_exception(error)))
-        except Exception:
+        except BaseException:
             detail, kind = "", None
         if not isinstance(kind, Failure) or kind is Failure.NONE:
             kind = Failure.REFUSED if isinstance(error, FbarError) else Failure.EXCEPTION
