@@ -43,6 +43,8 @@ class Speechless(Exception):
 class Deceptive(Exception):
     kind = Failure.NONE
 
+
+class Secretive(Exception):
     @property
     def detail(self):
         raise RuntimeError("no detail")
@@ -99,6 +101,7 @@ RAISED = {
     "of my own": lambda x: raised(OfMyOwn("mine")),
     "speechless": lambda x: raised(Speechless()),
     "deceptive": lambda x: raised(Deceptive()),
+    "secretive": lambda x: raised(Secretive()),
     "long": lambda x: raised(RuntimeError("x" * 10**6)),
     "surrogate": lambda x: raised(RuntimeError("a\ud800b")),
     "cannot travel": lambda x: raised(CannotTravel(1, 2)),
@@ -452,14 +455,14 @@ def useless_at(theta):
     return fbar.Problem(PRIOR, fbar.each(lambda t, rng: "abc" if t["theta"] in theta else 0.5), observed=0.5)
 
 
-def drawn(budget):
-    """The θ of a run with blocks of one."""
-    run = REJECTION.start(useless_at(()), MEAN, seed=1, budget=budget, block_size=1)
-    return [float(batch.theta["theta"][0]) for batch in run.ask()]
+def drawn(budget, block_size=1):
+    """The θ of a run."""
+    run = REJECTION.start(useless_at(()), MEAN, seed=1, budget=budget, block_size=block_size)
+    return np.concatenate([batch.theta["theta"] for batch in run.ask()]).tolist()
 
 
-def asked(budget, **options):
-    return {"method": REJECTION, "budget": budget, "block_size": 1, "seed": 1, **options}
+def asked(budget, block_size=1, **options):
+    return {"method": REJECTION, "budget": budget, "block_size": block_size, "seed": 1, **options}
 
 
 def test_a_few_useless_simulations_at_the_start_end_nothing():
@@ -470,12 +473,13 @@ def test_a_few_useless_simulations_at_the_start_end_nothing():
         fbar.infer(useless_at(set(theta[:MISTAKEN])), MEAN, **asked(40))
 
 
-def test_a_run_that_ended_early_can_be_gone_on_with(tmp_path):
+@pytest.mark.parametrize("block_size", [1, MISTAKEN + 2])
+def test_a_run_that_ended_early_can_be_gone_on_with(block_size, tmp_path):
     """Its useless simulations are recorded, and are not held against it twice."""
-    problem = useless_at(set(drawn(40)[: MISTAKEN + 5]))
+    problem = useless_at(set(drawn(40, block_size)[: MISTAKEN + 5]))
     with pytest.raises(fbar.InputError, match="simulated summaries are <U3"):
-        fbar.infer(problem, MEAN, run=tmp_path, **asked(40))
-    result = fbar.infer(problem, MEAN, run=tmp_path, **asked(40))
+        fbar.infer(problem, MEAN, run=tmp_path, **asked(40, block_size))
+    result = fbar.infer(problem, MEAN, run=tmp_path, **asked(40, block_size))
     assert result.run.seen.counts == {Failure.UNUSABLE: MISTAKEN + 5}
 
 
@@ -528,9 +532,9 @@ def strict(function, most=0.9):
 def test_a_function_that_raises_for_some_simulations_stops_nothing(options, tolerance, block_size, tmp_path):
     problem = fbar.Problem(PRIOR, some, observed=0.5, **options)
     method = fbar.Rejection(rounds=1, tolerance=tolerance or 0.0)
-    asked = {"method": method, "budget": 320, "block_size": block_size, "seed": 1}
+    asked = {"method": method, "budget": 160, "block_size": block_size, "seed": 1}
     result = fbar.infer(problem, MEAN, run=tmp_path / "run", **asked)
-    _, x, _ = told(fbar.Problem(PRIOR, some, observed=0.5), InProcess(), 320, block_size, seed=1)
+    _, x, _ = told(fbar.Problem(PRIOR, some, observed=0.5), InProcess(), 160, block_size, seed=1)
     assert result.run.seen.counts == {Failure.UNUSABLE: int((x > 0.9).sum())}
     assert "failed: " in result.run.seen.examples[Failure.UNUSABLE]
     assert fbar.load(tmp_path / "run", problem).run.seen.counts == result.run.seen.counts
@@ -603,7 +607,7 @@ def test_a_record_of_another_kind_fails_alone(how, block_size, tmp_path):
     problem = fbar.Problem(PRIOR, simulate, observed=0.5, records=["peak"])
     for number, method in enumerate(METHODS[:1] if block_size == 1 else METHODS):
         run = tmp_path / str(number)
-        asked = {"method": method, "budget": 300, "block_size": block_size, "seed": 1, "run": run}
+        asked = {"method": method, "budget": 200, "block_size": block_size, "seed": 1, "run": run}
         result = fbar.infer(problem, [MEAN, fbar.mean("peak")], **asked)
         assert set(result.run.seen.counts) == {kind}
         assert result["mean:peak"].value == pytest.approx(2 * result["mean:theta"].value)

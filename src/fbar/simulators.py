@@ -112,6 +112,8 @@ class each(RowByRow):
     def single(self, theta: Points) -> Single:
         """The simulation of one row of a batch."""
         columns = {name: theta[name] for name in (*theta, *theta.derived)}
+        if unknown := self.names - columns.keys():
+            raise InputError(f"the simulator needs the parameter {min(unknown)!r}; known: {', '.join(columns)}")
 
         def one(row: int, rng: np.random.Generator) -> Any:
             return self.function(_Theta({name: column[row] for name, column in columns.items()}), rng)
