@@ -207,33 +207,59 @@ def test_rows_of_a_block_that_raised_keep_their_returned_costs():
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf])
 @pytest.mark.parametrize("wrap", ["batch", "each"])
-def test_bad_costs_are_refused(bad, wrap):
+def test_a_simulation_with_a_bad_cost_has_failed(bad, wrap):
     def cost(mu):
         return np.where(mu > 4, bad, 1.0)
 
     batched = lambda theta, rng: {"x": theta["mu"], "cost": cost(theta["mu"])}  # noqa: E731
     single = fbar.each(lambda theta, rng: {"x": theta["mu"], "cost": float(cost(theta["mu"]))})
-    with pytest.raises(fbar.InputError, match="'cost' must be a positive number for every simulation; it gave"):
-        answers(problem_of(batched if wrap == "batch" else single))
+    batch, found = answers(problem_of(batched if wrap == "batch" else single))
+    late = batch.points["mu"] > 4
+    np.testing.assert_array_equal(found.failure, np.where(late, Failure.UNUSABLE, Failure.NONE))
+    np.testing.assert_array_equal(found.cost, np.where(late, np.nan, 1.0))
+    assert f"must be a positive number for every simulation; it gave {bad:g}" in found.examples[Failure.UNUSABLE]
 
 
-def test_a_failed_simulation_may_have_no_cost_but_no_negative_one():
-    def simulate(cost):
-        return lambda theta, rng: {
+def test_bad_costs_of_all_simulations_are_refused():
+    problem = problem_of(lambda theta, rng: {"x": theta["mu"], "cost": -theta["mu"] - 1})
+    with pytest.raises(fbar.InputError, match="'cost' must be a positive number for every simulation; it gave -"):
+        fbar.infer(problem, MU, budget=100, tolerance=1, seed=1)
+
+
+@pytest.mark.parametrize("cost", [np.nan, -2.0])
+def test_a_failed_simulation_may_have_no_cost(cost):
+    def simulate(theta, rng):
+        return {
             "x": np.where(theta["mu"] > 4, np.nan, theta["mu"]),
             "cost": np.where(theta["mu"] > 4, cost, 1.0),
         }
 
-    batch, found = answers(problem_of(simulate(np.nan), cost="returned"))
+    batch, found = answers(problem_of(simulate, cost="returned"))
     np.testing.assert_array_equal(found.cost, np.where(batch.points["mu"] > 4, np.nan, 1.0))
-    with pytest.raises(fbar.InputError, match="it gave -2"):
-        answers(problem_of(simulate(-2.0)))
+    assert set(found.failure) == {Failure.NONE, Failure.NOT_FINITE}
 
 
 @pytest.mark.parametrize("cost", [1.0, [1.0, 2.0], "much"])
 def test_costs_of_another_shape_are_refused(cost):
+    problem = problem_of(lambda theta, rng: {"x": theta["mu"], "cost": cost})
     with pytest.raises(fbar.InputError, match="'cost'"):
-        answers(problem_of(lambda theta, rng: {"x": theta["mu"], "cost": cost}))
+        fbar.infer(problem, MU, budget=100, tolerance=1, seed=1)
+
+
+def test_a_function_that_gives_no_cost_somewhere_stops_nothing():
+    """It was tried at some points of the prior, not at all of them."""
+
+    def cost(theta):
+        if (theta["mu"] > 7.9999).any():
+            raise ArithmeticError("too large")
+        return np.where(theta["mu"] < 1e-4, -1.0, 1.0)
+
+    problem = problem_of(bare, cost=cost)
+    points = fbar.Points({"mu": [0.0, 1.0, 8.0, 2.0]})
+    batch = Batch(0, 0, points, None, Seeds(3))
+    found = problem.costs(batch, fbar.simulate(problem, batch))
+    np.testing.assert_array_equal(found, [np.nan, 1.0, np.nan, 1.0])
+    assert problem.cost_of_block(batch, fbar.simulate(problem, batch)) == 2.0
 
 
 def test_promised_costs_that_do_not_come_are_refused():

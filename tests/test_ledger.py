@@ -304,13 +304,20 @@ def test_failures_keep_their_counts_examples_and_tracebacks(tmp_path):
         assert {kind: count for kind, count, _, _ in ledger.failures()} == seen.counts
 
 
-def test_outputs_that_cannot_be_kept_are_refused(tmp_path):
-    def simulate(theta, rng):
-        return {"x": rng.normal(theta["mu"]), "extra": np.array([None, 1] * theta.rows, dtype=object)[: theta.rows]}
+def test_outputs_that_cannot_be_kept_are_failures_and_refused_if_all_are(tmp_path):
+    def simulate(values):
+        return lambda theta, rng: {
+            "x": rng.normal(theta["mu"]),
+            "extra": np.array(values * theta.rows, dtype=object)[: theta.rows],
+        }
 
-    problem = normal_problem(simulate=simulate, records=["extra"])
-    with pytest.raises(fbar.InputError, match="'extra' of the simulator's output holds Python objects"):
-        fbar.infer(problem, MU, tolerance=1, budget=100, run=tmp_path)
+    problem = normal_problem(simulate=simulate([None, 1]), records=["extra"])
+    result = fbar.infer(problem, MU, tolerance=1, budget=100, run=tmp_path / "some")
+    assert set(result.run.seen.counts) == {Failure.UNUSABLE}
+    assert 40 <= result.run.seen.failures <= 60
+    problem = normal_problem(simulate=simulate([None]), records=["extra"])
+    with pytest.raises(fbar.InputError, match=r"'extra' of the simulator's output must be one number or text .*None"):
+        fbar.infer(problem, MU, tolerance=1, budget=100, run=tmp_path / "all")
 
 
 @pytest.mark.parametrize(

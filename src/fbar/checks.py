@@ -6,6 +6,7 @@ import difflib
 import inspect
 import math
 import numbers
+import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 MOST = 2**53
+MOST_SHORT = 80
 NEARLY_SPELT_SO = 0.6
 """How alike two names must be (difflib's ratio) for one to be a slip of the other: correlation and expectation have
 0.55."""
@@ -74,10 +76,23 @@ def positive_number(value: Any, name: str) -> float:
 
 def in_words(error: BaseException) -> str:
     """What a user's function raised; if it wrote into what it was given, how to do without."""
-    text = f"{type(error).__name__}: {error}"
-    if isinstance(error, ValueError) and "read-only" in str(error):
+    try:
+        said = str(error)
+    except BaseException:
+        said = "(it cannot be said in words)"
+    text = f"{type(error).__name__}: {said}"
+    if isinstance(error, ValueError) and "read-only" in said:
         text += " (it writes into its input, which is shared; let it work on a copy, such as theta['a'].copy())"
     return text
+
+
+def short(value: Any) -> str:
+    """A value as it is written in Python, if that is short and can be done."""
+    try:
+        text = " ".join(reprlib.repr(value).split())
+    except Exception:
+        return f"a {type(value).__name__}"
+    return text if len(text) <= MOST_SHORT else text[: MOST_SHORT - 1] + "…"
 
 
 def without_mask(values: Any, name: str) -> npt.NDArray[Any]:

@@ -73,6 +73,8 @@ class Failure(enum.IntEnum):
     WRONG_SHAPE = 3
     TIMED_OUT = 4
     KILLED = 5
+    UNUSABLE = 6
+    REFUSED = 7
 
     @property
     def words(self) -> str:
@@ -87,7 +89,15 @@ _WORDS = {
     Failure.WRONG_SHAPE: "gave a result of another shape than the data",
     Failure.TIMED_OUT: "took longer than the time-out",
     Failure.KILLED: "killed the worker process",
+    Failure.UNUSABLE: "gave a result that cannot be used",
+    Failure.REFUSED: "raised an error of fbar's own",
 }
+
+MISTAKES = frozenset({Failure.WRONG_SHAPE, Failure.UNUSABLE, Failure.REFUSED})
+"""What is a mistake in the problem as a rule, if every simulation fails so."""
+
+FORCED = frozenset({Failure.TIMED_OUT, Failure.KILLED})
+"""What may have been done to a simulation from outside."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +122,11 @@ class Simulated:
     def simulations(self) -> int:
         return len(self.summaries)
 
+    @property
+    def columns(self) -> dict[str, npt.NDArray[np.generic]]:
+        """What was recorded as one number or text for each simulation, as targets take it."""
+        return {n: v for n, v in self.recorded.items() if np.ndim(v) == 1 and np.asarray(v).dtype.kind in "biufcUS"}
+
 
 SAMPLE = 2000
 """Distances that are remembered, for messages."""
@@ -121,7 +136,8 @@ SAMPLE = 2000
 class Seen:
     """The closest distance to the data, and the failures by kind with an example of each, of some simulations.
 
-    ``distances`` is a sample of the distances: those of the first simulations.
+    ``distances`` is a sample of the distances: those of the first simulations. ``nonsense`` is what a distance or an
+    acceptance rule gave that it never may.
     """
 
     closest: float = math.inf
@@ -129,6 +145,7 @@ class Seen:
     examples: Mapping[Failure, str] = field(default_factory=dict)
     details: Mapping[Failure, str] = field(default_factory=dict)
     distances: FloatArray = field(default_factory=lambda: np.zeros(0))
+    nonsense: str = ""
 
     @classmethod
     def of(cls, distance: FloatArray, failure: npt.NDArray[np.int8] | None, outcomes: Simulated) -> Seen:
@@ -157,11 +174,20 @@ class Seen:
             {**other.examples, **self.examples},
             {**other.details, **self.details},
             sample,
+            self.nonsense or other.nonsense,
         )
 
     @property
     def failures(self) -> int:
         return sum(self.counts.values())
+
+    @property
+    def mistake(self) -> str:
+        """What is wrong, if all failures are of kinds that a mistake in the problem has; or nothing."""
+        kind = next(iter(self.counts), None)
+        if kind is None or not MISTAKES.issuperset(self.counts):
+            return ""
+        return self.examples.get(kind) or f"every simulation {kind.words}"
 
     def __str__(self) -> str:
         closest = f"the closest came within {self.closest:.4g} of the data" if math.isfinite(self.closest) else ""

@@ -172,18 +172,20 @@ class Points(Mapping[str, Column]):
 
     @staticmethod
     def concatenate(parts: Sequence[Points]) -> Points:
-        """Batches of the same columns, one after the other."""
+        """Batches one after the other, with the columns that all have."""
+        parts = [part for part in parts if part.rows] or parts[:1]
         if len(parts) == 1:
             return parts[0]
         first = parts[0]
+        names = [name for name in first if all(name in part for part in parts)]
         units = [part.unit for part in parts if part.unit is not None and part.owner == first.owner]
         known = len(units) == len(parts)
         return Points(
-            {name: np.concatenate([part[name] for part in parts]) for name in first},
+            {name: np.concatenate([part[name] for part in parts]) for name in names},
             first.derived,
             {
                 name: np.concatenate([part.present(name) for part in parts])
-                for name in first
+                for name in names
                 if any(name in part._present for part in parts)
             },
             np.concatenate(units) if known else None,

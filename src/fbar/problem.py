@@ -5,7 +5,6 @@ The tolerance is not here: it belongs to a run (see `fbar.acceptance`).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -17,22 +16,27 @@ import numpy.typing as npt
 
 from fbar import theory
 from fbar.acceptance import Acceptance, accepted
-from fbar.checks import FloatArray, in_words, numeric_array, same_alone, without_mask
+from fbar.checks import FloatArray, IntArray, in_words, numeric_array, same_alone, short, without_mask
 from fbar.checks import arguments as check_arguments
 from fbar.checks import function as check_function
 from fbar.distances import PNorm, euclidean
 from fbar.errors import InputError
 from fbar.outcomes import SAMPLE, Batch, Failure, Outcomes, Seen, Simulated, Tally, require_simulated, tally
+from fbar.outputs import COMPARABLE, Form, Table, as_row, by_parts, read, require_comparable
 from fbar.points import Points
 from fbar.priors import Distribution, Finite, ModelChoice
 from fbar.simulators import (
     COST,
+    PASSES,
     Bernoulli,
     Costs,
     Model,
+    Nonsense,
     RowFailed,
+    Rows,
     Simulator,
     Tabulated,
+    Unusable,
     choose,
     each,
     measured,
@@ -43,9 +47,6 @@ from fbar.truth import FiniteReference, Known, Listed, Reference, Truth
 
 Distance = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.ArrayLike]
 
-COMPARABLE = "biufUSO"
-"""Kinds of values that can be compared with data: real numbers and labels."""
-
 MOST_INT = np.iinfo(np.int64).max
 
 RETURNED = "returned"
@@ -55,11 +56,26 @@ RETURNED = "returned"
 def _called(what: str, function: Callable[..., Any], *arguments: Any) -> npt.NDArray[Any]:
     """A user's function of a batch; what it raises is said in one line, with its cause."""
     try:
-        return without_mask(function(*arguments), f"what {what} gives")
-    except InputError:
+        values = function(*arguments)
+    except PASSES:
         raise
+    except InputError as error:
+        raise Unusable(str(error)) from error
+    except BaseException as error:
+        raise Unusable(f"{what} failed: {in_words(error)}") from error
+    try:
+        return without_mask(values, f"what {what} gives")
+    except InputError as error:
+        raise Nonsense(str(error)) from None
     except Exception as error:
-        raise InputError(f"{what} failed: {in_words(error)}") from error
+        raise Nonsense(f"what {what} gives is no array: {in_words(error)}") from None
+
+
+def _numbers(distances: npt.NDArray[Any]) -> FloatArray:
+    try:
+        return numeric_array(distances, "distances")
+    except (InputError, OverflowError):
+        raise Nonsense(f"distances must be numbers; got {short(distances)}") from None
 
 
 def _for_user(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -72,43 +88,6 @@ def _for_user(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if values.dtype.kind in "iu":
         return values.astype(np.int64)
     return values.astype(np.float64) if values.dtype == np.float16 else values.copy()
-
-
-def _form(row: Any) -> tuple[str, ...] | None:
-    """The names of a row's outputs, None for a row that is its data alone."""
-    return tuple(sorted(map(str, row))) if isinstance(row, Mapping) else None
-
-
-def _words(form: tuple[str, ...] | None) -> str:
-    return "without names" if form is None else f"named {', '.join(form)}"
-
-
-def _stack(values: Any, name: str) -> npt.NDArray[Any]:
-    """A simulator's output as an array: NaN where it is masked, for what is masked is missing and not data."""
-    try:
-        if isinstance(values, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in values):
-            values = [_filled(row) for row in values]
-        return np.asarray(_filled(values))
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"the simulator's outputs {name!r} differ in shape from row to row") from None
-
-
-def _filled(values: Any) -> Any:
-    if not isinstance(values, np.ma.MaskedArray) or not np.ma.is_masked(values):
-        return np.ma.getdata(values) if isinstance(values, np.ma.MaskedArray) else values
-    if values.dtype.kind not in "biuf":
-        raise InputError("the simulator's outputs are masked labels; give a label to every simulation")
-    return np.ma.filled(values.astype(np.float64), np.nan)
-
-
-def _shape(row: Any) -> tuple[int, ...]:
-    """The shape of one simulation's data."""
-    try:
-        return np.shape(row["x"] if isinstance(row, Mapping) and "x" in row else row)
-    except ValueError:  # ragged
-        return (-1,)
 
 
 def _observed(given: Any) -> npt.NDArray[Any]:
@@ -232,7 +211,7 @@ class Problem:
             check_function(rule, f"derived parameter {name!r}")
         self.raw = None if observed is None else _observed(observed)  # before the summary
         self._raw_shape = None if self.raw is None else np.shape(self.raw)
-        self.observed = None if self.raw is None else np.array(self._summarise(self.raw[None])[0])
+        self.observed = None if self.raw is None else self._summary_of_data(self.raw)
         if self.observed is not None:
             self.observed.flags.writeable = False
         if self.observed is not None and self.observed.dtype.kind == "f" and not np.isfinite(self.observed).all():
@@ -412,8 +391,8 @@ class Problem:
     def costs(self, batch: Batch, outcomes: Outcomes) -> FloatArray | None:
         """What each simulation of a block cost, a number for each row of ``batch.theta``.
 
-        As it was given with the problem; otherwise as it came with the outcomes, NaN for a failed simulation of which
-        it is not known; None if it is not known at all.
+        As it was given with the problem, NaN where its function gives no positive number; otherwise as it came with the
+        outcomes, NaN for a failed simulation of which it is not known; None if it is not known at all.
         """
         given = self._cost_by_row(batch)
         if given is not None:
@@ -431,15 +410,30 @@ class Problem:
             return None
         given = self._cost_by_row(batch)
         if given is not None:  # repeats may be many
-            return float(given.sum() if batch.repeats is None else given @ batch.repeats)
+            return float(np.nansum(given if batch.repeats is None else given * batch.repeats))
         found = self.costs(batch, outcomes)
         return None if found is None else float(np.nansum(found))
 
     def _cost_by_row(self, batch: Batch) -> FloatArray | None:
-        """The given cost of one simulation at each of a block's points."""
+        """The given cost of one simulation at each of a block's points; NaN where the function gives none."""
         if not self._cost_given:
             return None
-        return self.cost_of(batch.points) if batch.cells is None else self.cost[batch.cells]
+        if batch.cells is not None:
+            return self.cost[batch.cells]
+        points = batch.points
+        costs = np.full(points.rows, np.nan)
+        for part, values in by_parts(lambda part: self._some_costs(points, part), points.rows).found:
+            costs[part] = values
+        return costs
+
+    def _some_costs(self, points: Points, part: slice) -> FloatArray:
+        whole = part == slice(0, points.rows)
+        try:
+            found = self.cost_of(points if whole else points.take(np.arange(part.start, part.stop)))
+        except InputError as error:
+            raise Unusable(str(error)) from error
+        assert found is not None
+        return found
 
     def _known_costs(self, costs: Costs | None, failure: npt.NDArray[np.int8]) -> FloatArray | None:
         """The costs of a block's simulations: the returned ones if there are any, else the measured ones.
@@ -449,20 +443,40 @@ class Problem:
         nothing = np.full(failure.shape, np.nan)
         if costs is None:
             return nothing if self.knows_cost and failure.all() else None
-        values, succeeded = costs.values, failure == Failure.NONE
-        if values.shape != failure.shape:
-            raise InputError(
-                f"the simulator was asked for {failure.size} simulations and gave {COST!r} of shape {values.shape}"
-            )
-        bad = costs.returned & ~((values > 0) & np.isfinite(values)) & (succeeded | ~np.isnan(values))
-        if bad.any():
-            raise InputError(
-                f"the simulator's {COST!r} must be a positive number for every simulation; it gave {values[bad][0]:g}"
-            )
-        found = values if costs.returned.any() or isinstance(self._cost, str) else costs.seconds
-        if np.isnan(found[succeeded]).any():
+        succeeded = failure == Failure.NONE
+        found = costs.values if costs.returned.any() or isinstance(self._cost, str) else costs.seconds
+        if np.isnan(found[succeeded]).any():  # some rows returned none, but the time of all may have been measured
+            found = costs.seconds
+        if np.isnan(found[succeeded]).any() or not (self.knows_cost or not np.isnan(found).all()):
             return None
-        return np.array(found) if self.knows_cost or not np.isnan(found).all() else None
+        return np.where((found > 0) & np.isfinite(found), found, np.nan)
+
+    def _without_their_cost(self, costs: Costs | None, lost: npt.NDArray[np.bool_]) -> dict[int, RowFailed]:
+        """Rows whose cost cannot be used, or that lack one that was promised, and are not lost already."""
+        promised = isinstance(self._cost, str) and not lost.all()
+        said = f"the problem was said to return costs (cost={RETURNED!r}), and a simulation came without {COST!r}"
+        if costs is None:
+            if promised:
+                raise Unusable(said)
+            return {}
+        if costs.values.shape != lost.shape:
+            raise Unusable(
+                f"the simulator was asked for {lost.size} simulations and gave {COST!r} of shape {costs.values.shape}",
+                Failure.WRONG_SHAPE,
+            )
+        bad = costs.returned & ~((costs.values > 0) & np.isfinite(costs.values)) & ~lost
+        missing = ~costs.returned & ~lost if promised else np.zeros(lost.shape, dtype=bool)
+        return {
+            int(row): RowFailed.of(
+                Unusable(
+                    f"the simulator's {COST!r} must be a positive number for every simulation; it gave "
+                    f"{costs.values[row]:g}"
+                    if bad[row]
+                    else said
+                )
+            )
+            for row in np.flatnonzero(bad | missing)
+        }
 
     # ------------------------------------------------------------ truth, where it is known
 
@@ -532,76 +546,63 @@ class Problem:
 
     # ------------------------------------------------------------ from outputs to acceptance weights
 
-    def _collect(self, rows: Sequence[Any]) -> Simulated:
-        """Outcomes of single simulations, some of which failed."""
-        rows = [RowFailed("it returned None") if row is None else row for row in rows]
-        rows = self._require_shape(rows)
-        failed = [row for row in rows if isinstance(row, RowFailed)]
-        good = [i for i, row in enumerate(rows) if not isinstance(row, RowFailed)]
-        failure = np.array([row.kind if isinstance(row, RowFailed) else 0 for row in rows], dtype=np.int8)
-        examples = {row.kind: row.message for row in reversed(failed)}
-        details = {row.kind: row.detail for row in reversed(failed)}
-        if not good:
-            assert self.observed is not None
-            nothing = {name: np.full(len(rows), np.nan) for name in self.records}
-            return Simulated(np.zeros((len(rows), *self.observed.shape)), nothing, failure, examples, details)
-        outputs = [rows[i] for i in good]
-        if isinstance(outputs[0], Mapping):
-            output: Any = {name: _stack([row[name] for row in outputs], name) for name in outputs[0]}
-        else:
-            output = _stack(outputs, "x")
-        part = self._outcomes(output, len(good))
-        if len(good) == len(rows):
-            return part
+    @cached_property
+    def form(self) -> Form:
+        """What a simulation has to give to be compared with the data."""
+        assert self.raw is not None
+        taken = frozenset([*self.prior.names, *self.derived])
+        return Form(self.raw.shape, self.raw.dtype, self.summary is not None, self.records, taken)
 
-        def spread(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-            whole = np.zeros((len(rows), *values.shape[1:]), dtype=values.dtype)
-            whole[good] = values
-            return whole
-
-        assert part.failure is not None
-        failure[good] = part.failure
-        recorded = {name: spread(np.asarray(values)) for name, values in part.recorded.items()}
-        return Simulated(spread(np.asarray(part.summaries)), recorded, failure, examples, details)
-
-    def _require_shape(self, rows: list[Any]) -> list[Any]:
-        """Single rows of another form than the most, or of another shape than the data, are failures.
-
-        If no row has the data's shape, the simulator is wrong, and is told so elsewhere.
-        """
-        forms = Counter(_form(row) for row in rows if not isinstance(row, RowFailed))
-        if len(forms) > 1:
-            usual = forms.most_common(1)[0][0]
-            rows = [
-                row
-                if isinstance(row, RowFailed) or _form(row) == usual
-                else RowFailed(f"outputs {_words(_form(row))}, most have {_words(usual)}", kind=Failure.WRONG_SHAPE)
-                for row in rows
-            ]
-        alive = [row for row in rows if not isinstance(row, RowFailed)]
-        shapes = {_shape(row) for row in alive}
-        if len(shapes) < 2 or self._raw_shape not in shapes:
-            return rows
-        return [
-            row
-            if isinstance(row, RowFailed) or _shape(row) == self._raw_shape
-            else RowFailed(f"shape {_shape(row)}, the data have {self._raw_shape}", kind=Failure.WRONG_SHAPE)
-            for row in rows
-        ]
-
-    def _summarise(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _summarise(self, x: npt.NDArray[Any], apart: bool = True) -> npt.NDArray[Any]:
         if self.summary is None:
             return x
         summaries = _called("the summary", self.summary, _for_user(x))
         if summaries.shape[:1] != x.shape[:1]:
-            raise InputError(
+            raise Nonsense(
                 "summary receives a batch, an array whose first axis is the simulations, and must give a row for each, "
                 f"as x.mean(axis=1) does; it was given shape {x.shape} and gave shape {summaries.shape}"
             )
+        if summaries.dtype == object and all(isinstance(value, str) for value in summaries.flat):
+            summaries = summaries.astype(str)
         if summaries.dtype.kind not in COMPARABLE:
-            raise InputError(f"summary must give numbers or labels; it gives {summaries.dtype} values")
+            raise Nonsense(f"summary must give numbers or labels; it gives {summaries.dtype} values")
         summary = self.summary
-        self._require_rows_apart("the summary", summaries, lambda rows: summary(_for_user(x[rows])))
+        if apart:
+            self._require_rows_apart("the summary", summaries, lambda rows: summary(_for_user(x[rows])))
+        return summaries
+
+    def _summary_of_data(self, raw: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        try:
+            return np.array(self._summarise(raw[None])[0])
+        except Unusable as error:  # no simulation is to blame
+            raise InputError(str(error)) from error.__cause__
+
+    def _summaries(self, table: Table, apart: bool) -> npt.NDArray[Any]:
+        """The summaries of all rows, zero for those that cannot be used; more of these may be found here."""
+        assert self.observed is not None
+        shape, dtype = self.observed.shape, self.observed.dtype
+        rows: list[IntArray] = []
+        parts: list[npt.NDArray[Any]] = []
+
+        def summarised(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            summaries = self._summarise(x, apart)
+            require_comparable(summaries.shape[1:], summaries.dtype, shape, dtype)
+            return summaries
+
+        for own, x in table.groups:
+            told = by_parts(lambda part, x=x: summarised(x[part]), len(x))  # type: ignore[misc]
+            if apart and told.nonsense:
+                raise InputError(told.nonsense)
+            rows += [own[part] for part, _ in told.found]
+            parts += [values for _, values in told.found]
+            table.failed |= {int(own[row]): why for row, why in told.failed.items()}
+        # Copies, since a simulator may fill the same arrays again; in C order, as they come back from other processes
+        # and from records: sums must not depend on the way here.
+        if len(rows) == 1 and len(rows[0]) == table.rows:
+            return np.array(parts[0], order="C")
+        summaries = np.zeros((table.rows, *shape), dtype=np.result_type(*parts) if parts else np.float64)
+        for where, values in zip(rows, parts, strict=True):
+            summaries[where] = values
         return summaries
 
     def _require_rows_apart(self, what: str, among: npt.NDArray[Any], of: Callable[[slice], npt.ArrayLike]) -> None:
@@ -624,62 +625,56 @@ class Problem:
                     "and without random numbers (scales that are learnt: fbar.SMC(distance=fbar.Scaled()))"
                 )
 
-    def outcomes(self, output: Any, simulations: int) -> Simulated:
-        """A simulator's output as outcomes: summarised, and what is None or not a number marked as a failure."""
+    def outcomes(self, output: Any, simulations: int, *, apart: bool = True) -> Simulated:
+        """A simulator's output as outcomes: summarised, and rows that cannot be used marked as failures.
+
+        An output that cannot be used as a whole, such as one of another number of rows, is refused. With ``apart`` so
+        is a summary that gives nonsense or, as is looked at once, does not treat every row by itself.
+        """
         output, costs = without_costs(output)
-        found = self._outcomes(output, simulations)
-        assert found.failure is not None
-        cost = self._known_costs(costs, found.failure)
+        table = read(output, simulations, self.form)
+        summaries = self._summaries(table, apart)
+        lost = np.zeros(simulations, dtype=bool)
+        lost[list(table.failed)] = True
+        bad = np.zeros(simulations, dtype=bool)
+        if summaries.dtype.kind == "f":
+            bad = ~np.isfinite(summaries).reshape(simulations, -1).all(axis=1) & ~lost
+        table.failed |= self._without_their_cost(costs, lost | bad)
+        failure = np.where(bad, np.int8(Failure.NOT_FINITE), np.int8(0))
+        first = sorted(table.failed.items(), reverse=True)
+        for row, why in first:
+            failure[row] = why.kind
+        found = Simulated(
+            summaries,
+            table.recorded,
+            failure,
+            {why.kind: why.message for _, why in first},
+            {why.kind: why.detail for _, why in first},
+        )
+        cost = self._known_costs(costs, failure)
         return found if cost is None else replace(found, cost=cost)
 
-    def _outcomes(self, output: Any, simulations: int) -> Simulated:
-        """The same of an output that says nothing of costs."""
-        if isinstance(output, list) and (
-            any(isinstance(row, RowFailed | Mapping) or row is None for row in output)
-            or len(set(map(_shape, output))) > 1
-        ):
-            return self._collect(output)
-        if isinstance(output, np.ndarray) and output.dtype == object and output.ndim == 1:
-            return self._collect(list(output))
-        recorded: dict[str, npt.NDArray[Any]] = {}
-        if isinstance(output, Mapping):
-            if "x" not in output:
-                raise InputError(f"a simulator's mapping must hold its data under 'x'; it holds {list(output)}")
-            recorded = {name: _stack(values, name) for name, values in output.items() if name != "x"}
-            output = output["x"]
-        try:
-            x = _stack(output, "x")
-        except InputError:
-            if recorded or not isinstance(output, list):
-                raise
-            return self._collect(output)
-        for name, values in {"x": x, **recorded}.items():
-            if values.shape[:1] != (simulations,):
-                raise InputError(
-                    f"the simulator was asked for {simulations} simulations and gave {name!r} of shape {values.shape}; "
-                    "its first axis must be the simulations (wrap a simulator of one parameter set with fbar.each)"
-                )
-        # Copies, since a simulator may fill the same arrays again; in C order, as they come back from other processes
-        # and from records: sums must not depend on the way here.
-        summaries = np.array(self._summarise(x), order="C")
-        recorded = {name: np.array(values, order="C") for name, values in recorded.items()}
-        assert self.observed is not None
-        if summaries.shape[1:] != self.observed.shape:
-            raise InputError(
-                f"simulated summaries have shape {summaries.shape[1:]} and the observed ones {self.observed.shape}"
-            )
-        if summaries.dtype.kind not in COMPARABLE or (
-            (summaries.dtype.kind in "biuf") != (self.observed.dtype.kind in "biuf")
-        ):
-            raise InputError(
-                f"simulated summaries are {summaries.dtype} values and the observed ones {self.observed.dtype}; "
-                "give both as numbers or both as labels"
-            )
-        failure = np.zeros(simulations, dtype=np.int8)
-        if summaries.dtype.kind == "f":
-            bad = ~np.isfinite(summaries).reshape(simulations, -1).all(axis=1)
-            failure[bad] = Failure.NOT_FINITE
-        return Simulated(summaries, recorded, failure)
+    def usable(self, rows: Rows) -> Rows:
+        """Outputs of single simulations in a form that can travel: those that cannot be used say why."""
+        form = self.form
+
+        def plain(row: Any) -> Any:
+            if row is None or isinstance(row, RowFailed):
+                return row
+            said = {COST: row[COST]} if isinstance(row, Mapping) and COST in row else {}
+            try:
+                if said:
+                    ((row,), costs) = without_costs([row])
+                    assert costs is not None
+                    said = {COST: costs.values[0]}
+                    if isinstance(row, RowFailed):
+                        return row
+                x, recorded = as_row(row, form)
+            except Unusable as error:
+                return RowFailed.of(error)
+            return {"x": x, **recorded, **said} if said or isinstance(row, Mapping) else x
+
+        return Rows([plain(row) for row in rows], rows.cost)
 
     def distance(
         self, summaries: npt.NDArray[Any], tolerance: float = 0.0, measure: Distance | None = None
@@ -693,7 +688,7 @@ class Problem:
         if self._accept is not None:
             accepted = _called("the acceptance rule", self._accept, _for_user(summaries), _for_user(observed))
             if accepted.dtype != np.bool_ or accepted.shape != (len(summaries),):
-                raise InputError(
+                raise Nonsense(
                     f"the acceptance rule must give true or false for each of {len(summaries)} simulations; "
                     f"it gives {accepted.dtype} of shape {accepted.shape}"
                 )
@@ -707,9 +702,9 @@ class Problem:
             raise InputError(f"outputs that are labels match or do not; a tolerance of {tolerance:g} needs a distance=")
         own = measure is euclidean or isinstance(measure, PNorm)
         given = (summaries, observed) if own else (_for_user(summaries), _for_user(observed))
-        distance = numeric_array(_called("the distance", measure, *given), "distances")
+        distance = _numbers(_called("the distance", measure, *given))
         if distance.shape != (len(summaries),):
-            raise InputError(
+            raise Nonsense(
                 f"the distance must give one number for each of {len(summaries)} simulations; "
                 f"it gives shape {distance.shape}"
             )
@@ -718,7 +713,7 @@ class Problem:
                 "the distance", distance, lambda rows: measure(_for_user(summaries[rows]), _for_user(observed))
             )
         if (distance < 0).any():
-            raise InputError(f"a distance must be at least 0; got {distance[distance < 0][0]:g}")
+            raise Nonsense(f"a distance must be at least 0; got {distance[distance < 0][0]:g}")
         return distance
 
     @property
@@ -747,20 +742,31 @@ class Problem:
     def distances(
         self, outcomes: Simulated, tolerance: float = 0.0, measure: Distance | None = None
     ) -> tuple[FloatArray, Seen]:
-        """Every simulation's distance to the data, NaN for one that failed, and what was seen of them."""
+        """Every simulation's distance to the data, NaN for one that failed, and what was seen of them.
+
+        One whose distance is not a number, or cannot be had, has failed.
+        """
         failure = outcomes.failure
-        if (failure is None or not failure.any()) and outcomes.simulations:
-            distance = self.distance(outcomes.summaries, tolerance, measure)
-            closest = float(distance.min())
+        ok = np.arange(outcomes.simulations) if failure is None else np.flatnonzero(failure == Failure.NONE)
+        whole = len(ok) == outcomes.simulations
+        summaries = outcomes.summaries if whole else outcomes.summaries[ok]
+        parts = by_parts(lambda part: self.distance(summaries[part], tolerance, measure), len(summaries))
+        if whole and len(parts.found) == 1 and not parts.failed:
+            ((_, result),) = parts.found
+            closest = float(result.min())
             if not np.isnan(closest):
-                return distance, Seen(closest, distances=distance[:SAMPLE])
+                return result, Seen(closest, distances=result[:SAMPLE])
         result = np.full(outcomes.simulations, np.nan)
-        ok = slice(None) if failure is None or not failure.any() else np.flatnonzero(failure == Failure.NONE)
-        summaries = outcomes.summaries[ok]
-        if len(summaries):
-            result[ok] = self.distance(summaries, tolerance, measure)
+        for part, distance in parts.found:
+            result[ok[part]] = distance
         known = ~np.isnan(result)
-        if known.sum() < len(summaries):  # a distance that is not a number
+        if known.sum() < len(summaries):
             failure = np.zeros(len(result), dtype=np.int8) if failure is None else failure
             failure = np.where((failure == Failure.NONE) & ~known, Failure.NOT_FINITE, failure).astype(np.int8)
-        return result, Seen.of(result, failure, outcomes)
+            first = sorted(parts.failed.items(), reverse=True)
+            for row, why in first:
+                failure[ok[row]] = why.kind
+            examples = {why.kind: why.message for _, why in first} | dict(outcomes.examples)
+            outcomes = replace(outcomes, examples=examples)
+        seen = Seen.of(result, failure, outcomes)
+        return result, replace(seen, nonsense=parts.nonsense) if parts.nonsense else seen

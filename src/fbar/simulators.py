@@ -12,15 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, IntArray, numeric_array, probabilities
+from fbar.checks import BoolArray, FloatArray, IntArray, numeric_array, probabilities, short
 from fbar.checks import function as check_function
 from fbar.errors import FbarError, InputError
 from fbar.outcomes import Failure, Tally
 from fbar.points import Points
 from fbar.priors import Distribution, Finite
-
-FAILED = (Exception, SystemExit, GeneratorExit)
-"""What a simulator may raise to fail: a model that calls exit() fails, and does not end the run."""
 
 MOST_MESSAGE = 300
 MOST_DETAIL = 4000
@@ -42,6 +39,33 @@ clock = time.perf_counter
 
 LEAST_SECONDS = 1e-9
 """A clock may stand still during a short simulation; a cost is positive all the same."""
+
+
+class TimedOut(BaseException):
+    """A time limit passed. No Exception, so that a simulator's own `except Exception` lets it through."""
+
+
+class EndsRun(FbarError):
+    """Raised by a simulator of ours to end what calls it; all that a user's simulator raises is a failure."""
+
+
+class Unusable(InputError):
+    """An output that cannot be used: an error where the whole call is at fault, a failure where some rows are."""
+
+    def __init__(self, message: str, kind: Failure = Failure.UNUSABLE) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+    def __reduce__(self) -> tuple[type[Unusable], tuple[str, Failure]]:
+        return type(self), (str(self), self.kind)
+
+
+class Nonsense(Unusable):
+    """What no function of a user's may give, such as a distance below 0: a mistake if the first block has it."""
+
+
+PASSES = (KeyboardInterrupt, TimedOut, EndsRun)
+"""What is not a failure when a simulator raises it. All else is, SystemExit too: a model that calls exit() fails."""
 
 
 class Rows(list[Any]):
@@ -88,6 +112,8 @@ class each(RowByRow):
     def single(self, theta: Points) -> Single:
         """The simulation of one row of a batch."""
         columns = {name: theta[name] for name in (*theta, *theta.derived)}
+        if unknown := self.names - columns.keys():
+            raise InputError(f"the simulator needs the parameter {min(unknown)!r}; known: {', '.join(columns)}")
 
         def one(row: int, rng: np.random.Generator) -> Any:
             return self.function(_Theta({name: column[row] for name, column in columns.items()}), rng)
@@ -109,13 +135,13 @@ def run_rows(one: Single, rows: Sequence[int] | int, stream: Callable[[int], np.
         rng = stream(row)
         begun = clock()
         try:
-            output = one(row, rng)
-        except FbarError:
+            output = _kept(one(row, rng))
+        except PASSES:
             raise
-        except FAILED as error:
+        except BaseException as error:
             output = RowFailed.of(error)
         seconds.append(clock() - begun)
-        outputs.append(RowFailed("it returned None") if output is None else _kept(output))
+        outputs.append(RowFailed("it returned None") if output is None else output)
     return Rows(outputs, np.maximum(seconds, LEAST_SECONDS))
 
 
@@ -151,12 +177,31 @@ class RowFailed:
     @classmethod
     def of(cls, error: BaseException) -> RowFailed:
         """An exception in one line, with its traceback; an error may bring a ``detail`` and a ``kind`` of its own."""
-        detail = getattr(error, "detail", None) or "".join(traceback.format_exception(error))
-        kind = getattr(error, "kind", None)
-        kind = kind if isinstance(kind, Failure) else Failure.EXCEPTION
-        text = " ".join(str(error).split())
-        text = text if len(text) <= MOST_MESSAGE else text[: MOST_MESSAGE - 1] + "…"
-        return cls(f"{type(error).__name__}: {text}", str(detail)[-MOST_DETAIL:], kind)
+        if isinstance(error, Unusable):
+            return cls(_line(str(error)), kind=error.kind)
+        try:
+            text = str(error)
+        except BaseException:
+            text = "(it cannot be said in words)"
+        try:
+            detail, kind = getattr(error, "detail", None), getattr(error, "kind", None)
+            detail = str(detail or "".join(traceback.format_exception(error)))
+        except BaseException:
+            detail, kind = "", None
+        if not isinstance(kind, Failure) or kind is Failure.NONE:
+            kind = Failure.REFUSED if isinstance(error, FbarError) else Failure.EXCEPTION
+        return cls(f"{type(error).__name__}: {_line(text)}", _writable(detail[-MOST_DETAIL:]), kind)
+
+
+def _line(text: str) -> str:
+    """A message in one line of some length."""
+    text = " ".join(text[: 10 * MOST_MESSAGE].split())
+    return _writable(text if len(text) <= MOST_MESSAGE else text[: MOST_MESSAGE - 1] + "…")
+
+
+def _writable(text: str) -> str:
+    """Text that can be written as UTF-8: single surrogates, as of file names that are no text, are spelt out."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def one_by_one(simulator: Any) -> bool:
@@ -186,36 +231,52 @@ class Costs:
 
 
 def without_costs(output: Any) -> tuple[Any, Costs | None]:
-    """A simulator's output without what it says of costs, and that; None if it says nothing."""
+    """A simulator's output without what it says of costs, and that; None if it says nothing.
+
+    A row whose cost is not a positive number has failed, unless it has failed anyway and says NaN.
+    """
     if isinstance(output, Mapping):
         if COST not in output:
             return output, None
-        values = numeric_array(output[COST], f"the simulator's {COST!r}")
+        values = _numbers(output[COST])
         rest = {name: value for name, value in output.items() if name != COST}
         return rest, Costs(values, np.ones(values.shape, dtype=bool), np.full(values.shape, np.nan))
     if isinstance(output, np.ndarray) and output.dtype == object and output.ndim == 1:
         output = list(output)
     if not isinstance(output, list):
         return output, None
-    returned = np.array([isinstance(row, Mapping) and COST in row for row in output], dtype=bool)
     seconds = output.cost if isinstance(output, Rows) else np.full(len(output), np.nan)
+    rows, values, returned = [], np.full(len(output), np.nan), np.zeros(len(output), dtype=bool)
+    for i, row in enumerate(output):
+        if isinstance(row, Mapping) and COST in row:
+            returned[i] = True
+            try:
+                values[i] = _cost(row[COST])
+                row = _without_cost(row)
+            except Unusable as error:
+                row = RowFailed.of(error)
+        rows.append(row)
     if not returned.any():
-        return output, Costs(np.full(len(output), np.nan), returned, seconds) if isinstance(output, Rows) else None
-    values = np.array([_cost(row[COST]) if said else np.nan for row, said in zip(output, returned, strict=True)])
-    return [_without_cost(row) for row in output], Costs(values, returned, seconds)
+        return output, Costs(values, returned, seconds) if isinstance(output, Rows) else None
+    return rows, Costs(values, returned, seconds)
+
+
+def _numbers(value: Any) -> FloatArray:
+    try:
+        return numeric_array(value, f"the simulator's {COST!r}")
+    except (InputError, OverflowError):
+        raise Unusable(f"the simulator's {COST!r} must be numbers; got {short(value)}") from None
 
 
 def _cost(value: Any) -> float:
-    number = numeric_array(value, f"the simulator's {COST!r}")
+    number = _numbers(value)
     if number.ndim:
-        raise InputError(f"the simulator's {COST!r} must be one number for each simulation; got shape {number.shape}")
+        raise Unusable(f"the simulator's {COST!r} must be one number for each simulation; got shape {number.shape}")
     return float(number)
 
 
 def _without_cost(row: Any) -> Any:
     """A row's other outputs; its data alone if there are no others."""
-    if not isinstance(row, Mapping):
-        return row
     rest = {name: value for name, value in row.items() if name != COST}
     return rest["x"] if list(rest) == ["x"] else rest
 
@@ -318,14 +379,16 @@ class Choice:
                 continue
             x = np.asarray(output)
             if x.shape[:1] != rows.shape:
-                raise InputError(
-                    f"model {label!r} was asked for {rows.size} simulations and gave an output of shape {x.shape}"
+                raise Unusable(
+                    f"model {label!r} was asked for {rows.size} simulations and gave an output of shape {x.shape}",
+                    Failure.WRONG_SHAPE,
                 )
             if result is None:
                 result = np.empty((theta.rows, *x.shape[1:]), dtype=x.dtype)
             elif x.shape[1:] != result.shape[1:]:
-                raise InputError(
-                    f"the models' outputs differ in shape: {label!r} gives {x.shape[1:]}, others {result.shape[1:]}"
+                raise Unusable(
+                    f"the models' outputs differ in shape: {label!r} gives {x.shape[1:]}, others {result.shape[1:]}",
+                    Failure.WRONG_SHAPE,
                 )
             result = result.astype(np.result_type(result, x), copy=False)
             result[rows] = x
@@ -362,11 +425,11 @@ class RowByRowChoice(Choice, RowByRow):
 
 def _rows(output: Any, size: int, label: Any) -> list[Any]:
     """A model's mapping or list of outputs, row by row."""
-    rows = (
-        [dict(zip(output, values, strict=True)) for values in zip(*output.values(), strict=True)]
-        if isinstance(output, Mapping)
-        else output
-    )
-    if len(rows) != size:
-        raise InputError(f"model {label!r} was asked for {size} simulations and gave {len(rows)}")
-    return list(rows)
+    columns = output if isinstance(output, Mapping) else {"": output}
+    for values in columns.values():
+        gave = len(values) if hasattr(values, "__len__") else "no list"
+        if gave != size:
+            raise Unusable(f"model {label!r} was asked for {size} simulations and gave {gave}", Failure.WRONG_SHAPE)
+    if not isinstance(output, Mapping):
+        return list(output)
+    return [dict(zip(output, values, strict=True)) for values in zip(*output.values(), strict=True)]

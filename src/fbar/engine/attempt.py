@@ -7,18 +7,32 @@ and fail together: what failed in it is for `fbar.engine.recovery` to find out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
 from fbar.engine.global_numbers import begin_row, put_aside, seeded
-from fbar.engine.limits import TimedOut, limit
+from fbar.engine.limits import limit
 from fbar.errors import FbarError
 from fbar.outcomes import Batch, Failure, Outcomes, Simulated
+from fbar.points import Points
 from fbar.problem import Problem
-from fbar.simulators import FAILED, Bernoulli, RowFailed, Rows, Single, Tabulated, each, repeating, run_rows, single
+from fbar.simulators import (
+    PASSES,
+    Bernoulli,
+    RowFailed,
+    Rows,
+    Single,
+    Tabulated,
+    TimedOut,
+    Unusable,
+    each,
+    repeating,
+    run_rows,
+    single,
+)
 
 ROOM = 10
 """Rows that a part has the time of, at least: what is no failure in company must not be one alone."""
@@ -46,6 +60,9 @@ class Part:
 Attempt: TypeAlias = Outcomes | Rows | RowFailed
 """Outcomes of a block or part; outputs of single rows of a part; or why the whole block or part failed."""
 
+FIRST = (0, 0)
+"""The first block of a run: what is wrong with all simulations is found there."""
+
 
 def known(problem: Problem) -> bool:
     """Whether acceptance probabilities stand in for a simulator."""
@@ -67,9 +84,9 @@ def attempt_block(problem: Problem, batch: Batch, timeout: float | None = None) 
         return problem.simulate.tally(batch.points, batch.rng())
     whole = Part(0, batch.simulations)
     if has_row_streams(problem, batch):
-        return problem.outcomes(attempt_rows(problem, batch, whole, timeout), whole.rows)
+        return _outcomes(problem, batch, attempt_rows(problem, batch, whole, timeout), whole.rows)
     if timeout is not None and isinstance(problem.simulate, each):
-        return problem.outcomes(_attempt_in_turn(problem.simulate, batch, timeout), whole.rows)
+        return _outcomes(problem, batch, _attempt_in_turn(problem.simulate, batch, timeout), whole.rows)
     return attempt_together(problem, batch, whole, timeout)
 
 
@@ -78,7 +95,7 @@ def attempt_part(problem: Problem, batch: Batch, part: Part, timeout: float | No
     token = repeating.set(True)
     try:
         if has_row_streams(problem, batch):
-            return attempt_rows(problem, batch, part, timeout)
+            return problem.usable(attempt_rows(problem, batch, part, timeout))
         return attempt_together(problem, batch, part, timeout)
     finally:
         repeating.reset(token)
@@ -100,25 +117,41 @@ def attempt_together(problem: Problem, batch: Batch, part: Part, timeout: float 
             ):
                 output = problem.simulate(theta.read_only(), rng)
             break
-        except FbarError:
-            raise
         except TimedOut:
             continue
-        except FAILED as error:
+        except PASSES:
+            raise
+        except BaseException as error:
             return RowFailed.of(error)
     else:
         assert timeout is not None
         return overdue(timeout)
     if part.rows == 1 < batch.simulations and _lacks_axis(output, problem):
         output = np.asarray(output)[None]
-    return problem.outcomes(output, part.rows)
+    return _outcomes(problem, batch, output, part.rows)
+
+
+def _outcomes(problem: Problem, batch: Batch, output: object, rows: int) -> Simulated | RowFailed:
+    """What an output tells; or why it cannot be used, where its rows do not tell which of them are at fault."""
+    try:
+        return problem.outcomes(output, rows, apart=batch.key == FIRST)
+    except Unusable as error:
+        return RowFailed.of(error)
+    except FbarError:
+        raise
+    except Exception as error:  # of an output that is not what it seems to be
+        return RowFailed.of(error)
 
 
 def _lacks_axis(output: object, problem: Problem) -> bool:
     """Whether a simulator that squeezes its output has dropped the axis of a single row."""
     if problem.raw is None or isinstance(output, list | Mapping):
         return False
-    return np.asarray(output).shape == problem.raw.shape
+    try:
+        found = np.asarray(output)
+    except Exception:  # not an array at all
+        return False
+    return found.shape == problem.raw.shape and found.dtype != object  # None is no row: the whole call is at fault
 
 
 def time_for(rows: int, batch: Batch, timeout: float | None) -> float | None:
@@ -128,13 +161,33 @@ def time_for(rows: int, batch: Batch, timeout: float | None) -> float | None:
 
 def attempt_rows(problem: Problem, batch: Batch, part: Part, timeout: float | None) -> Rows:
     """Rows that have streams of their own: each succeeds or fails by itself."""
-    make = single(problem.simulate)
-    assert make is not None
-    one = make(batch.theta.read_only())
+    one = _single(problem, batch.theta.read_only())
     if timeout is not None:
         one = _limited(one, batch, timeout)
     with put_aside():
         return run_rows(one, range(part.first, part.last), lambda row: begin_row(batch, row))
+
+
+def _single(problem: Problem, theta: Points) -> Single:
+    """The simulation of one row. A function of θ that fails for some rows, such as a derived parameter, fails for these
+    alone.
+    """
+    make = single(problem.simulate)
+    assert make is not None
+    try:
+        return make(theta)
+    except PASSES:
+        raise
+    except BaseException:
+        return lambda row, rng: _alone(make, theta, row)(0, rng)
+
+
+def _alone(make: Callable[[Points], Single], theta: Points, row: int) -> Single:
+    token = repeating.set(True)  # it was counted with the others
+    try:
+        return make(theta.take(np.array([row])))
+    finally:
+        repeating.reset(token)
 
 
 def _attempt_in_turn(simulate: each, batch: Batch, timeout: float) -> Rows:

@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from fbar.simulators import TimedOut
+
 AGAIN = 1.0
 """Seconds after which a time limit that the simulator has swallowed strikes again."""
-
-
-class TimedOut(BaseException):
-    """A time limit passed. No Exception, so that a simulator's own `except Exception` lets it through."""
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from fbar.engine.attempt import MOST_TIMEOUTS, Attempt, Part, has_row_streams, k
 from fbar.engine.base import Session
 from fbar.engine.recovery import MOST_PASSES, Recovery
 from fbar.engine.work import Job, Report
-from fbar.outcomes import Batch, Failure, Outcomes, Seen, Simulated, Tally
+from fbar.outcomes import FORCED, Batch, Failure, Outcomes, Seen, Simulated, Tally
 from fbar.problem import Problem
 from fbar.simulators import RowFailed, Rows
 
@@ -265,7 +265,7 @@ class PoolSession(Session):
             return [(batch, attempt)]
         if self._known:
             return [(batch, _quarantined(batch, attempt))]
-        if attempt.kind is Failure.EXCEPTION:  # which no process dies of: all of its recovery in one job
+        if attempt.kind not in FORCED:  # no process dies of it: all of its recovery in one job
             self._again.append(Job((batch,), failed=attempt))
             return []
         return self._recover(batch, attempt)

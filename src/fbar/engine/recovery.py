@@ -34,6 +34,12 @@ times in a row, and at most half of as many passes fail, the run ends with an er
 block_size. Passes and S fail equally often if rows are the cause, so that this is a false alarm with probability at
 most max_p p^40 P(Bin(40, p) ≤ 20) < 10⁻⁸ for each block that fails. (A simulator that bears fewer rows than a block
 has, and whose rows fail so often that a half is more likely to fail than not, escapes this.)
+
+An output that cannot be used, such as one of another number of rows, is a failure of the block like any other. If every
+output is like that, the problem is wrong and no row is guilty. So in the first block of a run, if it has `MANY` rows,
+`PROBES` single rows are run with new numbers before anything else. If none can be used, the run ends with an error that
+says why. Where a share f of all rows cannot be used that is a false alarm with probability f^40, 10⁻¹² for a half, at
+the very start of a run.
 """
 
 from __future__ import annotations
@@ -45,15 +51,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fbar.engine.attempt import Attempt, Part, attempt_part, has_row_streams
-from fbar.errors import SimulatorFailed
-from fbar.outcomes import Batch, Failure, Simulated
+from fbar.engine.attempt import FIRST, Attempt, Part, attempt_part, has_row_streams
+from fbar.errors import InputError, SimulatorFailed
+from fbar.outcomes import FORCED, MISTAKES, Batch, Failure, Simulated
+from fbar.outputs import COMPARABLE
 from fbar.problem import Problem
 from fbar.simulators import RowFailed, Rows
 
 MOST_PASSES = 200
 DOUBT = 8
 WHOLE = 40
+PROBES, MANY = 40, 10
 
 _Steps: TypeAlias = Generator[list[Part], Sequence[Attempt], Simulated]
 """Yields parts to attempt, is sent what came of them, and returns the block's outcomes."""
@@ -68,8 +76,12 @@ class Recovery:
 
     def __init__(self, problem: Problem, batch: Batch, failed: RowFailed) -> None:
         whole = Part(0, batch.simulations)
-        by_row = has_row_streams(problem, batch)
-        self._steps = _row_by_row(problem, whole) if by_row else _by_halves(problem, whole, failed, count())
+        if has_row_streams(problem, batch):
+            self._steps = _row_by_row(problem, whole)
+        elif batch.key == FIRST and failed.kind in MISTAKES and whole.rows >= MANY:
+            self._steps = _unless_mistaken(problem, whole, failed)
+        else:
+            self._steps = _by_halves(problem, whole, failed, count())
         self._parts: list[Part] = []
         self._found: dict[Part, Attempt] = {}
 
@@ -111,6 +123,16 @@ def _row_by_row(problem: Problem, whole: Part) -> _Steps:
     return problem.outcomes(Rows(outputs, cost), whole.rows)
 
 
+def _unless_mistaken(problem: Problem, whole: Part, failed: RowFailed) -> _Steps:
+    """The first block of a run, if not all of its rows are useless: then it is the problem that is wrong."""
+    streams = count()
+    rows = [number % whole.rows for number in range(PROBES)]
+    attempts = yield [Part(row, row + 1, next(streams)) for row in rows]
+    if all(isinstance(attempt, RowFailed) and attempt.kind in MISTAKES for attempt in attempts):
+        raise InputError(failed.message)
+    return (yield from _by_halves(problem, whole, failed, streams))
+
+
 def _by_halves(problem: Problem, part: Part, failed: RowFailed, streams: Iterator[int]) -> _Steps:
     """Rows that share a stream, of which at least one failed."""
     if part.rows == 1:
@@ -123,7 +145,7 @@ def _by_halves(problem: Problem, part: Part, failed: RowFailed, streams: Iterato
             break
         if number == 0:
             yield from _require_that_rows_fail(part, failed, streams)
-        if number + 1 == DOUBT and failed.kind is not Failure.EXCEPTION:
+        if number + 1 == DOUBT and failed.kind in FORCED:
             (again,) = yield [part]
             if isinstance(again, Simulated):
                 return again
@@ -152,6 +174,8 @@ def _require_that_rows_fail(
     for _ in range(WHOLE):
         halves = yield [Part(part.first, middle, next(streams)), Part(middle, part.last, next(streams))]
         passes += _any_failed(halves)
+    if passes <= WHOLE // 2 and failed.kind in MISTAKES:
+        raise InputError(failed.message)
     if passes <= WHOLE // 2:
         raise SimulatorFailed(
             f"the simulator fails whenever it is given {part.rows} rows at once, and seldom with half as many "
@@ -161,6 +185,13 @@ def _require_that_rows_fail(
 
 def _recorded(name: str, part: Simulated) -> Any:
     return part.recorded[name]
+
+
+def _alike(name: str, parts: Sequence[Simulated]) -> bool:
+    """Whether an output can be one column: parts may lack what nobody asked for, or have it in another form."""
+    columns = [part.recorded.get(name) for part in parts]
+    forms = {None if c is None else (c.shape[1:], "" if c.dtype.kind in COMPARABLE else c.dtype.kind) for c in columns}
+    return None not in forms and len(forms) == 1
 
 
 def joined(parts: Sequence[Simulated]) -> Simulated:
@@ -181,7 +212,7 @@ def joined(parts: Sequence[Simulated]) -> Simulated:
         cost = np.concatenate([np.full(p.simulations, np.nan) if p.cost is None else p.cost for p in parts])
     return Simulated(
         column(lambda p: p.summaries),
-        {name: column(partial(_recorded, name)) for name in alive[0].recorded},
+        {name: column(partial(_recorded, name)) for name in alive[0].recorded if _alike(name, alive)},
         failure,
         {kind: text for p in reversed(parts) for kind, text in p.examples.items()},
         {kind: text for p in reversed(parts) for kind, text in p.details.items()},

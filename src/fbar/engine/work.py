@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from fbar.checks import in_words
 from fbar.engine.attempt import Attempt, Part, attempt_block, attempt_part
 from fbar.engine.global_numbers import Use, watch
 from fbar.engine.recovery import recover_here
@@ -94,5 +95,5 @@ def _portable(error: Exception) -> Exception:
         pickle.loads(pickle.dumps(error))
     except Exception:
         kind = FbarError if isinstance(error, FbarError) else RuntimeError
-        return kind(f"{type(error).__name__}: {error}")
+        return kind(in_words(error))
     return error

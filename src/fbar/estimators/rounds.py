@@ -244,8 +244,8 @@ class Rounds:
         particles = Particles.concatenate([round.particles.take(rows) for round, rows, _ in groups])
         points = self.space.points(particles).with_derived(self.problem.derived)
         recorded = [round.recorded(rows) for round, rows, _ in groups]
-        if recorded[0]:
-            points = points.with_columns({n: np.concatenate([part[n] for part in recorded]) for n in recorded[0]})
+        names = [name for name in recorded[0] if all(name in part for part in recorded)]
+        points = points.with_columns({n: np.concatenate([part[n] for part in recorded]) for n in names})
         return Draws(
             self.problem,
             points,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from fbar.engine import Engine, InProcess, Session
-from fbar.errors import SimulatorFailed
+from fbar.errors import InputError, SimulatorFailed
 from fbar.faults import FailureWatch
 from fbar.ledger import Ledger
 from fbar.methods import Run
@@ -149,7 +149,7 @@ def _tell(
 ) -> None:
     run.tell((batch, outcomes))
     if replayed:
-        run.replayed = run.simulations
+        run.replayed, run.mistake = run.simulations, ""  # it goes on from here, whatever there is
     if watch is not None:
         watch.add(batch, outcomes)
     if progress is not None:
@@ -157,10 +157,17 @@ def _tell(
 
 
 def _require_success(run: Run) -> None:
-    """End a run whose simulations all fail, whatever the kind, long before its budget is gone."""
+    """End a run whose simulations all fail, whatever the kind, long before its budget is gone.
+
+    The sooner if nothing that they give can be used, as a mistake in the problem has it.
+    """
+    if run.mistake:
+        raise InputError(run.mistake)
     seen = run.seen
     enough = run.finished or run.simulations >= ALL_FAILED
     if enough and seen.failures >= run.simulations > 0:
+        if seen.mistake:
+            raise InputError(seen.mistake)
         kind = next(iter(seen.counts))
         example = f"; the first: {seen.examples[kind]}" if seen.examples.get(kind) else ""
         raise SimulatorFailed(f"every one of {run.simulations} simulations {kind.words}{example}")

@@ -21,6 +21,7 @@ from fbar.errors import InputError, NoPosterior
 from fbar.methods.forecasts import Ahead, Forecast, forecast, proportional
 from fbar.methods.history import Moment
 from fbar.methods.other_tolerances import OtherTolerances
+from fbar.methods.records import RecordedKinds
 from fbar.outcomes import Batch, Outcomes, Seen, Simulated
 from fbar.points import Points
 from fbar.posterior import Posterior
@@ -62,6 +63,10 @@ class Stage:
     tolerance: float | None = None
 
 
+MISTAKEN = 10
+"""Simulations after which it is a mistake in the problem if the output of none can be used."""
+
+
 class Run(OtherTolerances):
     """An algorithm at work. Ask it for batches of θ, tell it their outcomes, take its posterior at any time.
 
@@ -86,6 +91,10 @@ class Run(OtherTolerances):
         """Its estimates when it had fewer simulations, where `fbar.drive` drove it; each time as they were then."""
         self.replayed = 0
         """How many of its simulations came from a record, where one was replayed."""
+        self.mistake = ""
+        """What is wrong with the problem, if the first simulations gave nothing that can be used, or nonsense."""
+        self._proven = False
+        self._kinds = RecordedKinds(start.problem)
         self._largest_block = SLOW_BLOCK if one_by_one(start.problem.simulate) else None
         self._leg_round = self._leg_spent = 0
         self._asked = 0
@@ -341,8 +350,10 @@ class Run(OtherTolerances):
         over = False
         while not over and self._absorbed in self._told:
             batch, outcomes = self._told.pop(self._absorbed)
+            outcomes = self._kinds.matched(outcomes)
             self._absorb(batch, outcomes)
             self._spend(batch, outcomes)
+            self._look_for_mistake()
             self._absorbed += 1
             over = self._round_over()
         if over:
@@ -356,6 +367,14 @@ class Run(OtherTolerances):
         """Nobody will tell the blocks that are still under way; they were begun, and count as not used."""
         self.unused += sum(self._outstanding.values())
         self._outstanding.clear()
+
+    def _look_for_mistake(self) -> None:
+        """Block by block and so the same with any engine, however blocks came in."""
+        if self.round == self._absorbed == 0:
+            self.mistake = self.seen.nonsense
+        self._proven = self._proven or self.seen.failures < self.simulations
+        if not self._proven and not self.mistake and self.simulations - self.replayed >= MISTAKEN:
+            self.mistake = self.seen.mistake
 
     def _spend(self, batch: Batch, outcomes: Outcomes) -> None:
         more = self.problem.cost_of_block(batch, outcomes) if self._spent_cost is not None else None

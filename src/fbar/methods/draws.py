@@ -127,8 +127,7 @@ class DrawRun(Run):
             distance, seen = self.problem.distances(outcomes, self.acceptance.tolerance)
             weight = tally(batch, accepted(self.acceptance, distance), seen).weight
             summaries = None if self._keep_all else few_numbers(outcomes.summaries)
-            if outcomes.recorded:
-                points = points.with_columns(outcomes.recorded)
+            points = points.with_columns(outcomes.columns)
         else:
             told = self.problem.tally(batch, outcomes, self.acceptance)
             weight, seen = told.weight, told.seen

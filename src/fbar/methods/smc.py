@@ -323,11 +323,11 @@ class SMCRun(Run):
             return (
                 distance,
                 replace(seen, closest=math.inf, distances=seen.distances[:0]),
-                outcomes.recorded,
+                outcomes.columns,
                 outcomes.summaries,
             )
         distance, seen = self.problem.distances(outcomes, self._present.tolerance, self.measure)
-        return distance, seen, outcomes.recorded, outcomes.summaries if learns else self._few(outcomes.summaries)
+        return distance, seen, outcomes.columns, outcomes.summaries if learns else self._few(outcomes.summaries)
 
     def _few(self, summaries: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
         """Summaries to keep for an adjustment: none any more from a simulation on with which they were too many."""

@@ -241,7 +241,7 @@ class TargetedRun(Run):
         else:
             outcomes = require_simulated(outcomes)
             distance, seen = self.problem.distances(outcomes, self.wanted.tolerance)
-            recorded = outcomes.recorded
+            recorded = outcomes.columns
             self._numbers += outcomes.summaries.size
             summaries = few_numbers(outcomes.summaries) if self._numbers <= MOST_NUMBERS else None
         cost = None

@@ -9,16 +9,16 @@ import numpy.typing as npt
 
 from fbar.acceptance import Acceptance, accepted
 from fbar.checks import BoolArray, FloatArray, IntArray
-from fbar.errors import FbarError, InputError
+from fbar.errors import InputError
 from fbar.outcomes import Tally
 from fbar.points import Points
 from fbar.problem import Problem
 from fbar.scores import as_points
-from fbar.simulators import Bernoulli, RowByRow, Single, Tabulated, measured, one_by_one, repeating, single
+from fbar.simulators import Bernoulli, EndsRun, RowByRow, Single, Tabulated, measured, one_by_one, repeating, single
 from fbar.truth import Reference
 
 
-class BudgetExceeded(FbarError, RuntimeError):
+class BudgetExceeded(EndsRun, RuntimeError):
     """An algorithm asked for more simulations than its budget."""
 
 

@@ -216,7 +216,7 @@ class Pilot(Run):
 
     def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
         assert isinstance(outcomes, Simulated)
-        points = batch.points.with_columns(outcomes.recorded) if outcomes.recorded else batch.points
+        points = batch.points.with_columns(outcomes.columns)
         failure = np.zeros(outcomes.simulations) if outcomes.failure is None else outcomes.failure
         rows = np.flatnonzero(failure == Failure.NONE)
         self._pieces.append((points.take(rows), np.asarray(outcomes.summaries)[rows]))

@@ -1,0 +1,46 @@
+"""Recorded outputs of one kind throughout a run: numbers or text, whatever single simulations give."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fbar.outcomes import Failure, Outcomes, Simulated
+from fbar.outputs import NUMBERS, not_alike
+from fbar.problem import Problem
+
+
+class RecordedKinds:
+    """Knows what kind of values each recorded output of a run has, from its first simulations on.
+
+    Blocks are shown in their order, so that all engines see the same. Simulations of another kind have failed if the
+    output was asked for (``records=``); nobody misses another one.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._numbers: dict[str, bool] = {}
+
+    def matched(self, outcomes: Outcomes) -> Outcomes:
+        if not isinstance(outcomes, Simulated) or not outcomes.recorded:
+            return outcomes
+        failure = np.zeros(outcomes.simulations, np.int8) if outcomes.failure is None else outcomes.failure
+        if (failure != Failure.NONE).all():
+            return outcomes
+        recorded, examples = dict(outcomes.recorded), dict(outcomes.examples)
+        for name, values in outcomes.recorded.items():
+            numbers, asked = values.dtype.kind in NUMBERS, name in self._problem.records
+            known = self._numbers.setdefault(name, numbers)
+            if numbers and asked:  # what came before was not what was meant
+                self._numbers[name] = True
+            elif numbers != known and not asked:
+                del recorded[name]
+            elif numbers != known:
+                lost = failure == Failure.NONE
+                failure = np.where(lost, np.int8(Failure.UNUSABLE), failure)
+                example = str(not_alike(name, str(values[int(np.argmax(lost))])))
+                examples.setdefault(Failure.UNUSABLE, example)
+                recorded[name] = np.full(outcomes.simulations, np.nan)
+        same = len(recorded) == len(outcomes.recorded) and failure is outcomes.failure
+        return outcomes if same else replace(outcomes, recorded=recorded, failure=failure, examples=examples)
