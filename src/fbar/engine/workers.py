@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -16,8 +15,9 @@ from fbar.engine.base import Engine, Session
 from fbar.engine.pool import DEPTH, Fault, Pool, PoolSession
 from fbar.engine.work import Job, Report, packed, unpacked, work
 from fbar.errors import EngineFailed, MissingExtra
+from fbar.keeping import worker_context
 from fbar.problem import Problem
-from fbar.processes import die_with_parent, keep_to_one_openmp_thread, prepare
+from fbar.processes import end_with_driver, keep_to_one_openmp_thread
 
 MOST_RESTARTS = 5
 """A pool that breaks so often without finishing one job is given up."""
@@ -27,7 +27,9 @@ class Workers(Engine):
     """Runs blocks in processes of this machine.
 
     A worker that dies is replaced, and what it did is run again with the same random numbers. A simulation that kills
-    its worker again, or runs out of time again, is a failed one; the others of its block are not disturbed.
+    its worker again, or runs out of time again, is a failed one; the others of its block are not disturbed. All that a
+    simulator starts ends with its worker at the latest, however that one ends (on Linux; see `fbar.program` for what
+    programs start).
 
     Parameters
     ----------
@@ -68,15 +70,13 @@ class _Processes(Pool):
     def __init__(self, size: int, payload: bytes, timeout: float | None) -> None:
         self.size = size
         self._payload, self._timeout = payload, timeout
-        # Scripts without a __main__ guard work with fork alone.
-        self._context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+        self._context: Any = worker_context()
         self._board = self._context.RawArray(c_int, 4 * DEPTH * size)
         self._free = list(range(len(self._board)))
         self._slots: dict[Future[Report], int] = {}
         self._suspects: set[Future[Report]] = set()
         self._orphans: set[Future[Report]] = set()
         self._restarts = 0
-        prepare()
         self._pool = self._open()
 
     def _open(self) -> Any:
@@ -160,7 +160,7 @@ class _Here:
 
 
 def _begin(payload: bytes, board: Any, driver: int) -> None:
-    die_with_parent(driver)
+    end_with_driver(driver)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # at once, in code that ignores Python's handlers too
     _Here.payload, _Here.board = payload, board
     try:
