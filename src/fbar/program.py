@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fbar.checks import function as check_function
-from fbar.checks import positive_number
+from fbar.checks import time_limit
 from fbar.errors import InputError
 from fbar.keeping import Done, KeeperLost, run_program
 from fbar.outcomes import Failure
@@ -82,7 +82,7 @@ class program(each):
         call = _Call(
             (_found(words[0], cwd, env), *words[1:]),
             parse or numbers,
-            None if timeout is None else positive_number(timeout, "timeout"),
+            None if timeout is None else time_limit(timeout, "timeout"),
             None if cwd is None else os.path.abspath(cwd),
             None if env is None else dict(env),
         )

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from fbar.checks import LONGEST
+
 AGAIN = 1.0
 """Seconds after which a time limit that the simulator has swallowed strikes again."""
 
@@ -28,7 +30,7 @@ def limit(seconds: float | None) -> Iterator[None]:
 
     armed = True
     before = signal.signal(signal.SIGALRM, strike)
-    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
+    signal.setitimer(signal.ITIMER_REAL, min(seconds, LONGEST), AGAIN)
     try:
         yield
     finally:

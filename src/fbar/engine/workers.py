@@ -10,7 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from ctypes import c_int
 from typing import Any
 
-from fbar.checks import positive_integer, positive_number
+from fbar.checks import positive_integer, positive_number, time_limit
 from fbar.engine.base import Engine, Session
 from fbar.engine.pool import DEPTH, Fault, Pool, PoolSession
 from fbar.engine.work import Job, Report, packed, unpacked, work
@@ -43,8 +43,8 @@ class Workers(Engine):
     """
 
     def __init__(self, count: int | None = None, *, timeout: float | None = None, bundle_seconds: float = 0.5) -> None:
-        self.count = _processors() if count is None else positive_integer(count, "count")
-        self.timeout = None if timeout is None else positive_number(timeout, "timeout")
+        self.count = processors() if count is None else positive_integer(count, "count")
+        self.timeout = None if timeout is None else time_limit(timeout, "timeout")
         self.bundle_seconds = positive_number(bundle_seconds, "bundle_seconds")
 
     def session(self, problem: Problem) -> Session:
@@ -56,7 +56,8 @@ class Workers(Engine):
         return PoolSession(pool, problem, timeout=self.timeout, bundle_seconds=self.bundle_seconds)
 
 
-def _processors() -> int:
+def processors() -> int:
+    """The processors that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 

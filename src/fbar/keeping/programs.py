@@ -15,9 +15,6 @@ from typing import Any
 from fbar.errors import EngineFailed
 from fbar.keeping import keeper
 
-LONGEST = 1e8
-"""Seconds, three years: a longer time limit is none, and clocks of the system overflow."""
-
 
 class KeeperLost(Exception):
     """A keeper ended before the program that it ran."""
@@ -36,8 +33,7 @@ class Done:
 
 def run_program(arguments: list[str], cwd: str | None, env: dict[str, str] | None, timeout: float | None) -> Done:
     """Run a program; when this returns or raises, it and all that it started have ended."""
-    limit = None if timeout is None or timeout > LONGEST else timeout
-    request = (arguments, cwd or os.getcwd(), dict(os.environ) if env is None else env, limit)
+    request = (arguments, cwd or os.getcwd(), dict(os.environ) if env is None else env, timeout)
     while True:
         found = _taken()
         try:
