@@ -20,7 +20,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-IDLE = 2.0
+IDLE = 0.5
 """Seconds after which a keeper that is not needed ends."""
 
 PATIENCE = 10.0
