@@ -9,6 +9,8 @@ import sys
 import textwrap
 import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from scipy import stats
@@ -201,6 +203,27 @@ def test_commands_that_run_in_workers_end_with_status_143(place):
     assert (status, error) == (143, "fbar: stopped by SIGTERM\n")
     assert all(gone(worker) for worker in workers)
     assert not (place / "kept" / "report.html").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_the_papers_trials_end_at_once(place):
+    """An executor of the standard library would do all of its tasks first."""
+    command = [sys.executable, "-m", "fbar", "paper", "fig4", "--trials", "100000", "--quiet"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+    def workers():
+        with suppress(OSError):
+            return Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        return []
+
+    end = time.monotonic() + 100
+    while len(workers()) < 2 and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.02)
+    process.terminate()
+    _, error = process.communicate(timeout=60)
+    assert (process.returncode, error) == (143, "fbar: stopped by SIGTERM\n")
 
 
 @pytest.mark.slow
