@@ -74,6 +74,16 @@ def positive_number(value: Any, name: str) -> float:
     return float(value)
 
 
+LONGEST = 1e8
+"""Seconds, three years: the clocks of the system overflow not far beyond."""
+
+
+def time_limit(seconds: Any, name: str) -> float | None:
+    """Seconds that something may take; none at all if they are more than three years."""
+    limit = positive_number(seconds, name)
+    return None if limit > LONGEST else limit
+
+
 def in_words(error: BaseException) -> str:
     """What a user's function raised; if it wrote into what it was given, how to do without."""
     try:

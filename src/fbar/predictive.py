@@ -5,6 +5,7 @@ The accepted simulations are near the data because they were chosen so. New ones
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.checks import FloatArray, IntArray
-from fbar.engine import simulate
+from fbar.engine import Engine, InProcess, Session
 from fbar.errors import FbarError
 from fbar.methods import Run
 from fbar.outcomes import Batch, Outcomes, require_simulated
@@ -26,6 +27,9 @@ NUMBER, PART = 200, 20
 
 PATIENCE = 20.0
 """Seconds after which no further part is begun, unless their number was asked for."""
+
+LAST = 3 * PATIENCE
+"""Seconds after which those that were begun are given up, where they run in other processes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +57,9 @@ def predict(
     posterior: Posterior,
     number: int | None = None,
     shown: Callable[[int, int], None] | None = None,
+    engine: Engine | None = None,
 ) -> Predictions:
-    """Simulate anew at θ drawn from the posterior.
+    """Simulate anew at θ drawn from the posterior, on ``engine``; the numbers are the same on any.
 
     ``number`` simulations, or as many of 200 as there is time for. A run whose simulations have no data has none.
     """
@@ -73,25 +78,56 @@ def predict(
     seeds = run.seeds.predictive()
     rows = systematic(posterior.weights, wanted, seeds.generator(Purpose.DESIGN, 0, 0))
     theta = posterior.points.without(problem.records).take(rows)
-    kept: list[npt.NDArray[Any]] = []
-    failed = done = 0
-    start = time.monotonic()
-    while done < wanted:
-        part = np.arange(done, min(done + PART, wanted))
-        batch = Batch(0, done // PART, theta.take(part).with_derived(problem.derived), None, seeds)
-        try:
-            found, lost = _summaries(simulate(problem, batch))
-        except FbarError as error:  # the run's own simulations are there, and so is all else that the report says
-            stopped = f"New simulations ended after {done} of {wanted}: {error}"
-            return Predictions(problem.observed, np.concatenate(kept) if kept else nothing, failed, stopped)
-        kept.append(found)
-        failed, done = failed + lost, int(part[-1]) + 1
-        if shown is not None:
-            shown(done, wanted)
-        if number is None and time.monotonic() - start > PATIENCE:
-            break
-    missing = "" if done == wanted else f"There was time for {done} of {wanted}."
-    return Predictions(problem.observed, np.concatenate(kept), failed, missing)
+    batches = [
+        Batch(0, place, theta.take(part).with_derived(problem.derived), None, seeds)
+        for place, part in enumerate(np.split(np.arange(wanted), range(PART, wanted, PART)))
+    ]
+    found = _Found({}, 0, 0)
+    try:
+        with (engine or InProcess()).session(problem) as session:
+            missing = _simulate(session, batches, number is None, found, lambda done: shown and shown(done, wanted))
+    except FbarError as error:  # the run's own simulations are there, and so is all else that the report says
+        missing = f"New simulations ended after {found.done} of {wanted}: {error}"
+    kept = [found.summaries[place] for place in sorted(found.summaries)]
+    return Predictions(problem.observed, np.concatenate(kept) if kept else nothing, found.failed, missing)
+
+
+@dataclass
+class _Found:
+    """Summaries by the number of their batch, and how many simulations are done and failed."""
+
+    summaries: dict[int, npt.NDArray[Any]]
+    done: int
+    failed: int
+
+
+def _simulate(
+    session: Session, batches: list[Batch], in_haste: bool, found: _Found, shown: Callable[[int], Any]
+) -> str:
+    """Simulate batches, all or as many as there is time for. Returns why some are missing, if they are."""
+    wanted = sum(batch.simulations for batch in batches)
+    start, begun = time.monotonic(), 0
+    while len(found.summaries) < len(batches):
+        spent = time.monotonic() - start
+        over = in_haste and begun > 0 and spent > PATIENCE
+        while not over and begun < len(batches) and begun - len(found.summaries) < max(1, session.ahead):
+            session.submit([batches[begun]])
+            begun += 1
+        if begun == len(found.summaries):
+            return f"There was time for {found.done} of {wanted}."
+        answers = session.collect_within(LAST - spent if in_haste else math.inf)
+        if not answers:
+            left = sum(batch.simulations for batch in batches[:begun]) - found.done
+            found.failed += left
+            return (
+                f"There was time for {found.done} of {wanted}; {left} more did not end within {LAST:g} s. Give a time "
+                "limit for each (timeout=, --timeout)."
+            )
+        for batch, outcomes in answers:
+            found.summaries[batch.block], lost = _summaries(outcomes)
+            found.failed, found.done = found.failed + lost, found.done + batch.simulations
+            shown(found.done)
+    return ""
 
 
 def _seconds_each(run: Run) -> float | None:

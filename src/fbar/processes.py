@@ -22,22 +22,33 @@ def _libc() -> Any:
 
 
 def prepare() -> None:
-    """Load here what `die_with_parent` needs, so that a process that has just been forked does not have to."""
+    """Load here what `bind_to_parent` needs, so that a process that has just been forked does not have to."""
     if sys.platform == "linux":
         _libc()
 
 
-def die_with_parent(parent: int) -> None:
-    """End this process when its parent ends: by the kernel on Linux, by looking every second elsewhere.
+def bind_to_parent(parent: int, number: int) -> None:
+    """Have the kernel send this process a signal when its parent ends; on Linux alone.
 
-    Linux ties it to the thread that forked, which must live as long as the process is to.
+    It is tied to the thread that forked, which must live as long as the process is to.
     """
-    if sys.platform == "linux":
-        _libc().prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    else:
-        threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+    _libc().prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:  # it died before we asked
         os._exit(1)
+
+
+def die_with_parent(parent: int) -> None:
+    """End this process when its parent ends: by the kernel on Linux, by looking every second elsewhere."""
+    if sys.platform == "linux":
+        bind_to_parent(parent, signal.SIGKILL)
+    else:
+        end_with_driver(parent)
+
+
+def end_with_driver(driver: int) -> None:
+    """End this worker when its driver ends: on Linux its keeper sees to that, elsewhere it looks every second."""
+    if sys.platform != "linux":
+        threading.Thread(target=_watch, args=(driver,), daemon=True).start()
 
 
 def _watch(parent: int) -> None:

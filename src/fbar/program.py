@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fbar.checks import function as check_function
-from fbar.checks import positive_number
+from fbar.checks import time_limit
 from fbar.errors import InputError
+from fbar.keeping import Done, KeeperLost, run_program
 from fbar.outcomes import Failure
-from fbar.processes import die_with_parent, prepare
 from fbar.simulators import each
 
 PLACE = re.compile(r"\{(\w+)\}")
@@ -42,6 +38,10 @@ class program(each):
     A call that ends with a non-zero exit status, takes too long or prints what cannot be read is a failed simulation;
     the report has its exit status and standard error.
 
+    A call is over when the program ends; what it has started and left behind is killed then. All of it is killed when
+    this process ends before the program, by ``kill -9`` too. On Linux that includes daemons in sessions of their own,
+    elsewhere the processes of the program's group.
+
     Parameters
     ----------
     command
@@ -51,8 +51,8 @@ class program(each):
         From the standard output, a string, to the simulation's result. By default the numbers in it: an array, or one
         number.
     timeout
-        Seconds that one call may take. The program is then killed with all processes of its group, and called once
-        more with the same arguments: a call that is late again is a failed simulation.
+        Seconds that one call may take. The program is then killed with all that it started, and called once more with
+        the same arguments: a call that is late again is a failed simulation.
     cwd, env
         The directory to run in, and the environment in place of this process's own.
 
@@ -82,7 +82,7 @@ class program(each):
         call = _Call(
             (_found(words[0], cwd, env), *words[1:]),
             parse or numbers,
-            None if timeout is None else positive_number(timeout, "timeout"),
+            None if timeout is None else time_limit(timeout, "timeout"),
             None if cwd is None else os.path.abspath(cwd),
             None if env is None else dict(env),
         )
@@ -128,17 +128,17 @@ class _Call:
     def __call__(self, theta: dict[str, Any], rng: np.random.Generator) -> Any:
         arguments = self._arguments(theta, rng)
         try:
-            status, out, err = self._run(arguments)
-        except ProgramFailed:  # out of time: once may be a busy machine's fault
-            status, out, err = self._run(arguments)
-        if status:
-            what = f"exit status {status}" if status > 0 else f"killed by {_signal(-status)}"
-            raise ProgramFailed(_with_last_line(what, err), err)
+            done = self._run(arguments)
+        except ProgramFailed:  # out of time, or killed: once may be a busy machine's fault
+            done = self._run(arguments)
+        if done.status:
+            what = f"exit status {done.status}" if done.status > 0 else f"killed by {_signal(-done.status)}"
+            raise ProgramFailed(_with_last_line(what, done.err), done.err)
         try:
-            return self.parse(out)
+            return self.parse(done.out)
         except Exception as error:
             what = f"exit status 0, but its output could not be read: {type(error).__name__}: {error}"
-            raise ProgramFailed(_with_last_line(what, err), err or out) from error
+            raise ProgramFailed(_with_last_line(what, done.err), done.err or done.out) from error
 
     def _arguments(self, theta: dict[str, Any], rng: np.random.Generator) -> list[str]:
         seed = {SEED: int(rng.integers(2**64, dtype=np.uint64))}
@@ -151,68 +151,21 @@ class _Call:
 
         return [PLACE.sub(value, word) for word in self.command]
 
-    def _run(self, arguments: list[str]) -> tuple[int, str, str]:
-        """Exit status, standard output and standard error; whatever ends the call kills the program's group."""
-        wrapped, first = _bound_to_parent(arguments)
-        process = subprocess.Popen(
-            wrapped,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=self.cwd,
-            env=self.env,
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,
-            preexec_fn=first,
-        )
+    def _run(self, arguments: list[str]) -> Done:
+        """One call; whatever ends it, the program and all that it started have ended."""
         try:
-            out, err = process.communicate(timeout=self.timeout)
-        except subprocess.TimeoutExpired as error:
-            _kill(process)
-            partial = error.stderr.decode("utf-8", "replace") if isinstance(error.stderr, bytes) else ""
+            done = run_program(arguments, self.cwd, self.env, self.timeout)
+        except KeeperLost as error:
+            raise ProgramFailed(str(error), "", Failure.KILLED) from None
+        if done.late:
             what = f"it took longer than {self.timeout:g} s and was killed"
-            raise ProgramFailed(_with_last_line(what, partial), partial, Failure.TIMED_OUT) from None
-        except BaseException:
-            _kill(process)
-            raise
-        return process.returncode, out, err
-
-
-@lru_cache(maxsize=1)
-def _setpriv() -> str | None:
-    return shutil.which("setpriv") if sys.platform == "linux" else None
-
-
-def _bound_to_parent(arguments: list[str]) -> tuple[list[str], Callable[[], None] | None]:
-    """The command such that it dies with this process, and what has to be run in the child before it.
-
-    By util-linux's setpriv where it is there: a call before the program forces a full copy of this process for
-    every simulation, several milliseconds of a large one.
-    """
-    if sys.platform != "linux":
-        return arguments, None
-    setpriv = _setpriv()
-    if setpriv is not None:
-        return [setpriv, "--pdeathsig", "KILL", "--", *arguments], None
-    prepare()
-    here = os.getpid()
-    return arguments, lambda: die_with_parent(here)
+            raise ProgramFailed(_with_last_line(what, done.err), done.err, Failure.TIMED_OUT)
+        return done
 
 
 def _written(value: Any) -> str:
     """A value as an argument, with all its digits."""
     return repr(float(value)) if isinstance(value, float | np.floating) else str(value)
-
-
-def _kill(process: subprocess.Popen[str]) -> None:
-    """Kill the program with its group; it may be gone and have left others behind."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    for pipe in (process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()
 
 
 def _with_last_line(what: str, err: str) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.checks import MOST, FloatArray, counted, positive_integer
+from fbar.engine import Engine, as_before
 from fbar.errors import InputError, MissingExtra, NoPosterior
 from fbar.estimate import Estimates, brief, whole
 from fbar.explanation import Explanation, explain
@@ -174,15 +175,29 @@ class Result:
         """
         return replace(explain(self.run, self.posterior, target), what=self.what)
 
-    def report(self, path: str | Path, *, title: str | None = None, predictive: int | None = None) -> Path:
+    def report(
+        self,
+        path: str | Path,
+        *,
+        title: str | None = None,
+        predictive: int | None = None,
+        workers: int | None = None,
+        timeout: float | None = None,
+    ) -> Path:
         """Write one HTML file that holds the whole story: answer, precision, posterior, evidence, checks, settings.
 
         It opens from disk and loads nothing. ``predictive`` is the number of new simulations from the posterior to be
-        put beside the data: by default up to 200, as many as there is time for in 20 seconds; 0 for none.
+        put beside the data: by default up to 200, as many as there is time for in 20 seconds; 0 for none. They are
+        simulated as in `predictive`.
         """
         from fbar.report import report_run
 
-        return report_run(self, path, title=title, predictive=predictive)
+        return report_run(self, path, title=title, predictive=predictive, engine=self.engine(workers, timeout))
+
+    def engine(self, workers: int | None = None, timeout: float | None = None) -> Engine:
+        """Where new simulations run: as the run's own did, but for what is given."""
+        machine = self.settings.get("machine")
+        return as_before(machine if isinstance(machine, Mapping) else {}, None, workers, timeout)
 
     def _of(self, posterior: Posterior, how: str, what: str, tolerance: float | None) -> Result:
         if self.damage:
@@ -292,12 +307,16 @@ class Result:
             return False
         return True
 
-    def predictive(self, number: int | None = None) -> Predictions:
+    def predictive(
+        self, number: int | None = None, *, workers: int | None = None, timeout: float | None = None
+    ) -> Predictions:
         """New simulations at θ drawn from the posterior, to be put beside the data: `fbar.plot.predictive`.
 
-        By default up to 200, as many as there is time for in 20 seconds.
+        By default up to 200, as many as there is time for in 20 seconds. They are simulated as the run was, on as many
+        local processes and with the same time limit, unless ``workers`` or ``timeout`` (inf for none) say otherwise;
+        in one process if the run was on a cluster or executor. One that crashes or hangs there is counted as failed.
         """
-        return predict(self.run, self.posterior, number)
+        return predict(self.run, self.posterior, number, engine=self.engine(workers, timeout))
 
     def as_dict(self) -> dict[str, Any]:
         """The estimates and how the run went, in JSON's terms."""

@@ -16,6 +16,7 @@ from fbar.cli.report import report
 from fbar.cli.runs import explain, extend, infer, init, resume, show
 from fbar.cli.score import score
 from fbar.errors import FbarError
+from fbar.signals import ending_as_by_ctrl_c, exit_status
 
 app = App(
     name="fbar",
@@ -34,7 +35,8 @@ for command in (init, infer, show, explain, report, resume, extend, export, scor
 def main() -> None:
     """Run the command line; every error is one line on standard error."""
     try:
-        app(exit_on_error=False, print_error=False)
+        with ending_as_by_ctrl_c():
+            app(exit_on_error=False, print_error=False)
     except CycloptsError as error:
         print(f"fbar: {' '.join(str(error).split())}", file=sys.stderr)
         raise SystemExit(2) from None
@@ -45,7 +47,7 @@ def main() -> None:
         raise SystemExit(1) from None
     except KeyboardInterrupt as error:
         print(f"fbar: {str(error) or 'interrupted'}", file=sys.stderr)
-        raise SystemExit(130) from None
+        raise SystemExit(exit_status(error)) from None
     except OSError as error:
         fail(FbarError(f"{error.filename or 'the system'}: {error.strerror or error}"))
     except Exception as error:

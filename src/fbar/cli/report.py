@@ -9,8 +9,10 @@ from pathlib import Path
 
 from fbar.cli.common import MaybeWhole, warn
 from fbar.cli.views import OWN, ViewOf
+from fbar.engine import Apart, InProcess
 from fbar.errors import InputError
 from fbar.inference import load
+from fbar.predictive import PATIENCE
 
 
 def report(
@@ -20,6 +22,8 @@ def report(
     out: Path | None = None,
     title: str | None = None,
     predictive: MaybeWhole = None,
+    workers: MaybeWhole = None,
+    timeout: float | None = None,
     view: ViewOf = OWN,
 ) -> None:
     """Write a recorded run's report: one HTML file that opens from disk and loads nothing.
@@ -39,7 +43,11 @@ def report(
         The report's title; the model file's name by default.
     predictive
         New simulations from the posterior to put beside the data; by default up to 200, as many as 20 seconds allow;
-        0 for none.
+        0 for none. They run in processes of their own, where one that crashes or hangs is only a failed one.
+    workers
+        Local processes for them; as the run was started by default, at least one. 0 to simulate in this process.
+    timeout
+        Seconds that one of them may take; as the run was started by default, inf for no limit.
     """
     if (run / "trials.jsonl").is_file():
         raise InputError(f"{run} is a study, which writes its report itself: {run / 'report.html'}")
@@ -47,8 +55,12 @@ def report(
 
     result = view.of(load(run))
     warn(result.damage)
-    path = report_run(result, out or run / "report.html", title=title, predictive=predictive, shown=_counted())
-    print(f"wrote {path}")
+    engine = result.engine(workers, timeout)
+    if workers is None and isinstance(engine, InProcess):
+        engine = Apart(PATIENCE if predictive is None and timeout is None else None)
+    path = out or run / "report.html"
+    made = report_run(result, path, title=title, predictive=predictive, shown=_counted(), engine=engine)
+    print(f"wrote {made}")
 
 
 def _counted() -> Callable[[int, int], None] | None:

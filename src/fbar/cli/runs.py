@@ -18,10 +18,10 @@ from fbar.again import going_on
 from fbar.checks import counted
 from fbar.cli.common import JsonFlag, MaybeWhole, QuietFlag, lacking, warn
 from fbar.cli.views import OWN, ViewOf, spoken, spoken_json
-from fbar.engine import Engine, as_engine
-from fbar.errors import InputError, LedgerError
+from fbar.engine import as_engine
+from fbar.errors import InputError
 from fbar.estimate import shorthand
-from fbar.inference import continue_task, extend_run, load, make_task, run_task
+from fbar.inference import continue_task, engine_of, extend_run, load, make_task, run_task
 from fbar.ledger import Ledger
 from fbar.methods.forecasts import Forecast
 from fbar.methods.named import restored
@@ -123,9 +123,8 @@ def infer(
         summaries=summaries,
     )
     engine = as_engine(dask, workers, timeout)
-    machine = {"workers": workers, "timeout": timeout}
     with _own_output(json_):
-        result = run_task(task, seed=seed, run=run, engine=engine, model=source, machine=machine, progress=not quiet)
+        result = run_task(task, seed=seed, run=run, engine=engine, model=source, progress=not quiet)
     _print(result, json_)
 
 
@@ -234,23 +233,19 @@ def resume(
     run
         The run's directory.
     workers
-        Local processes; as the run was started by default.
+        Local processes; as the run was started by default, 0 to simulate in this process.
     dask
         Address of a Dask scheduler to run on, in place of workers.
     timeout
-        Seconds that one simulation may take; as the run was started by default.
+        Seconds that one simulation may take; as the run was started by default, inf for no limit.
     quiet
         Show no progress: nothing but the result.
     json_
         Print one JSON object, and nothing else, to standard output.
     """
-    before: Any = {}
-    with suppress(LedgerError), Ledger(run, create=False, driver=False) as ledger:  # a broken file is mended below
-        before = ledger.legs[0].settings.get("machine") or {} if ledger.legs else {}
-    timeout = before.get("timeout") if timeout is None and dask is None else timeout
-    workers = before.get("workers") if workers is None and dask is None else workers
+    engine = engine_of(run, dask, workers, timeout)
     with _own_output(json_):
-        result = continue_task(run, engine=as_engine(dask, workers, timeout), progress=not quiet)
+        result = continue_task(run, engine=engine, progress=not quiet)
     _print(result, json_)
 
 
@@ -285,17 +280,17 @@ def extend(
     precision
         Standard errors that end the run, or parts of the value: mean:rate=0.05 or rate=1%.
     workers
-        Local processes; without them simulations run in this process.
+        Local processes; as the run was started by default, 0 to simulate in this process.
     dask
         Address of a Dask scheduler to run on, in place of workers.
     timeout
-        Seconds that one simulation may take.
+        Seconds that one simulation may take; as the run was started by default, inf for no limit.
     quiet
         Show no progress: nothing but the result.
     json_
         Print one JSON object, and nothing else, to standard output.
     """
-    engine: Engine = as_engine(dask, workers, timeout)
+    engine = engine_of(run, dask, workers, timeout)
     with _own_output(json_):
         result = extend_run(
             run,

@@ -33,6 +33,10 @@ class Session(AbstractContextManager["Session"], ABC):
     def collect(self) -> list[tuple[Batch, Outcomes]]:
         """Wait for at least one block and give all that are done; empty if none is under way."""
 
+    def collect_within(self, seconds: float) -> list[tuple[Batch, Outcomes]]:
+        """The same, but give nothing where nothing is done in so many seconds; what cannot be left is waited for."""
+        return self.collect()
+
     def close(self) -> None:
         """End what was started."""
         return

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from fbar.engine.attempt import attempt_block
 from fbar.engine.base import Engine, Session
 from fbar.engine.recovery import recover_here
+from fbar.keeping import close_idle
 from fbar.outcomes import Batch, Outcomes
 from fbar.problem import Problem
 from fbar.simulators import RowFailed
@@ -39,3 +40,6 @@ class _InProcessSession(Session):
             return []
         batch = self._waiting.popleft()
         return [(batch, simulate(self._problem, batch))]
+
+    def close(self) -> None:
+        close_idle()

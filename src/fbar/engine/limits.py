@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from fbar.checks import LONGEST
 from fbar.simulators import TimedOut
 
 AGAIN = 1.0
@@ -26,7 +27,7 @@ def limit(seconds: float | None) -> Iterator[None]:
 
     armed = True
     before = signal.signal(signal.SIGALRM, strike)
-    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
+    signal.setitimer(signal.ITIMER_REAL, min(seconds, LONGEST), AGAIN)
     try:
         yield
     finally:

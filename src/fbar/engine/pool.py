@@ -7,6 +7,8 @@ measured times; a bundle is nothing but blocks one after the other, so its size 
 from __future__ import annotations
 
 import enum
+import math
+import time
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -123,10 +125,17 @@ class PoolSession(Session):
         self._dispatch()
 
     def collect(self) -> list[Answer]:
+        return self.collect_within(math.inf)
+
+    def collect_within(self, seconds: float) -> list[Answer]:
         answers: list[Answer] = []
+        until = time.monotonic() + seconds
         while not answers and (self._running or self._waiting or self._again or self._suspects):
+            left = until - time.monotonic()
+            if left <= 0:
+                break
             self._dispatch()
-            done, _ = wait(self._running, LOOK, FIRST_COMPLETED)
+            done, _ = wait(self._running, min(LOOK, left), FIRST_COMPLETED)
             for future in done:
                 answers += self._settle(future, self._running.pop(future))
             for future in [] if done else self._pool.lost():

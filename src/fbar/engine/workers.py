@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -11,13 +10,14 @@ from concurrent.futures.process import BrokenProcessPool
 from ctypes import c_int
 from typing import Any
 
-from fbar.checks import positive_integer, positive_number
+from fbar.checks import positive_integer, positive_number, time_limit
 from fbar.engine.base import Engine, Session
 from fbar.engine.pool import DEPTH, Fault, Pool, PoolSession
 from fbar.engine.work import Job, Report, packed, unpacked, work
 from fbar.errors import EngineFailed, MissingExtra
+from fbar.keeping import worker_context
 from fbar.problem import Problem
-from fbar.processes import die_with_parent, keep_to_one_openmp_thread, prepare
+from fbar.processes import end_with_driver, keep_to_one_openmp_thread
 
 MOST_RESTARTS = 5
 """A pool that breaks so often without finishing one job is given up."""
@@ -27,7 +27,9 @@ class Workers(Engine):
     """Runs blocks in processes of this machine.
 
     A worker that dies is replaced, and what it did is run again with the same random numbers. A simulation that kills
-    its worker again, or runs out of time again, is a failed one; the others of its block are not disturbed.
+    its worker again, or runs out of time again, is a failed one; the others of its block are not disturbed. All that a
+    simulator starts ends with its worker at the latest, however that one ends (on Linux; see `fbar.program` for what
+    programs start).
 
     Parameters
     ----------
@@ -41,8 +43,8 @@ class Workers(Engine):
     """
 
     def __init__(self, count: int | None = None, *, timeout: float | None = None, bundle_seconds: float = 0.5) -> None:
-        self.count = _processors() if count is None else positive_integer(count, "count")
-        self.timeout = None if timeout is None else positive_number(timeout, "timeout")
+        self.count = processors() if count is None else positive_integer(count, "count")
+        self.timeout = None if timeout is None else time_limit(timeout, "timeout")
         self.bundle_seconds = positive_number(bundle_seconds, "bundle_seconds")
 
     def session(self, problem: Problem) -> Session:
@@ -54,7 +56,8 @@ class Workers(Engine):
         return PoolSession(pool, problem, timeout=self.timeout, bundle_seconds=self.bundle_seconds)
 
 
-def _processors() -> int:
+def processors() -> int:
+    """The processors that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
@@ -68,15 +71,13 @@ class _Processes(Pool):
     def __init__(self, size: int, payload: bytes, timeout: float | None) -> None:
         self.size = size
         self._payload, self._timeout = payload, timeout
-        # Scripts without a __main__ guard work with fork alone.
-        self._context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+        self._context: Any = worker_context()
         self._board = self._context.RawArray(c_int, 4 * DEPTH * size)
         self._free = list(range(len(self._board)))
         self._slots: dict[Future[Report], int] = {}
         self._suspects: set[Future[Report]] = set()
         self._orphans: set[Future[Report]] = set()
         self._restarts = 0
-        prepare()
         self._pool = self._open()
 
     def _open(self) -> Any:
@@ -160,7 +161,7 @@ class _Here:
 
 
 def _begin(payload: bytes, board: Any, driver: int) -> None:
-    die_with_parent(driver)
+    end_with_driver(driver)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # at once, in code that ignores Python's handlers too
     _Here.payload, _Here.board = payload, board
     try:

@@ -2,7 +2,18 @@
 
 from fbar.inference.api import extend, infer, load
 from fbar.inference.loop import drive
-from fbar.inference.recorded import continue_task, extend_run, run_task
+from fbar.inference.recorded import continue_task, engine_of, extend_run, run_task
 from fbar.inference.task import Task, make_task
 
-__all__ = ["Task", "continue_task", "drive", "extend", "extend_run", "infer", "load", "make_task", "run_task"]
+__all__ = [
+    "Task",
+    "continue_task",
+    "drive",
+    "engine_of",
+    "extend",
+    "extend_run",
+    "infer",
+    "load",
+    "make_task",
+    "run_task",
+]

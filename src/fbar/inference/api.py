@@ -8,7 +8,7 @@ from typing import Any
 
 from fbar.engine import as_engine
 from fbar.inference.loop import Progress
-from fbar.inference.recorded import as_directory, continue_task, extend_run, run_task
+from fbar.inference.recorded import as_directory, continue_task, engine_of, extend_run, run_task
 from fbar.inference.task import make_task
 from fbar.methods import Method
 from fbar.problem import Problem
@@ -115,18 +115,19 @@ def extend(
     """Go on with a finished run: a larger budget, a smaller tolerance, other targets. Nothing is simulated again.
 
     What is left out stays as it was; ``budget`` counts the simulations that are there. ``problem`` can be left out
-    for a run of a model file.
+    for a run of a model file. It is simulated as the run was: on as many local processes and with the same time limit,
+    unless ``workers``, ``timeout`` (inf for none) or ``engine`` say otherwise.
     """
-    chosen = as_engine(engine, workers, timeout)
+    directory = as_directory(run)
     return extend_run(
-        as_directory(run),
+        directory,
         problem=problem,
         targets=targets,
         budget=budget,
         tolerance=tolerance,
         precision=precision,
         stop=stop,
-        engine=chosen,
+        engine=engine_of(directory, engine, workers, timeout),
         progress=progress,
     )
 

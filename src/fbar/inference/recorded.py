@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from fbar import model_file, stopping
 from fbar.again import going_on
 from fbar.checks import counted
 from fbar.checks import function as check_function
-from fbar.engine import Engine, InProcess
+from fbar.engine import Engine, InProcess, as_before, machine_of
 from fbar.errors import InputError, LedgerError, NoPosterior
 from fbar.faults import FailureWatch
 from fbar.inference.loop import NOT_FINISHED, Progress, drive
@@ -32,12 +33,14 @@ from fbar.progress import LiveProgress
 from fbar.result import Result, doubt_damaged, json_seed, spent
 from fbar.seeds import Seeds
 from fbar.settings import describe, differences, is_source
+from fbar.signals import ending_as_by_ctrl_c, interrupted
 from fbar.stopping import StoppingRule
 from fbar.summaries import LearnedSummaries, LearntProblem
 from fbar.targets import Target, as_targets, parse
 from fbar.terminal import is_terminal
 
 
+@ending_as_by_ctrl_c()
 def run_task(
     task: Task,
     *,
@@ -46,11 +49,10 @@ def run_task(
     engine: Engine,
     progress: Progress | bool | None = None,
     model: model_file.ModelFile | None = None,
-    machine: Mapping[str, Any] | None = None,
 ) -> Result:
     """Do a task, recorded if there is a directory for it.
 
-    ``model`` says which file it comes from, ``machine`` how it is run, for `fbar resume`.
+    ``model`` says which file it comes from, for `fbar resume`.
     """
     if run is None:
         seeds = Seeds.of(seed)
@@ -60,7 +62,9 @@ def run_task(
         if not ledger.legs:
             seeds = Seeds.of(seed)
             started = task.start(seeds)  # refuses what cannot be done before anything is recorded
-            about = {} if model is None else {"model": model.describe(), "machine": dict(machine or {})}
+            about: dict[str, Any] = {"machine": machine_of(engine)}
+            if model is not None:
+                about["model"] = model.describe()
             if model is not None:
                 model.copy_to(ledger.directory)
             ledger.add_leg({**task.settings(seeds), **about})
@@ -74,6 +78,7 @@ def run_task(
         return _continue(task, ledger, engine, progress, notes)
 
 
+@ending_as_by_ctrl_c()
 def continue_task(
     run: Path,
     *,
@@ -100,6 +105,7 @@ def continue_task(
     return replace(result, estimates=result.posterior.expect(list(asked)), asked=asked) if asked else result
 
 
+@ending_as_by_ctrl_c()
 def extend_run(
     run: Path,
     *,
@@ -151,11 +157,19 @@ def extend_run(
         before = _taught(before, seeds, engine, progress, ledger)
         task = replace(task, learnt=before.learnt)
         watch = FailureWatch()
-        live, _ = _replay(before, ledger, watch)
+        live, _ = _replay(before, ledger, watch, engine=engine)
         _go_on(live, last, task)  # refuses what cannot be done before anything is recorded
-        about = {key: value for key, value in last.settings.items() if key in ("model", "machine")}
-        ledger.add_leg({**settings, **about})
+        about = {key: value for key, value in last.settings.items() if key == "model"}
+        ledger.add_leg({**settings, **about, "machine": machine_of(engine)})
         return _finish_leg(task, live, ledger, engine, progress, watch, notes)
+
+
+def engine_of(run: Path, engine: Any = None, workers: int | None = None, timeout: float | None = None) -> Engine:
+    """The engine that is asked for; what is not said is as the run has it recorded."""
+    machine: Any = None
+    with suppress(LedgerError), Ledger(run, create=False, driver=False) as ledger:  # who opens it next says what is
+        machine = ledger.legs[-1].settings.get("machine") if ledger.legs else None  # wrong with it
+    return as_before(machine if isinstance(machine, Mapping) else {}, engine, workers, timeout)
 
 
 def _same_streams(stored: Mapping[str, Any], seed: Any) -> Seeds:
@@ -492,19 +506,22 @@ def _driven(
             replay_only=replay,
             history=not title,
         )
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         if ledger is None:
             raise
         ledger.flush()
         with Ledger(ledger.path.parent, create=False, driver=False) as recorded:
             # Those too whose turn to be used has not come, since blocks before them are not there.
             done = counted(recorded.simulations(), "simulation")
-        raise KeyboardInterrupt(
-            f"stopped after {done}, all recorded in {ledger.directory}; give the same command again to go on"
-        ) from None
+        told = f"stopped after {done}, all recorded in {ledger.directory}; give the same command again to go on"
+        raise interrupted(error, told) from None
     finally:
         if live is not None:
             live.end()
+
+
+def _unrecorded(task: Task, run: Run, engine: Engine) -> dict[str, Any]:
+    return {**task.settings(run.seeds), "machine": machine_of(engine)}
 
 
 def _finish(
@@ -581,7 +598,7 @@ def _finished(
         tuple(note for note in told if note),
         {} if task.stop is None else task.stop.missing(run),
         () if task.learnt is None else (task.learnt.remark,),
-        settings=task.settings(run.seeds) if ledger is None else ledger.legs[-1].settings,
+        settings=_unrecorded(task, run, engine) if ledger is None else ledger.legs[-1].settings,
         earlier=() if ledger is None else tuple(leg.settings for leg in ledger.legs[:-1]),
         directory=None if ledger is None else ledger.directory,
         failed=watch.places(),

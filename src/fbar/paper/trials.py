@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -83,7 +84,10 @@ def run_trials(
     prepare()
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     size = min(2, os.cpu_count() or 1)
-    with ProcessPoolExecutor(size, context, initializer=die_with_parent, initargs=(os.getpid(),)) as pool:
+    with (
+        ProcessPoolExecutor(size, context, initializer=die_with_parent, initargs=(os.getpid(),)) as pool,
+        _ended_at_once(pool),
+    ):
         futures = {pool.submit(run_task, task): task for task in tasks}
         for future in as_completed(futures):
             task = futures[future]
@@ -102,6 +106,19 @@ def run_trials(
         else:
             results[where] = part
     return results
+
+
+@contextmanager
+def _ended_at_once(pool: ProcessPoolExecutor) -> Iterator[None]:
+    """An executor that is left by an error would do all its tasks first."""
+    try:
+        yield
+    except BaseException:
+        workers = list((pool._processes or {}).values())
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.kill()
+        raise
 
 
 def estimate_and_ess(problem: Problem, method: Method, target: Target, budget: int) -> Callable[[Seeds], list[float]]:

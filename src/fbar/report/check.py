@@ -94,6 +94,7 @@ def failures(result: Result) -> Section:
 def settings(result: Result) -> Section:
     """Settings, seed, versions, and what to type to have it all again."""
     asked = dict(result.settings)
+    told = {key: value for key, value in asked.items() if key != "machine"}
     rows = [
         (key, _said(asked[key])) for key in ("targets", "budget", "limit", "block_size") if asked.get(key) is not None
     ]
@@ -107,7 +108,7 @@ def settings(result: Result) -> Section:
         element("pre", again(result), class_="wrapped"),
         element("h3", "Versions"),
         table(["package", "version"], _versions(), left=2),
-        details("Everything that decides the result", element("pre", json.dumps(asked, indent=2, ensure_ascii=False)))
+        details("Everything that decides the result", element("pre", json.dumps(told, indent=2, ensure_ascii=False)))
         if asked
         else "",
         notes(["The same seed and settings give the same numbers, on any number of workers."]),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fbar.checks import positive_integer
+from fbar.engine import Engine
 from fbar.errors import InputError
 from fbar.predictive import predict
 from fbar.report import answer, check, evidence
@@ -26,6 +27,7 @@ def report_run(
     title: str | None = None,
     predictive: int | None = None,
     shown: Callable[[int, int], None] | None = None,
+    engine: Engine | None = None,
 ) -> Path:
     """Write a result's report; see `Result.report`."""
     if predictive:
@@ -38,7 +40,7 @@ def report_run(
         for target in result.targets
         if not np.ndim(result.estimates[target.name].value)
     }
-    predictions = predict(run, result.posterior, predictive, shown)
+    predictions = predict(run, result.posterior, predictive, shown, engine)
     sections = [
         answer.answer(result, explained),
         answer.precision(result, explained),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
 import sys
@@ -17,7 +16,8 @@ from functools import lru_cache
 from typing import Any
 
 from fbar.errors import EngineFailed, InputError, MissingExtra
-from fbar.processes import die_with_parent, limit_threads, prepare
+from fbar.keeping import worker_context
+from fbar.processes import end_with_driver, limit_threads
 from fbar.scores import Score
 from fbar.study.contenders import Contender
 from fbar.study.trials import Arena, Cell, Record, Stand, run_trial, trial_seeds
@@ -158,8 +158,7 @@ def by_processes(stage: Stage, chunks: Sequence[Chunk], size: int) -> Iterator[D
     from concurrent.futures.process import BrokenProcessPool
 
     payload = packed(stage)
-    context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-    prepare()
+    context = worker_context()
 
     def opened() -> Any:
         return ProcessPool(size, initializer=_begin, initargs=(payload, os.getpid()), context=context)
@@ -209,7 +208,7 @@ class _Here:
 
 
 def _begin(payload: bytes, driver: int) -> None:
-    die_with_parent(driver)
+    end_with_driver(driver)
     sys.stdout = sys.stderr  # what an algorithm prints is not what the study found,
     os.dup2(2, 1)  # nor what a program that it starts does
     _Here.stage = _unpacked(payload)

@@ -23,6 +23,7 @@ from fbar.problems.benchmark import LEVELS
 from fbar.scores import Score, as_score
 from fbar.seeds import Seeds
 from fbar.settings import describe
+from fbar.signals import ending_as_by_ctrl_c, interrupted
 from fbar.study.contenders import as_contenders
 from fbar.study.journal import Journal, Trials
 from fbar.study.pool import Chunk, Stage, by_executor, by_processes, here
@@ -243,12 +244,13 @@ class Study:
         """
         count = _processors() if workers is None else positive_integer(workers, "workers")
         try:
-            found = self._run_all(out, count, client, progress)
-        except KeyboardInterrupt:
+            with ending_as_by_ctrl_c():
+                found = self._run_all(out, count, client, progress)
+        except KeyboardInterrupt as error:
             kept = (
                 f"finished trials are kept in {out}; the same again goes on" if out is not None else "nothing is kept"
             )
-            raise KeyboardInterrupt(f"interrupted; {kept}") from None
+            raise interrupted(error, f"interrupted; {kept}") from None
         wanted = {(cell, trial): found[cell, trial] for cell in self.cells for trial in range(self.trials)}
         return StudyResult(wanted, self.arenas, [score.name for score in self.scores], self.settings())
 
