@@ -35,6 +35,10 @@ class RunInUse(LedgerError):
     """Another driver holds the run."""
 
 
+class UntrustedModel(InputError):
+    """Looking at a run would execute a model file that this user never ran; ``trust=True`` says that it may be."""
+
+
 class MissingExtra(FbarError, ImportError):
     """A feature was asked for whose optional dependency is not installed."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -12,7 +14,8 @@ from cyclopts import Parameter, Token
 from rich.console import Console
 from rich.table import Table
 
-from fbar.errors import FbarError
+from fbar import model_file
+from fbar.errors import FbarError, LedgerError
 from fbar.ledger import Ledger
 
 
@@ -33,6 +36,15 @@ def lacking(ledger: Ledger) -> str:
     wanted = 0 if ended is None else int(np.max(ended["simulations"]))
     gone = f"{wanted - sound:,} of the run's {wanted:,} simulations are missing" if wanted > sound else ""
     return "; ".join(text for text in (ledger.damage(), gone) if text)
+
+
+def keep_trust(run: Path, trust: bool) -> None:
+    """Remember that a run's model file may be executed, if the user said so."""
+    if trust:
+        with suppress(LedgerError), Ledger(run, create=False, driver=False) as ledger:  # who executes it says the rest
+            about = ledger.legs[0].settings.get("model") if ledger.legs else None
+            if about is not None:
+                warn(model_file.remember_of_run(run, about))
 
 
 def open_console() -> Console:
@@ -66,4 +78,5 @@ Whole = Annotated[int, Parameter(converter=_whole)]
 MaybeWhole = Annotated[int | None, Parameter(converter=_whole)]
 Flag = Annotated[bool, Parameter(negative="")]
 JsonFlag = Annotated[bool, Parameter(name="--json", negative="")]
+TrustFlag = Annotated[bool, Parameter(name="--trust", negative="")]
 QuietFlag = Annotated[bool, Parameter(name=["--quiet", "-q"], negative="")]

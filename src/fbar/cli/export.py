@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fbar import model_file
 from fbar.checks import BoolArray, FloatArray, counted
-from fbar.cli.common import Flag, lacking, warn
+from fbar.cli.common import Flag, TrustFlag, keep_trust, lacking, warn
 from fbar.cli.views import OWN, ViewOf
 from fbar.errors import FbarError, InputError, LedgerError, MissingExtra, NoPosterior
 from fbar.estimators.cells import CellErrors
@@ -34,6 +34,7 @@ def export(
     all: Flag = False,
     force: Flag = False,
     view: ViewOf = OWN,
+    trust: TrustFlag = False,
 ) -> None:
     """Write a run's posterior, or every one of its simulations, to a file.
 
@@ -55,18 +56,21 @@ def export(
         error, and the exit status is 1.
     force
         Replace a file that is there already.
+    trust
+        Execute the model file of a run that is not yours, and remember that it may be.
     """
     path = out or Path(f"{run.resolve().name}.{'nc' if format == 'netcdf' else format}")
     if path.exists() and not force:
         raise InputError(f"{path} is there already; give another name (--out FILE), or --force to replace it")
+    keep_trust(run, trust)
     if all:
         if format == "netcdf":
             raise InputError("--all writes csv or parquet; netcdf holds a posterior")
         if view:
             raise InputError("--all writes the simulations as they are; --at, --adjusted and --extrapolated do not")
-        frame, note, lacks = _simulations(run)
+        frame, note, lacks = _simulations(run, trust)
     else:
-        result, note, lacks = view.of(load(run)), "", ""
+        result, note, lacks = view.of(load(run, trust=trust)), "", ""
         if result.damage:
             raise LedgerError(f"{result.damage}. Nothing was written; --all writes the simulations that are sound")
         if format == "netcdf":
@@ -86,7 +90,7 @@ def export(
         raise SystemExit(1)
 
 
-def _simulations(run: Path) -> tuple[DataFrame, str, str]:
+def _simulations(run: Path, trust: bool) -> tuple[DataFrame, str, str]:
     """Every recorded simulation as a table, what is not said of them, and what is damaged or missing."""
     try:
         import pandas
@@ -97,7 +101,7 @@ def _simulations(run: Path) -> tuple[DataFrame, str, str]:
         lacks = lacking(ledger)
     if not blocks:
         raise FbarError(f"{run} has no recorded simulations")
-    result, problem, note = _loaded(run)
+    result, problem, note = _loaded(run, trust)
     frames, distances = [], []
     for round, block, points, repeats, outcomes in blocks:
         known = isinstance(outcomes, Simulated)
@@ -132,17 +136,17 @@ def _simulations(run: Path) -> tuple[DataFrame, str, str]:
     return frame, note, lacks
 
 
-def _loaded(run: Path) -> tuple[Result | None, Problem | None, str]:
+def _loaded(run: Path, trust: bool) -> tuple[Result | None, Problem | None, str]:
     """A run's result and problem, and what is said where they cannot be had: who accepted nothing has no result."""
     try:
-        result = load(run)
+        result = load(run, trust=trust)
         return result, result.run.problem, ""
     except NoPosterior:
         with Ledger(run, create=False, driver=False) as ledger:
             first = ledger.legs[0].settings
         if first.get("summaries") or first["method"].get("distance"):  # these were learnt
             return None, None, "without distance: nothing was accepted"
-        return None, model_file.of_run(run, first["model"]).problem, "nothing was accepted"
+        return None, model_file.of_run(run, first["model"], trust=trust).problem, "nothing was accepted"
     except FbarError as error:
         return None, None, f"without distance, accepted and weight: {error}"
 

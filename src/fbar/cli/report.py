@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fbar.cli.common import MaybeWhole, warn
+from fbar.cli.common import MaybeWhole, TrustFlag, keep_trust, warn
 from fbar.cli.views import OWN, ViewOf
 from fbar.errors import InputError
 from fbar.inference import load
@@ -21,6 +21,7 @@ def report(
     title: str | None = None,
     predictive: MaybeWhole = None,
     view: ViewOf = OWN,
+    trust: TrustFlag = False,
 ) -> None:
     """Write a recorded run's report: one HTML file that opens from disk and loads nothing.
 
@@ -40,12 +41,15 @@ def report(
     predictive
         New simulations from the posterior to put beside the data; by default up to 200, as many as 20 seconds allow;
         0 for none.
+    trust
+        Execute the model file of a run that is not yours, and remember that it may be.
     """
     if (run / "trials.jsonl").is_file():
         raise InputError(f"{run} is a study, which writes its report itself: {run / 'report.html'}")
     from fbar.report import report_run
 
-    result = view.of(load(run))
+    keep_trust(run, trust)
+    result = view.of(load(run, trust=trust))
     warn(result.damage)
     path = report_run(result, out or run / "report.html", title=title, predictive=predictive, shown=_counted())
     print(f"wrote {path}")

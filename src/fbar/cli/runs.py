@@ -16,7 +16,7 @@ from cyclopts import Parameter
 from fbar import model_file, stopping
 from fbar.again import going_on
 from fbar.checks import counted
-from fbar.cli.common import JsonFlag, MaybeWhole, QuietFlag, lacking, warn
+from fbar.cli.common import JsonFlag, MaybeWhole, QuietFlag, TrustFlag, keep_trust, lacking, warn
 from fbar.cli.views import OWN, ViewOf, spoken, spoken_json
 from fbar.engine import Engine, as_engine
 from fbar.errors import InputError, LedgerError
@@ -124,12 +124,13 @@ def infer(
     )
     engine = as_engine(dask, workers, timeout)
     machine = {"workers": workers, "timeout": timeout}
+    warn("" if run is None else source.remember())
     with _own_output(json_):
         result = run_task(task, seed=seed, run=run, engine=engine, model=source, machine=machine, progress=not quiet)
     _print(result, json_)
 
 
-def show(run: Path, /, *, view: ViewOf = OWN, json_: JsonFlag = False) -> None:
+def show(run: Path, /, *, view: ViewOf = OWN, trust: TrustFlag = False, json_: JsonFlag = False) -> None:
     """Show a recorded run: what it was asked, how far it is, what failed, and its estimates.
 
     It reads only, also while the run is at work. With --at, --adjusted or --extrapolated it shows what the same
@@ -141,12 +142,16 @@ def show(run: Path, /, *, view: ViewOf = OWN, json_: JsonFlag = False) -> None:
     ----------
     run
         The run's directory.
+    trust
+        Execute the model file of a run that is not yours, and remember that it may be; only --at, --adjusted and
+        --extrapolated need it.
     json_
         Print one JSON object, and nothing else, to standard output.
     """
     if view:
         with _own_output(json_):
-            result = view.of(load(run))
+            keep_trust(run, trust)
+            result = view.of(load(run, trust=trust))
         _print(result, json_)
         return
     with Ledger(run, create=False, driver=False) as ledger:
@@ -193,7 +198,9 @@ def show(run: Path, /, *, view: ViewOf = OWN, json_: JsonFlag = False) -> None:
             print(f"not finished; it was made from Python, go on there with: {going_on(run, settings)}")
 
 
-def explain(run: Path, target: str | None = None, /, *, view: ViewOf = OWN, json_: JsonFlag = False) -> None:
+def explain(
+    run: Path, target: str | None = None, /, *, view: ViewOf = OWN, trust: TrustFlag = False, json_: JsonFlag = False
+) -> None:
     """Explain an estimate of a recorded run: where its simulations went and why, and what halving its error costs.
 
     It reads only. Example: "fbar explain my-run mean:rate".
@@ -205,11 +212,14 @@ def explain(run: Path, target: str | None = None, /, *, view: ViewOf = OWN, json
     target
         The target's name, or what follows its kind where that is clear: rate for mean:rate. The only one by default.
         Any other can be asked, from the same simulations: variance:rate, 'probability:rate > 12'.
+    trust
+        Execute the model file of a run that is not yours, and remember that it may be.
     json_
         Print one JSON object, and nothing else, to standard output.
     """
     with _own_output(json_):
-        result = view.of(load(run))
+        keep_trust(run, trust)
+        result = view.of(load(run, trust=trust))
         explanation = result.explain(target)
     warn(result.damage)
     print(json.dumps(explanation.as_dict()) if json_ else explanation)
@@ -222,6 +232,7 @@ def resume(
     workers: MaybeWhole = None,
     dask: str | None = None,
     timeout: float | None = None,
+    trust: TrustFlag = False,
     quiet: QuietFlag = False,
     json_: JsonFlag = False,
 ) -> None:
@@ -239,6 +250,8 @@ def resume(
         Address of a Dask scheduler to run on, in place of workers.
     timeout
         Seconds that one simulation may take; as the run was started by default.
+    trust
+        Execute the model file of a run that is not yours, and remember that it may be.
     quiet
         Show no progress: nothing but the result.
     json_
@@ -250,7 +263,8 @@ def resume(
     timeout = before.get("timeout") if timeout is None and dask is None else timeout
     workers = before.get("workers") if workers is None and dask is None else workers
     with _own_output(json_):
-        result = continue_task(run, engine=as_engine(dask, workers, timeout), progress=not quiet)
+        keep_trust(run, trust)
+        result = continue_task(run, engine=as_engine(dask, workers, timeout), progress=not quiet, trust=trust)
     _print(result, json_)
 
 
@@ -265,6 +279,7 @@ def extend(
     workers: MaybeWhole = None,
     dask: str | None = None,
     timeout: float | None = None,
+    trust: TrustFlag = False,
     quiet: QuietFlag = False,
     json_: JsonFlag = False,
 ) -> None:
@@ -290,6 +305,8 @@ def extend(
         Address of a Dask scheduler to run on, in place of workers.
     timeout
         Seconds that one simulation may take.
+    trust
+        Execute the model file of a run that is not yours, and remember that it may be.
     quiet
         Show no progress: nothing but the result.
     json_
@@ -297,6 +314,7 @@ def extend(
     """
     engine: Engine = as_engine(dask, workers, timeout)
     with _own_output(json_):
+        keep_trust(run, trust)
         result = extend_run(
             run,
             targets=target,
@@ -305,6 +323,7 @@ def extend(
             precision=_precisions(precision),
             engine=engine,
             progress=not quiet,
+            trust=trust,
         )
     _print(result, json_)
 

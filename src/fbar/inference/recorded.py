@@ -81,12 +81,16 @@ def continue_task(
     engine: Engine | None = None,
     progress: Progress | bool | None = None,
     replay_only: bool = False,
+    trust: bool = False,
 ) -> Result:
-    """Go on with the last leg of a recorded run, with its own settings."""
+    """Go on with the last leg of a recorded run, with its own settings.
+
+    ``trust`` says that its model file may be run, whoever wrote it.
+    """
     with Ledger(run, create=False, driver=not replay_only) as ledger:
         last = _last_leg(ledger)
-        problem, own = _model_of(ledger, problem, "" if replay_only else _going_on(ledger))
         asked = () if targets is None else as_targets(targets)
+        problem, own = _model_of(ledger, problem, "" if replay_only else _going_on(ledger), trust)
         task = _task_of(last, problem, (*own, *asked))
         notes = require_same(_asked(last.settings), _asked(task.settings(Seeds(0))), run)
         result = _continue(task, ledger, engine or InProcess(), progress, notes, replay_only=replay_only)
@@ -104,11 +108,14 @@ def extend_run(
     stop: StoppingRule | None = None,
     engine: Engine,
     progress: Progress | bool | None = None,
+    trust: bool = False,
 ) -> Result:
     """Append a leg to a finished run and do it."""
+    read = None if targets is None else _read_targets(targets)
     with Ledger(run, create=False) as ledger:
         last = _last_leg(ledger)
-        problem, own = _model_of(ledger, problem, f"fbar.extend({str(run)!r}, problem, budget=...)")
+        problem, own = _model_of(ledger, problem, f"fbar.extend({str(run)!r}, problem, budget=...)", trust)
+        own = (*own, *(read or ()))
 
         def extended(before: Task) -> Task:
             asked = (budget, precision, stop)
@@ -119,7 +126,7 @@ def extend_run(
                 )
             return make_task(
                 problem,
-                before.targets if targets is None else _read_targets(targets),
+                before.targets if read is None else read,
                 method=before.method if tolerance is None else at_tolerance(before.method, tolerance),
                 budget=budget,
                 precision=precision,
@@ -179,18 +186,21 @@ def _going_on(ledger: Ledger) -> str:
     return "" if ledger.legs[-1].result else going_on(ledger.directory, [leg.settings for leg in ledger.legs])
 
 
-def _model_of(ledger: Ledger, problem: Problem | None, call: str = "") -> tuple[Problem, tuple[Target, ...]]:
+def _model_of(
+    ledger: Ledger, problem: Problem | None, call: str = "", trust: bool = False
+) -> tuple[Problem, tuple[Target, ...]]:
     """The problem, and targets that can be known again: those of the run's model file if there is one.
 
-    ``call`` is what does in Python what is wanted, for a run that has none.
+    Nothing of the run is executed where a problem is given. ``call`` is what does in Python what is wanted, for a run
+    that has no model file.
     """
-    about = ledger.legs[0].settings.get("model")
-    if problem is not None and about is None:
+    if problem is not None:
         return problem, ()
+    about = ledger.legs[0].settings.get("model")
     if about is None and call:
         raise InputError(f"{ledger.directory} was made from Python and its problem is there; go on there with {call}")
-    source = model_file.of_run(ledger.directory, about)
-    return problem or source.problem, source.targets
+    source = model_file.of_run(ledger.directory, about, trust=trust)
+    return source.problem, source.targets
 
 
 def _read_targets(given: Target | Sequence[Target] | Sequence[str]) -> tuple[Target, ...]:
@@ -235,16 +245,28 @@ def _short(value: Any) -> str:
 def _task_of(leg: Leg, problem: Problem, known: Sequence[Target] = ()) -> Task:
     """A leg's task, from its settings; its targets are among the known ones, or read from their names."""
     settings = leg.settings
-    by_name = {target.name: target for target in known}
-    targets = tuple(by_name[name] if name in by_name else parse(name) for name in settings["targets"])
+    targets = _known_again(settings["targets"], known)
     method: Method = restored(settings["method"])
     stop = None if settings["stop"] is None else stopping.restored(settings["stop"])
     lesson, told = None, settings.get("summaries")
     if told is not None:
-        pupils = tuple(by_name[name] if name in by_name else parse(name) for name in told["targets"])
+        pupils = _known_again(told["targets"], known)
         own = {key: value for key, value in told.items() if key not in ("type", "targets")}
         lesson = Lesson(LearnedSummaries(**own), pupils)
     return Task(problem, targets, method, settings["budget"], settings["limit"], stop, settings["block_size"], lesson)
+
+
+def _known_again(names: Sequence[str], known: Sequence[Target]) -> tuple[Target, ...]:
+    """Targets by their names: the known ones, the others read from them."""
+    by_name, found = {target.name: target for target in known}, []
+    for name in names:
+        try:
+            found.append(by_name[name] if name in by_name else parse(name))
+        except InputError as error:
+            raise InputError(
+                f"the run's target {name!r:.100} cannot be read from its name; give it, as it was, in targets=: {error}"
+            ) from None
+    return tuple(found)
 
 
 DAMAGED = "its record is damaged"
