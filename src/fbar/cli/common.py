@@ -17,6 +17,7 @@ from rich.table import Table
 from fbar import model_file
 from fbar.errors import FbarError, LedgerError
 from fbar.ledger import Ledger
+from fbar.schema import check_legs
 
 
 def fail(error: FbarError) -> None:
@@ -42,6 +43,7 @@ def keep_trust(run: Path, trust: bool) -> None:
     """Remember that a run's model file may be executed, if the user said so."""
     if trust:
         with suppress(LedgerError), Ledger(run, create=False, driver=False) as ledger:  # who executes it says the rest
+            check_legs(ledger.legs, run)
             about = ledger.legs[0].settings.get("model") if ledger.legs else None
             if about is not None:
                 warn(model_file.remember_of_run(run, about))

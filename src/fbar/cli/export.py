@@ -20,6 +20,7 @@ from fbar.outcomes import Failure, Simulated
 from fbar.points import Points
 from fbar.problem import Problem
 from fbar.result import Result
+from fbar.schema import check_legs
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -97,6 +98,7 @@ def _simulations(run: Path, trust: bool) -> tuple[DataFrame, str, str]:
     except ImportError as error:
         raise MissingExtra("pandas", "table") from error
     with Ledger(run, create=False, driver=False) as ledger:
+        check_legs(ledger.legs, run)
         blocks = list(ledger.blocks())
         lacks = lacking(ledger)
     if not blocks:

@@ -11,6 +11,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from cyclopts import Parameter
 
 from fbar import model_file, stopping
@@ -24,8 +25,9 @@ from fbar.estimate import shorthand
 from fbar.inference import continue_task, extend_run, load, make_task, run_task
 from fbar.ledger import Ledger
 from fbar.methods.forecasts import Forecast
-from fbar.methods.named import restored
+from fbar.methods.named import restored_method
 from fbar.result import Result, cost_in_words, json_seed, unused_in_words
+from fbar.schema import check_legs
 
 Targets = Annotated[list[str] | None, Parameter(name=["--target", "-t"], consume_multiple=True, negative="")]
 Precisions = Annotated[list[str] | None, Parameter(name="--precision", consume_multiple=True, negative="")]
@@ -155,6 +157,7 @@ def show(run: Path, /, *, view: ViewOf = OWN, trust: TrustFlag = False, json_: J
         _print(result, json_)
         return
     with Ledger(run, create=False, driver=False) as ledger:
+        check_legs(ledger.legs, run)
         legs: list[dict[str, Any]] = [{"settings": leg.settings, "result": leg.result} for leg in ledger.legs]
         simulations, blocks = ledger.simulations(), len(ledger)
         failures, lacks = ledger.failures(), lacking(ledger)
@@ -259,6 +262,7 @@ def resume(
     """
     before: Any = {}
     with suppress(LedgerError), Ledger(run, create=False, driver=False) as ledger:  # a broken file is mended below
+        check_legs(ledger.legs, run)
         before = ledger.legs[0].settings.get("machine") or {} if ledger.legs else {}
     timeout = before.get("timeout") if timeout is None and dask is None else timeout
     workers = before.get("workers") if workers is None and dask is None else workers
@@ -374,8 +378,8 @@ def _print(result: Result, as_json: bool) -> None:
 def _method(described: Mapping[str, Any]) -> str:
     """A recorded method and its tolerance, in words."""
     name = str(described.get("type", "?"))
-    with suppress(InputError, TypeError):  # one of the user's own
-        tolerance = restored(described).final_tolerance
+    with suppress(InputError):  # one of the user's own
+        tolerance = restored_method(described).final_tolerance
         return name if not tolerance else f"{name} at tolerance {tolerance:g}"
     return name
 
@@ -403,12 +407,12 @@ def _print_stored(result: Mapping[str, Any], run: Path) -> None:
     width = max((len(name) for name in estimates), default=0)
     for name, estimate in estimates.items():
         value, error = estimate["value"], estimate["standard_error"]
-        if isinstance(value, list):
-            text = f"[{', '.join(shorthand(v, e) for v, e in zip(value, error, strict=True))}]"
+        values, errors = (np.array(part, dtype=np.float64) for part in (value, error))  # what is not known is NaN
+        if values.ndim == 0:
+            text = shorthand(float(values), float(errors))
         else:
-            text = shorthand(value, float("nan") if error is None else error)
-        trusted = estimate["trusted"]
-        sure = all(trusted) if isinstance(trusted, list) else trusted
+            text = f"[{', '.join(shorthand(v, e) for v, e in zip(values.flat, errors.flat, strict=True))}]"
+        sure = np.all(estimate["trusted"])
         print(f"{name:<{width}}  {text}{'' if sure else ' (not to be trusted)'}")
     for text in dict.fromkeys([t for e in estimates.values() for t in e["warnings"]] + result["warnings"]):
         print(f"warning: {spoken(text, run)}")

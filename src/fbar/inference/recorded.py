@@ -24,11 +24,12 @@ from fbar.inference.loop import NOT_FINISHED, Progress, drive
 from fbar.inference.repeat import WARNING, FirstBlockTwice
 from fbar.inference.task import Lesson, Task, make_task
 from fbar.ledger import Ledger, Leg
-from fbar.methods import Method, Run
-from fbar.methods.named import at_tolerance, restored
+from fbar.methods import Run
+from fbar.methods.named import at_tolerance, restored, restored_method
 from fbar.problem import Problem
 from fbar.progress import LiveProgress
 from fbar.result import Result, doubt_damaged, json_seed, spent
+from fbar.schema import check_legs, fits
 from fbar.seeds import Seeds
 from fbar.settings import describe, differences, is_source
 from fbar.stopping import StoppingRule
@@ -67,7 +68,7 @@ def run_task(
                 task = _taught(task, seeds, engine, progress, ledger)
                 started = task.start(seeds)
             return _finish_leg(task, started, ledger, engine, progress)
-        stored = ledger.legs[-1].settings
+        stored = _last_leg(ledger).settings
         asked = task.settings(_same_streams(stored, seed))
         notes = require_same(stored, asked, run)
         return _continue(task, ledger, engine, progress, notes)
@@ -173,6 +174,7 @@ def as_directory(run: Any) -> Path:
 def _last_leg(ledger: Ledger) -> Leg:
     if not ledger.legs:
         raise InputError(f"{ledger.directory} holds no run yet; start one with fbar.infer(..., run=...)")
+    check_legs(ledger.legs, ledger.directory)
     return ledger.legs[-1]
 
 
@@ -246,12 +248,14 @@ def _task_of(leg: Leg, problem: Problem, known: Sequence[Target] = ()) -> Task:
     """A leg's task, from its settings; its targets are among the known ones, or read from their names."""
     settings = leg.settings
     targets = _known_again(settings["targets"], known)
-    method: Method = restored(settings["method"])
+    method = restored_method(settings["method"])
     stop = None if settings["stop"] is None else stopping.restored(settings["stop"])
     lesson, told = None, settings.get("summaries")
     if told is not None:
         pupils = _known_again(told["targets"], known)
-        own = {key: value for key, value in told.items() if key not in ("type", "targets")}
+        own = {key: told[key] for key in ("regression", "simulations", "folds") if key in told}
+        if not fits(own.get("folds", 2), int) or own.get("simulations") is None:
+            raise LedgerError(f"the settings of the run cannot be used: they say {own!r:.100} of its summaries")
         lesson = Lesson(LearnedSummaries(**own), pupils)
     return Task(problem, targets, method, settings["budget"], settings["limit"], stop, settings["block_size"], lesson)
 
@@ -429,7 +433,7 @@ def _other_estimates(result: Result, before: Mapping[str, Any]) -> str:
     other = [
         name
         for name, had in before["estimates"].items()
-        if name in now and not np.allclose(_numbers(now[name]), _numbers(had), rtol=1e-6, atol=0, equal_nan=True)
+        if name in now and not _alike(_numbers(now[name]), _numbers(had))
     ]
     if not other:
         return ""
@@ -437,6 +441,10 @@ def _other_estimates(result: Result, before: Mapping[str, Any]) -> str:
         f"the damaged blocks were simulated again, and {', '.join(other)} came out otherwise than recorded: the "
         "simulator has changed, or does not take its random numbers from rng"
     )
+
+
+def _alike(first: Any, second: Any) -> bool:
+    return first.shape == second.shape and np.allclose(first, second, rtol=1e-6, atol=0, equal_nan=True)
 
 
 def _numbers(estimate: Mapping[str, Any]) -> Any:
@@ -469,7 +477,7 @@ def _without_posterior(run: Run, error: NoPosterior) -> dict[str, Any]:
 
 def _go_on(run: Run, before: Leg, task: Task) -> None:
     tolerance = task.method.final_tolerance
-    if tolerance == restored(before.settings["method"]).final_tolerance:
+    if tolerance == restored_method(before.settings["method"]).final_tolerance:
         tolerance = None
     run.extend(
         budget=task.left_of(task.budget), limit=task.left_of(task.limit), tolerance=tolerance, targets=task.targets
