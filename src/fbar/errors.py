@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from fbar.terminal import clean
+
 
 class FbarError(Exception):
     """Anything fbar refuses or cannot do; catch this to catch them all."""
+
+    def __str__(self) -> str:
+        return clean(super().__str__())  # a name in it, or what a simulator said, may hold anything
 
 
 class InputError(FbarError, ValueError):

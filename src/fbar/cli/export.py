@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fbar import model_file
 from fbar.checks import BoolArray, FloatArray, counted
-from fbar.cli.common import Flag, TrustFlag, keep_trust, lacking, warn
+from fbar.cli.common import Flag, TrustFlag, keep_trust, lacking, say, warn
 from fbar.cli.views import OWN, ViewOf
 from fbar.errors import FbarError, InputError, LedgerError, MissingExtra, NoPosterior
 from fbar.estimators.cells import CellErrors
@@ -76,16 +76,16 @@ def export(
             raise LedgerError(f"{result.damage}. Nothing was written; --all writes the simulations that are sound")
         if format == "netcdf":
             result.to_arviz().to_netcdf(str(path))
-            print(f"wrote {path}")
+            say(f"wrote {path}")
             return
         frame = result.to_pandas()
     if format == "parquet":
         frame.to_parquet(path, index=False)
     else:
         frame.to_csv(path, index=False)
-    print(f"wrote {counted(len(frame), 'row')} to {path}")
+    say(f"wrote {counted(len(frame), 'row')} to {path}")
     if note:
-        print(note)
+        say(note)
     if lacks:
         warn(f"{path} is not complete: {lacks}; mend the run with: fbar resume {run}")
         raise SystemExit(1)

@@ -7,6 +7,8 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from rich.text import Text
+
 from fbar.cli.common import open_console, plain_table
 from fbar.errors import FbarError
 from fbar.study.presets import Claim, preset
@@ -55,7 +57,7 @@ def run_preset(
     for claim in claims:
         text = "" if claim.text == before else claim.text
         before = claim.text
-        shown.add_row(text, claim.problem, claim.found, "yes" if claim.holds else "[bold red]no[/bold red]")
+        shown.add_row(text, claim.problem, claim.found, "yes" if claim.holds else Text("no", style="bold red"))
     open_console().print(shown)
     held = sum(claim.holds for claim in claims)
     open_console().print(f"{held} of {len(claims)} hold; {chosen.note}")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fbar.cli.common import MaybeWhole, TrustFlag, keep_trust, warn
+from fbar.cli.common import MaybeWhole, TrustFlag, keep_trust, say, warn
 from fbar.cli.views import OWN, ViewOf
 from fbar.errors import InputError
 from fbar.inference import load
@@ -52,7 +52,7 @@ def report(
     result = view.of(load(run, trust=trust))
     warn(result.damage)
     path = report_run(result, out or run / "report.html", title=title, predictive=predictive, shown=_counted())
-    print(f"wrote {path}")
+    say(f"wrote {path}")
 
 
 def _counted() -> Callable[[int, int], None] | None:

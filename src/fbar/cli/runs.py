@@ -17,7 +17,7 @@ from cyclopts import Parameter
 from fbar import model_file, stopping
 from fbar.again import going_on
 from fbar.checks import counted
-from fbar.cli.common import JsonFlag, MaybeWhole, QuietFlag, TrustFlag, keep_trust, lacking, warn
+from fbar.cli.common import JsonFlag, MaybeWhole, QuietFlag, TrustFlag, keep_trust, lacking, say, warn
 from fbar.cli.views import OWN, ViewOf, spoken, spoken_json
 from fbar.engine import Engine, as_engine
 from fbar.errors import InputError, LedgerError
@@ -28,6 +28,7 @@ from fbar.methods.forecasts import Forecast
 from fbar.methods.named import restored_method
 from fbar.result import Result, cost_in_words, json_seed, unused_in_words
 from fbar.schema import check_legs
+from fbar.terminal import clean
 
 Targets = Annotated[list[str] | None, Parameter(name=["--target", "-t"], consume_multiple=True, negative="")]
 Precisions = Annotated[list[str] | None, Parameter(name="--precision", consume_multiple=True, negative="")]
@@ -46,7 +47,7 @@ def init(file: Path = Path("model.py"), /) -> None:
     if file.exists():
         raise InputError(f"{file} is there already; give another name, as in: fbar init other.py")
     file.write_text(model_file.TEMPLATE.format(name=file), encoding="utf-8")
-    print(f"wrote {file}; run it with: fbar infer {file} --budget 20000")
+    say(f"wrote {file}; run it with: fbar infer {file} --budget 20000")
 
 
 def infer(
@@ -173,32 +174,32 @@ def show(run: Path, /, *, view: ViewOf = OWN, trust: TrustFlag = False, json_: J
         print(json.dumps(spoken_json({**tree, "damaged": damaged}, run)))
         return
     if not legs:
-        print(f"{run}: nothing was started yet")
+        say(f"{run}: nothing was started yet")
         return
     for number, leg in enumerate(legs):
         settings = leg["settings"]
         title = f"leg {number + 1}: " if len(legs) > 1 else ""
-        print(f"{title}{_method(settings['method'])}, {', '.join(settings['targets'])}; {_until(settings)}")
+        say(f"{title}{_method(settings['method'])}, {', '.join(settings['targets'])}; {_until(settings)}")
         if leg["result"] is not None:
             _print_stored(leg["result"], run)
     recorded = f"{counted(simulations, 'simulation')} recorded in {counted(blocks, 'block')}"
     used = _used(legs)
     spare = "" if used is None or used >= simulations else f", {used:,} of them used: the others were ahead of need"
-    print(f"{recorded}{spare}")
+    say(f"{recorded}{spare}")
     others = ", ".join(text for text in damaged if not text.startswith("block "))
     if lacks or others:
         what = "; ".join(text for text in (lacks, others and f"damaged: {others}") if text)
-        print(f"warning: {what}; mend it with: fbar resume {run}")
+        say(f"warning: {what}; mend it with: fbar resume {run}")
     for kind, count, text, detail in failures:
-        print(f"{count:,} {kind.words}: {text}")
+        say(f"{count:,} {kind.words}: {text}")
         for line in detail.strip().splitlines()[-3:]:
-            print(f"    {line}")
+            say(f"    {line}")
     if legs[-1]["result"] is None:
         settings = [leg["settings"] for leg in legs]
         if settings[0].get("model"):
-            print(f"not finished; go on with: fbar resume {shlex.quote(str(run))}")
+            say(f"not finished; go on with: fbar resume {shlex.quote(str(run))}")
         else:
-            print(f"not finished; it was made from Python, go on there with: {going_on(run, settings)}")
+            say(f"not finished; it was made from Python, go on there with: {going_on(run, settings)}")
 
 
 def explain(
@@ -371,8 +372,9 @@ def _print(result: Result, as_json: bool) -> None:
     if as_json:
         print(json.dumps(spoken_json(result.as_dict(), result.directory)))
         return
-    print("\n".join(spoken(line, result.directory) for line in str(result).splitlines()))
-    print(f"seed {result.seed}")
+    for line in str(result).splitlines():
+        say(spoken(line, result.directory))
+    say(f"seed {result.seed}")
 
 
 def _method(described: Mapping[str, Any]) -> str:
@@ -404,7 +406,7 @@ def _used(legs: Sequence[Mapping[str, Any]]) -> int | None:
 
 def _print_stored(result: Mapping[str, Any], run: Path) -> None:
     estimates = result["estimates"]
-    width = max((len(name) for name in estimates), default=0)
+    width = max((len(clean(name)) for name in estimates), default=0)
     for name, estimate in estimates.items():
         value, error = estimate["value"], estimate["standard_error"]
         values, errors = (np.array(part, dtype=np.float64) for part in (value, error))  # what is not known is NaN
@@ -413,18 +415,18 @@ def _print_stored(result: Mapping[str, Any], run: Path) -> None:
         else:
             text = f"[{', '.join(shorthand(v, e) for v, e in zip(values.flat, errors.flat, strict=True))}]"
         sure = np.all(estimate["trusted"])
-        print(f"{name:<{width}}  {text}{'' if sure else ' (not to be trusted)'}")
+        say(f"{clean(name):<{width}}  {text}{'' if sure else ' (not to be trusted)'}")
     for text in dict.fromkeys([t for e in estimates.values() for t in e["warnings"]] + result["warnings"]):
-        print(f"warning: {spoken(text, run)}")
+        say(f"warning: {spoken(text, run)}")
     cost = cost_in_words(result.get("cost"), result.get("cost_unit") == "s")
     done = counted(result["simulations"], "simulation")
     told = f"{done}, {result['accepted']:,.6g} accepted; {result['stopped_by']}"
-    print(f"{told}; {cost}" if cost else told)
+    say(f"{told}; {cost}" if cost else told)
     if result.get("unused"):
-        print(unused_in_words(result["unused"]))
+        say(unused_in_words(result["unused"]))
     for text in result.get("remarks", ()):
-        print(text)
+        say(text)
     if "about_tolerance" in result:
-        print(result["about_tolerance"])
+        say(result["about_tolerance"])
     for name, found in result.get("missing", {}).items():
-        print(f"{name} would need {Forecast(**found, at=0)}")
+        say(f"{name} would need {Forecast(found['more'], found['low'], found['high'], 0)}")
