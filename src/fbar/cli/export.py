@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,8 +14,10 @@ from fbar import model_file
 from fbar.checks import BoolArray, FloatArray, counted
 from fbar.cli.common import Flag, TrustFlag, keep_trust, lacking, say, warn
 from fbar.cli.views import OWN, ViewOf
+from fbar.csv_cells import cell
 from fbar.errors import FbarError, InputError, LedgerError, MissingExtra, NoPosterior
 from fbar.estimators.cells import CellErrors
+from fbar.files import written_beside
 from fbar.inference import load
 from fbar.ledger import Ledger
 from fbar.outcomes import Failure, Simulated
@@ -75,20 +79,38 @@ def export(
         if result.damage:
             raise LedgerError(f"{result.damage}. Nothing was written; --all writes the simulations that are sound")
         if format == "netcdf":
-            result.to_arviz().to_netcdf(str(path))
+            with _written(path) as new:
+                result.to_arviz().to_netcdf(str(new))
             say(f"wrote {path}")
             return
         frame = result.to_pandas()
-    if format == "parquet":
-        frame.to_parquet(path, index=False)
-    else:
-        frame.to_csv(path, index=False)
+    with _written(path) as new:
+        if format == "parquet":
+            frame.to_parquet(new, index=False)
+        else:
+            _without_formulas(frame).to_csv(new, index=False)
     say(f"wrote {counted(len(frame), 'row')} to {path}")
     if note:
         say(note)
     if lacks:
         warn(f"{path} is not complete: {lacks}; mend the run with: fbar resume {run}")
         raise SystemExit(1)
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[Path]:
+    """A file to write to that takes the place of ``path`` when it is whole."""
+    try:
+        with written_beside(path) as new:
+            yield new
+    except OSError as error:
+        raise FbarError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _without_formulas(frame: DataFrame) -> DataFrame:
+    """A table whose names and texts no spreadsheet evaluates."""
+    texts = {name: frame[name].map(cell) for name in frame if getattr(frame[name].dtype, "kind", "O") not in "biufc"}
+    return frame.assign(**texts).rename(columns=cell)
 
 
 def _simulations(run: Path, trust: bool) -> tuple[DataFrame, str, str]:

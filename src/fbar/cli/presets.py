@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from rich.text import Text
 
 from fbar.cli.common import open_console, plain_table
+from fbar.csv_cells import write_rows
 from fbar.errors import FbarError
 from fbar.study.presets import Claim, preset
 from fbar.study.results import StudyResult
@@ -65,9 +65,7 @@ def run_preset(
 
 def _write(claims: list[Claim], path: Path) -> None:
     try:
-        with open(path, "w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["claim", "problem", "found", "holds"])
-            writer.writerows([claim.text, claim.problem, claim.found, claim.holds] for claim in claims)
+        rows = ([claim.text, claim.problem, claim.found, claim.holds] for claim in claims)
+        write_rows(path, ["claim", "problem", "found", "holds"], rows)
     except OSError as error:
         raise FbarError(f"cannot write {path}: {error.strerror or error}") from None

@@ -22,6 +22,7 @@ from fbar.cli.views import OWN, ViewOf, spoken, spoken_json
 from fbar.engine import Engine, as_engine
 from fbar.errors import InputError, LedgerError
 from fbar.estimate import shorthand
+from fbar.files import write_text
 from fbar.inference import continue_task, extend_run, load, make_task, run_task
 from fbar.ledger import Ledger
 from fbar.methods.forecasts import Forecast
@@ -46,7 +47,7 @@ def init(file: Path = Path("model.py"), /) -> None:
     """
     if file.exists():
         raise InputError(f"{file} is there already; give another name, as in: fbar init other.py")
-    file.write_text(model_file.TEMPLATE.format(name=file), encoding="utf-8")
+    write_text(file, model_file.TEMPLATE.format(name=file))
     say(f"wrote {file}; run it with: fbar infer {file} --budget 20000")
 
 

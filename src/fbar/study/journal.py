@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fbar.errors import FbarError, InputError
+from fbar.files import require_own_file, write_text
 from fbar.locks import Lock
 from fbar.study.trials import Cell, Record
 
@@ -36,6 +37,8 @@ class Journal:
         except OSError as error:
             raise FbarError(f"cannot write to the directory {directory}: {error.strerror}") from None
         try:
+            for name in ("study.json", "trials.jsonl"):
+                require_own_file(directory / name)
             self._check(directory / "study.json", {"format": FORMAT, **settings})
             self.trials = self._read(directory / "trials.jsonl")
             self._file = open(directory / "trials.jsonl", "ab")  # noqa: SIM115 - closed with the journal
@@ -53,13 +56,7 @@ class Journal:
             _same_study(before, now, self.directory)
             # What other runs of the study recorded stays known, also where this one leaves it out.
             now |= {part: {**before.get(part, {}), **now[part]} for part in ("problems", "methods")}
-        text = json.dumps(now, indent=1)
-        beside = path.with_suffix(".new")
-        with open(beside, "w") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        write_text(path, json.dumps(now, indent=1) + "\n")
 
     def _read(self, path: Path) -> Trials:
         if not path.exists():
