@@ -183,6 +183,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "a part within that is none": {"type": "SMC", "schedule": {"type": "Rejection"}},
     "a part without what it takes": {"type": "Tolerances"},
     "a list in place of a number": {"type": "Importance", "pseudo_count": [1, 2]},
+    "a text in place of a number": {"type": "AdaptiveAllocation", "rounds": "x"},
+    "a number in place of a text": {"type": "AdaptivePosterior", "kernel": 3},
     "infinite": {"type": "Importance", "pseudo_count": math.inf},
 }
 
