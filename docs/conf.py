@@ -55,6 +55,7 @@ atexit.register(shutil.rmtree, _profile, ignore_errors=True)
     encoding="utf-8",
 )
 os.environ["IPYTHONDIR"] = str(_profile)
+os.environ["FBAR_STATE_DIR"] = str(_profile / "state")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "examples"), os.environ.get("PYTHONPATH")]))
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # pages are built side by side
 os.environ["COLUMNS"] = "100"  # of what commands print

@@ -11,9 +11,11 @@ import ctypes
 import fcntl
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -35,10 +37,20 @@ HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 """Python's own, one for each process that runs tests; they end with it."""
 
 
+STATE = "FBAR_STATE_DIR"
+"""Where fbar remembers whose models are whose: one for all processes of the tests, never the user's own."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    os.environ.setdefault(MARK, str(os.getpid()))
+    if MARK not in os.environ:
+        os.environ[MARK], os.environ[STATE] = str(os.getpid()), tempfile.mkdtemp(prefix="fbar-tests-")
     if LINUX:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if os.environ.get(MARK) == str(os.getpid()):
+        shutil.rmtree(os.environ[STATE], ignore_errors=True)
 
 
 # ---------------------------------------------------------------- which tests are run

@@ -126,6 +126,7 @@ def test_a_run_of_a_model_file_goes_on_by_resume(model, capsys, monkeypatch):
     from fbar.model_file import read
 
     source = read("model.py")
+    source.remember()
     task = make_task(source.problem, source.targets, budget=2000, tolerance=1.5, block_size=100)
     interrupted(run_task, task, seed=1, run="r", engine=fbar.InProcess(), model=source)
     command = printed(capsys, "show", "r").partition("not finished; go on with: fbar ")[2].split()
@@ -283,6 +284,7 @@ def test_all_simulations_are_exported_with_distance_acceptance_and_weight(name, 
     from fbar.model_file import read
 
     source = read("model.py")
+    source.remember()
     task = make_task(source.problem, source.targets, method=METHODS[name], budget=2000)
     result = run_task(task, seed=1, run="r", engine=fbar.InProcess(), model=source)
     call("export", "r", "--all", "--format", "parquet")

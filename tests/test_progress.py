@@ -360,7 +360,7 @@ def test_untrusted_estimates_are_marked_and_labels_cleaned() -> None:
         assert "\x1b" not in text
     assert block(state(), {"mean:R0": "1%"}, 100, 24)[0].endswith("3.800(42)  wanted ±1%")
     line = short_line(state(), 100)
-    assert line.startswith("R0 3.800(42), probability:a?[2J < 2 0.50(10) untrusted, 20%, 80 s left")
+    assert line.startswith("R0 3.800(42), probability:a\\x1b[2J < 2 0.50(10) untrusted, 20%, 80 s left")
     assert "\x1b" not in line
 
 

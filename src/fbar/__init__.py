@@ -20,6 +20,7 @@ from fbar.errors import (
     NoPosterior,
     RunInUse,
     SimulatorFailed,
+    UntrustedModel,
 )
 from fbar.estimate import Estimate, Estimates
 from fbar.estimators import DoublyRobust, KernelRegression, WeightedAverage
@@ -146,6 +147,7 @@ __all__ = [
     "Targeted",
     "UniformKernel",
     "UnitTransform",
+    "UntrustedModel",
     "WeightedAverage",
     "Workers",
     "covariance",

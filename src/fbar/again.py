@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fbar import stopping
 from fbar.errors import InputError
 from fbar.methods import Method
-from fbar.methods.named import METHODS, as_method, at_tolerance, restored
+from fbar.methods.named import METHODS, as_method, at_tolerance, restored_method
 from fbar.methods.schedules import Tolerances
 from fbar.stopping import Both, Either, RelativeError, StandardError, StoppingRule
 
@@ -135,15 +135,14 @@ def _view(how: str) -> str:
 def _method(asked: Settings) -> Method | None:
     """The method; None for one of the user's own."""
     try:
-        method: Method = restored(asked["method"])
-    except (InputError, TypeError):
+        return restored_method(asked["method"])
+    except InputError:
         return None
-    return method
 
 
 def _stop(asked: Settings) -> StoppingRule | None:
     """The stopping rule; None where there is none, and for one of the user's own."""
-    with suppress(InputError, TypeError):
+    with suppress(InputError):
         return None if asked["stop"] is None else stopping.restored(asked["stop"])
     return None
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from fbar.terminal import clean
+
 
 class FbarError(Exception):
     """Anything fbar refuses or cannot do; catch this to catch them all."""
+
+    def __str__(self) -> str:
+        return clean(super().__str__())  # a name in it, or what a simulator said, may hold anything
 
 
 class InputError(FbarError, ValueError):
@@ -33,6 +38,10 @@ class LedgerError(FbarError):
 
 class RunInUse(LedgerError):
     """Another driver holds the run."""
+
+
+class UntrustedModel(InputError):
+    """Looking at a run would execute a model file that this user never ran; ``trust=True`` says that it may be."""
 
 
 class MissingExtra(FbarError, ImportError):

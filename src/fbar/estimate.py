@@ -16,6 +16,7 @@ from fbar.notebook import joined, table
 from fbar.notebook import warnings as warned
 from fbar.targets import whole_name
 from fbar.targets.quantiles import Inverted
+from fbar.terminal import clean
 
 MOST_BRIEF = 6
 """Estimates in a line, at most."""
@@ -109,7 +110,7 @@ class Estimate:
         return f"<{' × '.join(map(str, value.shape))} values>{mark}"
 
     def __repr__(self) -> str:
-        return f"Estimate({self.name}: {self})"
+        return f"Estimate({clean(self.name)}: {self})"
 
     def _repr_html_(self) -> str:
         return joined(_html([self]), warned(self.warnings))
@@ -201,9 +202,10 @@ class Estimates(Sequence[Estimate]):
         return self.combine(lambda a, b: a / b, first, second, name=f"{first} / {second}")
 
     def __str__(self) -> str:
-        width = max((len(estimate.name) for estimate in self._estimates), default=0)
-        lines = [f"{estimate.name:<{width}}  {estimate}" for estimate in self._estimates]
-        warnings = dict.fromkeys(text for estimate in self._estimates for text in estimate.warnings)
+        names = [clean(estimate.name) for estimate in self._estimates]
+        width = max(map(len, names), default=0)
+        lines = [f"{name:<{width}}  {estimate}" for name, estimate in zip(names, self._estimates, strict=True)]
+        warnings = dict.fromkeys(clean(text) for estimate in self._estimates for text in estimate.warnings)
         return "\n".join([*lines, *(f"warning: {text}" for text in warnings)])
 
     def __repr__(self) -> str:
@@ -215,7 +217,7 @@ class Estimates(Sequence[Estimate]):
 
 def brief(estimates: Sequence[Estimate]) -> str:
     """The first few in a line."""
-    shown = [f"{estimate.name}: {estimate}" for estimate in estimates[:MOST_BRIEF]]
+    shown = [f"{clean(estimate.name)}: {estimate}" for estimate in estimates[:MOST_BRIEF]]
     more = [f"and {len(estimates) - MOST_BRIEF} more"] if len(estimates) > MOST_BRIEF else []
     return ", ".join([*shown, *more])
 

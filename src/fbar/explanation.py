@@ -38,6 +38,7 @@ from fbar.methods.forecasts import Forecast
 from fbar.points import Points
 from fbar.posterior import Posterior
 from fbar.targets import Target, parse, whole_name
+from fbar.terminal import clean
 
 PLACES = 5000
 """θ that stand for where the simulations went, and for the prior, at most."""
@@ -140,16 +141,15 @@ class Explanation:
         }
 
     def __str__(self) -> str:
-        return "\n".join(
-            [
-                *self._title(),
-                *self._where(),
-                *self._why(),
-                *self._what_carries(),
-                *self._what_next(),
-                *(f"Not known: {text}" for text in self.unknown),
-            ]
-        )
+        lines = [
+            *self._title(),
+            *self._where(),
+            *self._why(),
+            *self._what_carries(),
+            *self._what_next(),
+            *(f"Not known: {text}" for text in self.unknown),
+        ]
+        return "\n".join(map(clean, lines))
 
     __repr__ = __str__
 

@@ -7,6 +7,9 @@ Numbers are 64-bit floats throughout, whatever the columns are: whole numbers wo
 are added would be joined. A comparison with what is not a number (NaN) is neither true nor false: it is unknown, and
 so is what hangs on it (``a > 0 and log(a) > 1`` does not where a is negative). Unknown rows are refused, except where
 a model lacks a parameter of the expression: there it does not hold.
+
+An expression may come from somebody else's run. Its size is limited, and with it what it costs: every part of it is one
+operation on 64-bit floats at each row, so that nothing in it can grow, neither whole numbers nor texts.
 """
 
 from __future__ import annotations
@@ -28,7 +31,10 @@ from fbar.errors import InputError
 
 MOST_CHARACTERS = 10_000
 MOST_LEVELS = 200
-"""How long and how deep an expression may be."""
+MOST_PARTS = 2_000
+"""How long and how deep an expression may be, and of how many names, numbers and operators."""
+ROWS = 1 << 16
+"""So many rows are evaluated at a time: what is held meanwhile does not grow with their number."""
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -84,7 +90,7 @@ class _Value:
 def _word(node: ast.AST) -> str:
     """What a part of an expression is to its writer."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id not in _FUNCTIONS:
-        return f"the function {node.func.id}"
+        return f"the function {node.func.id:.40}"
     if isinstance(node, ast.Constant):
         return f"the constant {node.value!r:.40}"
     return type(node).__name__
@@ -119,7 +125,14 @@ class Expression:
 
     def _check(self, tree: ast.AST) -> None:
         level: list[ast.AST] = [tree]
+        parts = 0
         for _ in range(MOST_LEVELS):
+            parts += len(level)
+            if parts > MOST_PARTS:
+                raise InputError(
+                    f"the expression {self.text!r:.200} has more than {MOST_PARTS:,} names, numbers and operators; "
+                    "give a function of theta"
+                )
             for node in level:
                 self._check_part(node)
             level = [child for node in level for child in ast.iter_child_nodes(node)]
@@ -148,7 +161,7 @@ class Expression:
             ok = isinstance(node, ast.BinOp | ast.BoolOp | ast.UnaryOp | ast.Name)
         if not ok:
             raise InputError(
-                f"the expression {self.text!r} uses {_word(node)}, which is not allowed; it may use + - * / ** %, "
+                f"the expression {self.text!r:.200} uses {_word(node)}, which is not allowed; it may use + - * / ** %, "
                 f"comparisons, and, or, not, and {', '.join(_FUNCTIONS)}; anything else takes a function of theta"
             )
         for child in ast.iter_child_nodes(node):
@@ -160,7 +173,7 @@ class Expression:
         _, takes = _FUNCTIONS[node.func.id]
         if len(node.args) != takes:
             raise InputError(
-                f"{node.func.id} takes {takes} value{'s' if takes > 1 else ''}; in {self.text!r} it is given "
+                f"{node.func.id} takes {takes} value{'s' if takes > 1 else ''}; in {self.text!r:.200} it is given "
                 f"{len(node.args)}"
             )
 
@@ -178,13 +191,13 @@ class Expression:
     def __call__(self, columns: Mapping[str, Any]) -> Any:
         try:
             with np.errstate(all="ignore"):  # what is not finite is looked at where it matters
-                found = self._evaluate(self._tree, columns)
+                found = self._found(columns)
             if found.kind == "label":
                 raise self._cannot("it gives labels, neither numbers nor a condition")
             unknown = self._unknown(found, columns)
         except InputError as error:
             told = str(error)
-            raise error if self.text in told or "parameter" in told else self._cannot(told) from None
+            raise error if told.startswith("the expression ") or "parameter" in told else self._cannot(told) from None
         except Exception as error:
             raise self._cannot(error) from None
         if unknown is not None and unknown.any():
@@ -192,7 +205,7 @@ class Expression:
             label = getattr(columns, "label", None)
             where = f"at {label(row)}" if label is not None and unknown.ndim else f"in row {row}"
             raise InputError(
-                f"the expression {self.text!r} is not defined {where}: it compares something that is not a number "
+                f"the expression {self.text!r:.200} is not defined {where}: it compares something that is not a number "
                 "(NaN); rule that out, as in 'a > 0 and log(a) > 1'"
             )
         return found.array
@@ -205,6 +218,21 @@ class Expression:
         exist = np.logical_and.reduce([present(name) for name in self.names])
         return np.asarray(found.unknown & exist)
 
+    def _found(self, columns: Mapping[str, Any]) -> _Value:
+        """Its value at all rows, some rows at a time."""
+        used = {name: np.asarray(columns[name]) for name in self.names}
+        shapes = {column.shape for column in used.values()}
+        (rows,) = next(iter(shapes)) if len(shapes) == 1 and len(min(shapes)) == 1 else (0,)
+        if rows <= ROWS:
+            return self._evaluate(self._tree, used)
+        parts = [
+            self._evaluate(self._tree, {name: column[start : start + ROWS] for name, column in used.items()})
+            for start in range(0, rows, ROWS)
+        ]
+        unknown = [np.broadcast_to(False if p.unknown is None else p.unknown, p.array.shape) for p in parts]
+        known = all(part.unknown is None for part in parts)
+        return _Value(np.concatenate([p.array for p in parts]), None if known else np.concatenate(unknown))
+
     def _evaluate(self, node: ast.AST, columns: Mapping[str, Any]) -> _Value:
         if isinstance(node, ast.Constant):
             value = node.value
@@ -214,28 +242,25 @@ class Expression:
         if isinstance(node, ast.UnaryOp):
             inner = self._evaluate(node.operand, columns)
             if isinstance(node.op, _NOT):
-                self._require_condition(inner, "not")
-                return _Value(~inner.array, inner.unknown)
+                return _Value(~self._condition(inner, "not").array, inner.unknown)
             return _Value(np.asarray(_UNARY[type(node.op)](inner.numbers)))
         if isinstance(node, ast.BinOp):
             left, right = self._evaluate(node.left, columns), self._evaluate(node.right, columns)
             if isinstance(node.op, _JOIN):
                 if (left.kind, right.kind) != ("condition", "condition"):
                     raise InputError(
-                        f"the expression {self.text!r} joins numbers by & or |, which bind tighter than comparisons; "
-                        "write 'and' or 'or'"
+                        f"the expression {self.text!r:.200} joins numbers by & or |, which bind tighter than "
+                        "comparisons; write 'and' or 'or'"
                     )
                 return _joined(isinstance(node.op, ast.BitAnd), left, right)
             return _Value(np.asarray(_BINARY[type(node.op)](left.numbers, right.numbers)))
         if isinstance(node, ast.BoolOp):
             both = isinstance(node.op, ast.And)
-            parts = [self._evaluate(part, columns) for part in node.values]
-            for part in parts:
-                self._require_condition(part, "and" if both else "or")
-            return reduce(partial(_joined, both), parts)
+            parts = (self._evaluate(part, columns) for part in node.values)  # one is held at a time
+            return reduce(partial(_joined, both), (self._condition(part, "and" if both else "or") for part in parts))
         if isinstance(node, ast.Compare):
-            operands = [self._evaluate(part, columns) for part in (node.left, *node.comparators)]
-            held = [self._compared(op, *pair) for op, pair in zip(node.ops, pairwise(operands), strict=True)]
+            operands = (self._evaluate(part, columns) for part in (node.left, *node.comparators))
+            held = (self._compared(op, *pair) for op, pair in zip(node.ops, pairwise(operands), strict=True))
             return reduce(partial(_joined, True), held)
         assert isinstance(node, ast.Call)
         assert isinstance(node.func, ast.Name)
@@ -250,9 +275,10 @@ class Expression:
             return _Value(array)
         raise self._cannot(f"{name!r} holds {array.dtype} values, neither numbers nor labels")
 
-    def _require_condition(self, value: _Value, word: str) -> None:
+    def _condition(self, value: _Value, word: str) -> _Value:
         if value.kind != "condition":
             raise self._cannot(f"{word!r} joins conditions such as 'a > 1', not {value.kind}s; write 'a != 0' for one")
+        return value
 
     def _compared(self, op: ast.cmpop, left: _Value, right: _Value) -> _Value:
         compare = _COMPARE[type(op)]

@@ -1,23 +1,33 @@
-"""Model files: plain Python that defines ``problem`` and ``targets``, and a ``method`` if it has a say in it."""
+"""Model files: plain Python that defines ``problem`` and ``targets``, and a ``method`` if it has a say in it.
+
+A file that the user names is run. One that a recorded run names is run only if this user has run it before, or says
+that it may be: see `fbar.trust`.
+"""
 
 from __future__ import annotations
 
 import importlib.util
-import shutil
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
-from fbar.errors import InputError
+from fbar.errors import InputError, LedgerError, UntrustedModel
+from fbar.files import NO_LINKS, require_own_file, written_beside
 from fbar.methods import Method
 from fbar.problem import Problem
 from fbar.targets import Target, as_targets, parse
+from fbar.trust import digest, is_own, remember, was_run, was_run_anywhere
 
 COPY = "fbar-model.py"
 """A run's copy of its model file."""
+MOST_BYTES = 10_000_000
+"""How long a model file may be."""
 
 TEMPLATE = '''"""A model for fbar: fill in the simulator, the prior and the data.
 
@@ -80,14 +90,24 @@ class ModelFile:
     targets: tuple[Target, ...]
     path: Path
     name: str
+    content: bytes
+    """What was run."""
     method: Method | None = None
 
     def describe(self) -> dict[str, Any]:
         return {"file": str(self.path), "name": self.name}
 
     def copy_to(self, directory: Path) -> None:
-        """Keep the file with the run, for the day it is gone."""
-        shutil.copyfile(self.path, directory / COPY)
+        """Keep what was run with the run, for the day the file is gone."""
+        try:
+            with written_beside(directory / COPY) as new:
+                new.write_bytes(self.content)
+        except OSError as error:
+            raise LedgerError(f"cannot write {directory / COPY}: {error.strerror or error}") from None
+
+    def remember(self) -> str:
+        """Keep that the user ran this file; returns a warning if that cannot be kept."""
+        return remember(self.path, self.content)
 
 
 def read(given: str, targets: Sequence[str] = ()) -> ModelFile:
@@ -96,12 +116,12 @@ def read(given: str, targets: Sequence[str] = ()) -> ModelFile:
     path = Path(text).resolve()
     if not path.is_file():
         raise InputError(f"there is no model file {text}; write one with: fbar init {text or 'model.py'}")
-    return _read(path, name or "problem", targets)
+    return _read(path, _bytes(path), name or "problem", targets)
 
 
-def _read(path: Path, name: str, targets: Sequence[str] = ()) -> ModelFile:
+def _read(path: Path, content: bytes, name: str, targets: Sequence[str] = (), *, beside: bool = True) -> ModelFile:
     text = path.name
-    module = imported(path)
+    module = imported(path, content, beside=beside)
     problem = getattr(module, name, None)
     if not isinstance(problem, Problem):
         what = "is not there" if problem is None else f"is a {type(problem).__name__}, not an fbar.Problem"
@@ -110,34 +130,65 @@ def _read(path: Path, name: str, targets: Sequence[str] = ()) -> ModelFile:
     if method is not None and not isinstance(method, Method):
         raise InputError(f"{text} must define method = fbar.SMC(...) or another method; it is {method!r}")
     if targets:
-        return ModelFile(problem, tuple(parse(target) for target in targets), path, name, method)
+        return ModelFile(problem, tuple(parse(target) for target in targets), path, name, content, method)
     own = getattr(module, "targets", None)
     if own is None:
         raise InputError(f"{text} defines no targets; add targets = [fbar.mean(...)], or give --target mean:NAME")
-    return ModelFile(problem, as_targets(own), path, name, method)
+    return ModelFile(problem, as_targets(own), path, name, content, method)
 
 
-def imported(path: Path) -> Any:
-    """The file as a module; modules beside it can be imported."""
-    spec = importlib.util.spec_from_file_location(f"fbar_model_{path.stem}", path)
-    if spec is None or spec.loader is None:
+class _Loader(SourceFileLoader):
+    """Runs the very bytes that were looked at, and never compiled code beside them: anyone may have put that there."""
+
+    def __init__(self, name: str, path: Path, content: bytes) -> None:
+        super().__init__(name, str(path))
+        self.content = content
+
+    def get_code(self, fullname: str) -> CodeType:
+        code = compile(self.content, self.path, "exec", dont_inherit=True)
+        assert isinstance(code, CodeType)
+        return code
+
+
+def imported(path: Path, content: bytes | None = None, *, beside: bool = True) -> Any:
+    """The file as a module; modules beside it can be imported, unless it is a run's copy."""
+    if path.suffix != ".py":
         raise InputError(f"{path.name} is not a Python file")
+    name = f"fbar_model_{path.stem}"
+    loader = _Loader(name, path, _bytes(path) if content is None else content)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    if str(path.parent) not in sys.path:
+    sys.modules[name] = module
+    if beside and str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except InputError as error:
         raise InputError(f"{path.name}: {error}") from None
     except (Exception, SystemExit) as error:
         line = _line_of(error, path)
-        raise InputError(f"{path.name}{line} cannot be read: {type(error).__name__}: {error}") from error
+        why = f"{path.name}{line} cannot be read: {type(error).__name__}: {error}"
+        if isinstance(error, ModuleNotFoundError) and not beside:
+            why += "; modules are not taken from a run's directory: put the model file back where it was, beside them"
+        raise InputError(why) from error
     with suppress(ImportError):  # workers elsewhere cannot import the file: its functions travel whole
         import cloudpickle
 
         cloudpickle.register_pickle_by_value(module)
     return module
+
+
+def _bytes(path: Path, flags: int = 0) -> bytes:
+    """What a model file holds."""
+    try:
+        with open(os.open(path, os.O_RDONLY | flags), "rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    if len(content) > MOST_BYTES:
+        raise InputError(f"{path} is too long for a model file, which may have {MOST_BYTES:,} bytes")
+    return content
 
 
 def _line_of(error: BaseException, path: Path) -> str:
@@ -152,14 +203,58 @@ def _line_of(error: BaseException, path: Path) -> str:
     return f", line {lines[-1]}" if lines else ""
 
 
-def of_run(directory: Path, about: dict[str, Any] | None) -> ModelFile:
-    """The model of a recorded run: its file if it is still there, or else the copy that the run kept."""
+def of_run(directory: Path, about: dict[str, Any] | None, *, trust: bool = False) -> ModelFile:
+    """The model of a recorded run: its file if it is still there, or else the copy that the run kept.
+
+    Refused unless this user has run it before; ``trust`` says that it may be run all the same.
+    """
     if about is None:
         raise InputError(
             f"{directory} was made from Python: give its problem, as in fbar.load({str(directory)!r}, problem)"
         )
     original, copy = Path(about["file"]), directory / COPY
-    path = original if original.is_file() else copy
-    if not path.is_file():
-        raise InputError(f"the model file of {directory} is gone: neither {original} nor {copy} is there")
-    return _read(path, about["name"])
+    kept = _kept(copy)
+    path, content = _known(original, copy, kept)
+    if path is None:
+        path = original if original.is_file() else copy
+        if path == copy and kept is None:
+            raise InputError(f"the model file of {directory} is gone: neither {original} nor {copy} is there")
+        if not trust:
+            raise UntrustedModel(
+                f"{directory} is not a run of yours as far as fbar knows, and this would run its model file {path}: "
+                "read that, and if you trust it give the same command with --trust (in Python trust=True)"
+            )
+        content = kept if path == copy and kept is not None else _bytes(original)
+    return _read(path, content, about["name"], beside=path != copy)
+
+
+def remember_of_run(directory: Path, about: dict[str, Any]) -> str:
+    """Keep that the model of a recorded run may be run; returns a warning if that cannot be kept."""
+    original, copy = Path(about["file"]), directory / COPY
+    kept = _kept(copy)
+    if _known(original, copy, kept)[0] is not None:
+        return ""
+    contents = [_bytes(original)] if original.is_file() else []
+    contents += [] if kept is None else [kept]
+    return next(filter(None, (remember(original, content) for content in contents)), "")
+
+
+def _kept(copy: Path) -> bytes | None:
+    """A run's copy of its model file; None if there is none."""
+    require_own_file(copy)
+    return _bytes(copy, NO_LINKS) if copy.exists() else None
+
+
+def _known(original: Path, copy: Path, kept: bytes | None) -> tuple[Path | None, bytes]:
+    """The file of a run that this user may run without a word, and what it holds; no file if there is none.
+
+    The file that the run names counts only if the run's copy shows that this user began the run with it: then also
+    after he has edited it. What else lies at a place that somebody else's run names was never meant.
+    """
+    if (kept is None or was_run(original, digest(kept))) and original.is_file():
+        content = _bytes(original)
+        if (kept is not None and is_own(original)) or was_run(original, digest(content)):
+            return original, content
+    if kept is not None and was_run_anywhere(digest(kept)):
+        return copy, kept
+    return None, b""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fbar.files import write_text
+
 
 def marks(name: str) -> tuple[str, str]:
     return f"<!-- begin: {name} -->", f"<!-- end: {name} -->"
@@ -12,4 +14,4 @@ def marks(name: str) -> tuple[str, str]:
 def write_between(page: Path, name: str, text: str) -> None:
     begin, end = marks(name)
     before = page.read_text(encoding="utf-8")
-    page.write_text(f"{before.partition(begin)[0]}{begin}\n{text}\n{end}{before.partition(end)[2]}", encoding="utf-8")
+    write_text(page, f"{before.partition(begin)[0]}{begin}\n{text}\n{end}{before.partition(end)[2]}")

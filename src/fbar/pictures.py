@@ -13,6 +13,7 @@ from zlib import crc32
 import numpy as np
 
 from fbar.errors import MissingExtra
+from fbar.files import written_beside
 
 try:
     import matplotlib as mpl
@@ -176,8 +177,10 @@ def render(draw: Callable[[Data], Figure], record: Data, stem: Path) -> list[Pat
     paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
     with look():
         figure = draw(record)
-        figure.savefig(paths[0], dpi=160, facecolor="white", metadata={"Software": None})
-        figure.savefig(paths[1], facecolor="white", metadata={"Date": None, "Creator": None})
+        with written_beside(paths[0]) as new:
+            figure.savefig(new, dpi=160, facecolor="white", metadata={"Software": None})
+        with written_beside(paths[1]) as new:
+            figure.savefig(new, facecolor="white", metadata={"Date": None, "Creator": None})
     return paths
 
 

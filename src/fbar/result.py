@@ -28,6 +28,7 @@ from fbar.predictive import Predictions, predict, systematic
 from fbar.seeds import Purpose
 from fbar.stopping import StoppingRule, as_rule
 from fbar.targets import Target
+from fbar.terminal import clean
 
 if TYPE_CHECKING:
     import pandas
@@ -241,7 +242,7 @@ class Result:
     def __str__(self) -> str:
         warnings = (f"warning: {text}" for text in self._further_warnings)
         title = [f"{self.what}:"] if self.what else []
-        return "\n".join([*title, str(self.estimates), *warnings, *self._how_it_went()])
+        return "\n".join([*title, str(self.estimates), *map(clean, (*warnings, *self._how_it_went()))])
 
     def _how_it_went(self) -> list[str]:
         """Lines below the estimates and warnings."""

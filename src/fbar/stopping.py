@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import reduce
 from operator import and_
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from fbar.estimate import Estimate
 from fbar.methods import Run
 from fbar.methods.forecasts import Forecast, until_count
 from fbar.posterior import Posterior
+from fbar.schema import fits
 from fbar.targets import Target, whole_name
 from fbar.targets.quantiles import Quantile
 
@@ -344,5 +345,8 @@ def restored(described: Mapping[str, Any]) -> StoppingRule:
     rule = next((known for known in _KNOWN if known.__name__ == described.get("type")), None)
     if rule is None:
         raise InputError("the run has a stopping rule of your own; give infer its own command again")
-    inner = {k: restored(v) if isinstance(v, Mapping) else v for k, v in described.items() if k != "type"}
+    inner = {str(k): restored(v) if isinstance(v, Mapping) else v for k, v in described.items() if k != "type"}
+    hints = get_type_hints(rule)
+    if set(inner) != {field.name for field in fields(rule)} or not all(fits(inner[k], hints[k]) for k in inner):  # type: ignore[arg-type]
+        raise InputError(f"the run's stopping rule is recorded as {described!r:.100}, which is none")
     return rule(**inner)

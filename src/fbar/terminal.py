@@ -12,12 +12,23 @@ UNSAFE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
 def clean(text: str) -> str:
-    """A label of the user's without characters that could do something to a terminal.
+    """A text on one line whose characters can do nothing to a terminal: those that could are written as escapes.
 
-    >>> clean("a\\x1b[2Jb")
-    'a?[2Jb'
+    >>> print(clean("a\\x1b[2Jb\\u202ec"), clean("two\\nlines"))
+    a\\x1b[2Jb\\u202ec two\\nlines
     """
-    return "".join("?" if unicodedata.category(c) in UNSAFE else c for c in text)
+    if text.isprintable():
+        return text
+    return "".join(_visible(c) if unicodedata.category(c) in UNSAFE else c for c in text)
+
+
+def _visible(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def clean_lines(text: str) -> str:
+    """The same for a text of several lines."""
+    return "\n".join(clean(line) for line in text.split("\n"))
 
 
 def cells(text: str) -> int:

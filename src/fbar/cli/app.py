@@ -9,7 +9,7 @@ from cyclopts import App, CycloptsError
 
 import fbar
 from fbar.cli.catalogue import methods, problems, scores
-from fbar.cli.common import fail
+from fbar.cli.common import complain, fail
 from fbar.cli.export import export
 from fbar.cli.paper import paper
 from fbar.cli.report import report
@@ -38,7 +38,7 @@ def main() -> None:
         with ending_as_by_ctrl_c():
             app(exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        print(f"fbar: {' '.join(str(error).split())}", file=sys.stderr)
+        complain(" ".join(str(error).split()))
         raise SystemExit(2) from None
     except FbarError as error:
         fail(error)
@@ -46,7 +46,7 @@ def main() -> None:
         sys.stderr.close()  # the reader of a pipe went away: nothing is left to be said
         raise SystemExit(1) from None
     except KeyboardInterrupt as error:
-        print(f"fbar: {str(error) or 'interrupted'}", file=sys.stderr)
+        complain(str(error) or "interrupted")
         raise SystemExit(exit_status(error)) from None
     except OSError as error:
         fail(FbarError(f"{error.filename or 'the system'}: {error.strerror or error}"))

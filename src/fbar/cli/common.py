@@ -5,26 +5,42 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 from cyclopts import Parameter, Token
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from fbar.errors import FbarError
+from fbar import model_file
+from fbar.errors import FbarError, LedgerError
 from fbar.ledger import Ledger
+from fbar.schema import check_legs
+from fbar.terminal import clean, clean_lines
+
+
+def say(text: object) -> None:
+    """A line on standard output, in which names and messages of a run cannot do anything to the terminal."""
+    print(clean(str(text)))
+
+
+def complain(text: object) -> None:
+    """The same on standard error."""
+    print(clean(f"fbar: {text}"), file=sys.stderr)
 
 
 def fail(error: FbarError) -> None:
-    print(f"fbar: {error}", file=sys.stderr)
+    complain(error)
     raise SystemExit(2)
 
 
 def warn(text: str) -> None:
     """A warning on standard error; nothing for an empty text."""
     if text:
-        print(f"fbar: warning: {text}", file=sys.stderr)
+        complain(f"warning: {text}")
 
 
 def lacking(ledger: Ledger) -> str:
@@ -35,15 +51,39 @@ def lacking(ledger: Ledger) -> str:
     return "; ".join(text for text in (ledger.damage(), gone) if text)
 
 
+def keep_trust(run: Path, trust: bool) -> None:
+    """Remember that a run's model file may be executed, if the user said so."""
+    if trust:
+        with suppress(LedgerError), Ledger(run, create=False, driver=False) as ledger:  # who executes it says the rest
+            check_legs(ledger.legs, run)
+            about = ledger.legs[0].settings.get("model") if ledger.legs else None
+            if about is not None:
+                warn(model_file.remember_of_run(run, about))
+
+
+class PlainConsole(Console):
+    """Prints texts without what could do something to the terminal."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*(clean_lines(item) if isinstance(item, str) else item for item in objects), **options)
+
+
+class PlainTable(Table):
+    """Its cells are texts as they are, without markup and what could do something to the terminal."""
+
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        super().add_row(*(Text(clean(cell)) if isinstance(cell, str) else cell for cell in cells), **options)
+
+
 def open_console() -> Console:
     """Where tables are printed: as wide as the terminal, or wide enough to be read from a file."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+    return PlainConsole(highlight=False, width=None if sys.stdout.isatty() else 140)
 
 
 def plain_table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = PlainTable(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(Text(clean(column)), overflow="fold")
     return table
 
 
@@ -66,4 +106,5 @@ Whole = Annotated[int, Parameter(converter=_whole)]
 MaybeWhole = Annotated[int | None, Parameter(converter=_whole)]
 Flag = Annotated[bool, Parameter(negative="")]
 JsonFlag = Annotated[bool, Parameter(name="--json", negative="")]
+TrustFlag = Annotated[bool, Parameter(name="--trust", negative="")]
 QuietFlag = Annotated[bool, Parameter(name=["--quiet", "-q"], negative="")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,16 +12,19 @@ import numpy.typing as npt
 
 from fbar import model_file
 from fbar.checks import BoolArray, FloatArray, counted
-from fbar.cli.common import Flag, lacking, warn
+from fbar.cli.common import Flag, TrustFlag, keep_trust, lacking, say, warn
 from fbar.cli.views import OWN, ViewOf
+from fbar.csv_cells import cell
 from fbar.errors import FbarError, InputError, LedgerError, MissingExtra, NoPosterior
 from fbar.estimators.cells import CellErrors
+from fbar.files import written_beside
 from fbar.inference import load
 from fbar.ledger import Ledger
 from fbar.outcomes import Failure, Simulated
 from fbar.points import Points
 from fbar.problem import Problem
 from fbar.result import Result
+from fbar.schema import check_legs
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -34,6 +39,7 @@ def export(
     all: Flag = False,
     force: Flag = False,
     view: ViewOf = OWN,
+    trust: TrustFlag = False,
 ) -> None:
     """Write a run's posterior, or every one of its simulations, to a file.
 
@@ -55,49 +61,71 @@ def export(
         error, and the exit status is 1.
     force
         Replace a file that is there already.
+    trust
+        Execute the model file of a run that is not yours, and remember that it may be.
     """
     path = out or Path(f"{run.resolve().name}.{'nc' if format == 'netcdf' else format}")
     if path.exists() and not force:
         raise InputError(f"{path} is there already; give another name (--out FILE), or --force to replace it")
+    keep_trust(run, trust)
     if all:
         if format == "netcdf":
             raise InputError("--all writes csv or parquet; netcdf holds a posterior")
         if view:
             raise InputError("--all writes the simulations as they are; --at, --adjusted and --extrapolated do not")
-        frame, note, lacks = _simulations(run)
+        frame, note, lacks = _simulations(run, trust)
     else:
-        result, note, lacks = view.of(load(run)), "", ""
+        result, note, lacks = view.of(load(run, trust=trust)), "", ""
         if result.damage:
             raise LedgerError(f"{result.damage}. Nothing was written; --all writes the simulations that are sound")
         if format == "netcdf":
-            result.to_arviz().to_netcdf(str(path))
-            print(f"wrote {path}")
+            with _written(path) as new:
+                result.to_arviz().to_netcdf(str(new))
+            say(f"wrote {path}")
             return
         frame = result.to_pandas()
-    if format == "parquet":
-        frame.to_parquet(path, index=False)
-    else:
-        frame.to_csv(path, index=False)
-    print(f"wrote {counted(len(frame), 'row')} to {path}")
+    with _written(path) as new:
+        if format == "parquet":
+            frame.to_parquet(new, index=False)
+        else:
+            _without_formulas(frame).to_csv(new, index=False)
+    say(f"wrote {counted(len(frame), 'row')} to {path}")
     if note:
-        print(note)
+        say(note)
     if lacks:
         warn(f"{path} is not complete: {lacks}; mend the run with: fbar resume {run}")
         raise SystemExit(1)
 
 
-def _simulations(run: Path) -> tuple[DataFrame, str, str]:
+@contextmanager
+def _written(path: Path) -> Iterator[Path]:
+    """A file to write to that takes the place of ``path`` when it is whole."""
+    try:
+        with written_beside(path) as new:
+            yield new
+    except OSError as error:
+        raise FbarError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _without_formulas(frame: DataFrame) -> DataFrame:
+    """A table whose names and texts no spreadsheet evaluates."""
+    texts = {name: frame[name].map(cell) for name in frame if getattr(frame[name].dtype, "kind", "O") not in "biufc"}
+    return frame.assign(**texts).rename(columns=cell)
+
+
+def _simulations(run: Path, trust: bool) -> tuple[DataFrame, str, str]:
     """Every recorded simulation as a table, what is not said of them, and what is damaged or missing."""
     try:
         import pandas
     except ImportError as error:
         raise MissingExtra("pandas", "table") from error
     with Ledger(run, create=False, driver=False) as ledger:
+        check_legs(ledger.legs, run)
         blocks = list(ledger.blocks())
         lacks = lacking(ledger)
     if not blocks:
         raise FbarError(f"{run} has no recorded simulations")
-    result, problem, note = _loaded(run)
+    result, problem, note = _loaded(run, trust)
     frames, distances = [], []
     for round, block, points, repeats, outcomes in blocks:
         known = isinstance(outcomes, Simulated)
@@ -132,17 +160,17 @@ def _simulations(run: Path) -> tuple[DataFrame, str, str]:
     return frame, note, lacks
 
 
-def _loaded(run: Path) -> tuple[Result | None, Problem | None, str]:
+def _loaded(run: Path, trust: bool) -> tuple[Result | None, Problem | None, str]:
     """A run's result and problem, and what is said where they cannot be had: who accepted nothing has no result."""
     try:
-        result = load(run)
+        result = load(run, trust=trust)
         return result, result.run.problem, ""
     except NoPosterior:
         with Ledger(run, create=False, driver=False) as ledger:
             first = ledger.legs[0].settings
         if first.get("summaries") or first["method"].get("distance"):  # these were learnt
             return None, None, "without distance: nothing was accepted"
-        return None, model_file.of_run(run, first["model"]).problem, "nothing was accepted"
+        return None, model_file.of_run(run, first["model"], trust=trust).problem, "nothing was accepted"
     except FbarError as error:
         return None, None, f"without distance, accepted and weight: {error}"
 

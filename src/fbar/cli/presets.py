@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from dataclasses import asdict
 from pathlib import Path
 
+from rich.text import Text
+
 from fbar.cli.common import open_console, plain_table
+from fbar.csv_cells import write_rows
 from fbar.errors import FbarError
 from fbar.study.presets import Claim, preset
 from fbar.study.results import StudyResult
@@ -55,7 +57,7 @@ def run_preset(
     for claim in claims:
         text = "" if claim.text == before else claim.text
         before = claim.text
-        shown.add_row(text, claim.problem, claim.found, "yes" if claim.holds else "[bold red]no[/bold red]")
+        shown.add_row(text, claim.problem, claim.found, "yes" if claim.holds else Text("no", style="bold red"))
     open_console().print(shown)
     held = sum(claim.holds for claim in claims)
     open_console().print(f"{held} of {len(claims)} hold; {chosen.note}")
@@ -63,9 +65,7 @@ def run_preset(
 
 def _write(claims: list[Claim], path: Path) -> None:
     try:
-        with open(path, "w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["claim", "problem", "found", "holds"])
-            writer.writerows([claim.text, claim.problem, claim.found, claim.holds] for claim in claims)
+        rows = ([claim.text, claim.problem, claim.found, claim.holds] for claim in claims)
+        write_rows(path, ["claim", "problem", "found", "holds"], rows)
     except OSError as error:
         raise FbarError(f"cannot write {path}: {error.strerror or error}") from None

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fbar.cli.common import MaybeWhole, warn
+from fbar.cli.common import MaybeWhole, TrustFlag, keep_trust, say, warn
 from fbar.cli.views import OWN, ViewOf
 from fbar.engine import Apart, InProcess
 from fbar.errors import InputError
@@ -25,6 +25,7 @@ def report(
     workers: MaybeWhole = None,
     timeout: float | None = None,
     view: ViewOf = OWN,
+    trust: TrustFlag = False,
 ) -> None:
     """Write a recorded run's report: one HTML file that opens from disk and loads nothing.
 
@@ -48,19 +49,22 @@ def report(
         Local processes for them; as the run was started by default, at least one. 0 to simulate in this process.
     timeout
         Seconds that one of them may take; as the run was started by default, inf for no limit.
+    trust
+        Execute the model file of a run that is not yours, and remember that it may be.
     """
     if (run / "trials.jsonl").is_file():
         raise InputError(f"{run} is a study, which writes its report itself: {run / 'report.html'}")
     from fbar.report import report_run
 
-    result = view.of(load(run))
+    keep_trust(run, trust)
+    result = view.of(load(run, trust=trust))
     warn(result.damage)
     engine = result.engine(workers, timeout)
     if workers is None and isinstance(engine, InProcess):
         engine = Apart(PATIENCE if predictive is None and timeout is None else None)
     path = out or run / "report.html"
     made = report_run(result, path, title=title, predictive=predictive, shown=_counted(), engine=engine)
-    print(f"wrote {made}")
+    say(f"wrote {made}")
 
 
 def _counted() -> Callable[[int, int], None] | None:

@@ -11,21 +11,25 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from cyclopts import Parameter
 
 from fbar import model_file, stopping
 from fbar.again import going_on
 from fbar.checks import counted
-from fbar.cli.common import JsonFlag, MaybeWhole, QuietFlag, lacking, warn
+from fbar.cli.common import JsonFlag, MaybeWhole, QuietFlag, TrustFlag, keep_trust, lacking, say, warn
 from fbar.cli.views import OWN, ViewOf, spoken, spoken_json
 from fbar.engine import as_engine
 from fbar.errors import InputError
 from fbar.estimate import shorthand
+from fbar.files import write_text
 from fbar.inference import continue_task, engine_of, extend_run, load, make_task, run_task
 from fbar.ledger import Ledger
 from fbar.methods.forecasts import Forecast
-from fbar.methods.named import restored
+from fbar.methods.named import restored_method
 from fbar.result import Result, cost_in_words, json_seed, unused_in_words
+from fbar.schema import check_legs
+from fbar.terminal import clean
 
 Targets = Annotated[list[str] | None, Parameter(name=["--target", "-t"], consume_multiple=True, negative="")]
 Precisions = Annotated[list[str] | None, Parameter(name="--precision", consume_multiple=True, negative="")]
@@ -43,8 +47,8 @@ def init(file: Path = Path("model.py"), /) -> None:
     """
     if file.exists():
         raise InputError(f"{file} is there already; give another name, as in: fbar init other.py")
-    file.write_text(model_file.TEMPLATE.format(name=file), encoding="utf-8")
-    print(f"wrote {file}; run it with: fbar infer {file} --budget 20000")
+    write_text(file, model_file.TEMPLATE.format(name=file))
+    say(f"wrote {file}; run it with: fbar infer {file} --budget 20000")
 
 
 def infer(
@@ -123,12 +127,13 @@ def infer(
         summaries=summaries,
     )
     engine = as_engine(dask, workers, timeout)
+    warn("" if run is None else source.remember())
     with _own_output(json_):
         result = run_task(task, seed=seed, run=run, engine=engine, model=source, progress=not quiet)
     _print(result, json_)
 
 
-def show(run: Path, /, *, view: ViewOf = OWN, json_: JsonFlag = False) -> None:
+def show(run: Path, /, *, view: ViewOf = OWN, trust: TrustFlag = False, json_: JsonFlag = False) -> None:
     """Show a recorded run: what it was asked, how far it is, what failed, and its estimates.
 
     It reads only, also while the run is at work. With --at, --adjusted or --extrapolated it shows what the same
@@ -140,15 +145,20 @@ def show(run: Path, /, *, view: ViewOf = OWN, json_: JsonFlag = False) -> None:
     ----------
     run
         The run's directory.
+    trust
+        Execute the model file of a run that is not yours, and remember that it may be; only --at, --adjusted and
+        --extrapolated need it.
     json_
         Print one JSON object, and nothing else, to standard output.
     """
     if view:
         with _own_output(json_):
-            result = view.of(load(run))
+            keep_trust(run, trust)
+            result = view.of(load(run, trust=trust))
         _print(result, json_)
         return
     with Ledger(run, create=False, driver=False) as ledger:
+        check_legs(ledger.legs, run)
         legs: list[dict[str, Any]] = [{"settings": leg.settings, "result": leg.result} for leg in ledger.legs]
         simulations, blocks = ledger.simulations(), len(ledger)
         failures, lacks = ledger.failures(), lacking(ledger)
@@ -164,35 +174,37 @@ def show(run: Path, /, *, view: ViewOf = OWN, json_: JsonFlag = False) -> None:
         print(json.dumps(spoken_json({**tree, "damaged": damaged}, run)))
         return
     if not legs:
-        print(f"{run}: nothing was started yet")
+        say(f"{run}: nothing was started yet")
         return
     for number, leg in enumerate(legs):
         settings = leg["settings"]
         title = f"leg {number + 1}: " if len(legs) > 1 else ""
-        print(f"{title}{_method(settings['method'])}, {', '.join(settings['targets'])}; {_until(settings)}")
+        say(f"{title}{_method(settings['method'])}, {', '.join(settings['targets'])}; {_until(settings)}")
         if leg["result"] is not None:
             _print_stored(leg["result"], run)
     recorded = f"{counted(simulations, 'simulation')} recorded in {counted(blocks, 'block')}"
     used = _used(legs)
     spare = "" if used is None or used >= simulations else f", {used:,} of them used: the others were ahead of need"
-    print(f"{recorded}{spare}")
+    say(f"{recorded}{spare}")
     others = ", ".join(text for text in damaged if not text.startswith("block "))
     if lacks or others:
         what = "; ".join(text for text in (lacks, others and f"damaged: {others}") if text)
-        print(f"warning: {what}; mend it with: fbar resume {run}")
+        say(f"warning: {what}; mend it with: fbar resume {run}")
     for kind, count, text, detail in failures:
-        print(f"{count:,} {kind.words}: {text}")
+        say(f"{count:,} {kind.words}: {text}")
         for line in detail.strip().splitlines()[-3:]:
-            print(f"    {line}")
+            say(f"    {line}")
     if legs[-1]["result"] is None:
         settings = [leg["settings"] for leg in legs]
         if settings[0].get("model"):
-            print(f"not finished; go on with: fbar resume {shlex.quote(str(run))}")
+            say(f"not finished; go on with: fbar resume {shlex.quote(str(run))}")
         else:
-            print(f"not finished; it was made from Python, go on there with: {going_on(run, settings)}")
+            say(f"not finished; it was made from Python, go on there with: {going_on(run, settings)}")
 
 
-def explain(run: Path, target: str | None = None, /, *, view: ViewOf = OWN, json_: JsonFlag = False) -> None:
+def explain(
+    run: Path, target: str | None = None, /, *, view: ViewOf = OWN, trust: TrustFlag = False, json_: JsonFlag = False
+) -> None:
     """Explain an estimate of a recorded run: where its simulations went and why, and what halving its error costs.
 
     It reads only. Example: "fbar explain my-run mean:rate".
@@ -204,11 +216,14 @@ def explain(run: Path, target: str | None = None, /, *, view: ViewOf = OWN, json
     target
         The target's name, or what follows its kind where that is clear: rate for mean:rate. The only one by default.
         Any other can be asked, from the same simulations: variance:rate, 'probability:rate > 12'.
+    trust
+        Execute the model file of a run that is not yours, and remember that it may be.
     json_
         Print one JSON object, and nothing else, to standard output.
     """
     with _own_output(json_):
-        result = view.of(load(run))
+        keep_trust(run, trust)
+        result = view.of(load(run, trust=trust))
         explanation = result.explain(target)
     warn(result.damage)
     print(json.dumps(explanation.as_dict()) if json_ else explanation)
@@ -221,6 +236,7 @@ def resume(
     workers: MaybeWhole = None,
     dask: str | None = None,
     timeout: float | None = None,
+    trust: TrustFlag = False,
     quiet: QuietFlag = False,
     json_: JsonFlag = False,
 ) -> None:
@@ -238,6 +254,8 @@ def resume(
         Address of a Dask scheduler to run on, in place of workers.
     timeout
         Seconds that one simulation may take; as the run was started by default, inf for no limit.
+    trust
+        Execute the model file of a run that is not yours, and remember that it may be.
     quiet
         Show no progress: nothing but the result.
     json_
@@ -245,7 +263,8 @@ def resume(
     """
     engine = engine_of(run, dask, workers, timeout)
     with _own_output(json_):
-        result = continue_task(run, engine=engine, progress=not quiet)
+        keep_trust(run, trust)
+        result = continue_task(run, engine=engine, progress=not quiet, trust=trust)
     _print(result, json_)
 
 
@@ -260,6 +279,7 @@ def extend(
     workers: MaybeWhole = None,
     dask: str | None = None,
     timeout: float | None = None,
+    trust: TrustFlag = False,
     quiet: QuietFlag = False,
     json_: JsonFlag = False,
 ) -> None:
@@ -285,6 +305,8 @@ def extend(
         Address of a Dask scheduler to run on, in place of workers.
     timeout
         Seconds that one simulation may take; as the run was started by default, inf for no limit.
+    trust
+        Execute the model file of a run that is not yours, and remember that it may be.
     quiet
         Show no progress: nothing but the result.
     json_
@@ -292,6 +314,7 @@ def extend(
     """
     engine = engine_of(run, dask, workers, timeout)
     with _own_output(json_):
+        keep_trust(run, trust)
         result = extend_run(
             run,
             targets=target,
@@ -300,6 +323,7 @@ def extend(
             precision=_precisions(precision),
             engine=engine,
             progress=not quiet,
+            trust=trust,
         )
     _print(result, json_)
 
@@ -343,15 +367,16 @@ def _print(result: Result, as_json: bool) -> None:
     if as_json:
         print(json.dumps(spoken_json(result.as_dict(), result.directory)))
         return
-    print("\n".join(spoken(line, result.directory) for line in str(result).splitlines()))
-    print(f"seed {result.seed}")
+    for line in str(result).splitlines():
+        say(spoken(line, result.directory))
+    say(f"seed {result.seed}")
 
 
 def _method(described: Mapping[str, Any]) -> str:
     """A recorded method and its tolerance, in words."""
     name = str(described.get("type", "?"))
-    with suppress(InputError, TypeError):  # one of the user's own
-        tolerance = restored(described).final_tolerance
+    with suppress(InputError):  # one of the user's own
+        tolerance = restored_method(described).final_tolerance
         return name if not tolerance else f"{name} at tolerance {tolerance:g}"
     return name
 
@@ -376,27 +401,27 @@ def _used(legs: Sequence[Mapping[str, Any]]) -> int | None:
 
 def _print_stored(result: Mapping[str, Any], run: Path) -> None:
     estimates = result["estimates"]
-    width = max((len(name) for name in estimates), default=0)
+    width = max((len(clean(name)) for name in estimates), default=0)
     for name, estimate in estimates.items():
         value, error = estimate["value"], estimate["standard_error"]
-        if isinstance(value, list):
-            text = f"[{', '.join(shorthand(v, e) for v, e in zip(value, error, strict=True))}]"
+        values, errors = (np.array(part, dtype=np.float64) for part in (value, error))  # what is not known is NaN
+        if values.ndim == 0:
+            text = shorthand(float(values), float(errors))
         else:
-            text = shorthand(value, float("nan") if error is None else error)
-        trusted = estimate["trusted"]
-        sure = all(trusted) if isinstance(trusted, list) else trusted
-        print(f"{name:<{width}}  {text}{'' if sure else ' (not to be trusted)'}")
+            text = f"[{', '.join(shorthand(v, e) for v, e in zip(values.flat, errors.flat, strict=True))}]"
+        sure = np.all(estimate["trusted"])
+        say(f"{clean(name):<{width}}  {text}{'' if sure else ' (not to be trusted)'}")
     for text in dict.fromkeys([t for e in estimates.values() for t in e["warnings"]] + result["warnings"]):
-        print(f"warning: {spoken(text, run)}")
+        say(f"warning: {spoken(text, run)}")
     cost = cost_in_words(result.get("cost"), result.get("cost_unit") == "s")
     done = counted(result["simulations"], "simulation")
     told = f"{done}, {result['accepted']:,.6g} accepted; {result['stopped_by']}"
-    print(f"{told}; {cost}" if cost else told)
+    say(f"{told}; {cost}" if cost else told)
     if result.get("unused"):
-        print(unused_in_words(result["unused"]))
+        say(unused_in_words(result["unused"]))
     for text in result.get("remarks", ()):
-        print(text)
+        say(text)
     if "about_tolerance" in result:
-        print(result["about_tolerance"])
+        say(result["about_tolerance"])
     for name, found in result.get("missing", {}).items():
-        print(f"{name} would need {Forecast(**found, at=0)}")
+        say(f"{name} would need {Forecast(found['more'], found['low'], found['high'], 0)}")

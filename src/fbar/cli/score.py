@@ -246,7 +246,9 @@ def _show_calibration(result: StudyResult) -> None:
 
 def _show_efficiency(result: StudyResult, reference: str) -> None:
     console = open_console()
-    console.print(f"\nsimulations for the error that {reference} has at its largest budget, from the fitted lines")
+    console.print(
+        f"\nsimulations for the error that {reference} has at its largest budget, from the fitted lines", markup=False
+    )
     table = plain_table("problem", "method", "rate", "simulations", f"relative to {reference}")
     rates = {(c.problem, c.method): c for c in result.curves()}
     for row in result.efficiency(reference):
@@ -291,4 +293,4 @@ def write(result: StudyResult, out: Path, *, quiet: bool = False) -> None:
     paths = [*result.write(out), *write_figures(result, out)]
     report = result.report(out / "report.html")
     if not quiet:
-        open_console().print(f"{len(paths)} tables and figures are in {out}/; look at {report}")
+        open_console().print(f"{len(paths)} tables and figures are in {out}/; look at {report}", markup=False)

@@ -111,12 +111,16 @@ def extend(
     engine: Any = None,
     timeout: float | None = None,
     progress: Progress | bool | None = None,
+    trust: bool = False,
 ) -> Result:
     """Go on with a finished run: a larger budget, a smaller tolerance, other targets. Nothing is simulated again.
 
     What is left out stays as it was; ``budget`` counts the simulations that are there. ``problem`` can be left out
-    for a run of a model file. It is simulated as the run was: on as many local processes and with the same time limit,
-    unless ``workers``, ``timeout`` (inf for none) or ``engine`` say otherwise.
+    for a run of a model file, which is then executed: it must be one that you have run by ``fbar infer``, or
+    ``trust=True`` says that it may be, whoever wrote it. Where a problem is given nothing of the run is executed.
+
+    It is simulated as the run was: on as many local processes and with the same time limit, unless ``workers``,
+    ``timeout`` (inf for none) or ``engine`` say otherwise.
     """
     directory = as_directory(run)
     return extend_run(
@@ -129,12 +133,24 @@ def extend(
         stop=stop,
         engine=engine_of(directory, engine, workers, timeout),
         progress=progress,
+        trust=trust,
     )
 
 
-def load(run: str | Path, problem: Problem | None = None, targets: Target | Sequence[Target] | None = None) -> Result:
+def load(
+    run: str | Path,
+    problem: Problem | None = None,
+    targets: Target | Sequence[Target] | None = None,
+    *,
+    trust: bool = False,
+) -> Result:
     """The result of a recorded run, finished or not, without a new simulation.
 
-    ``problem`` can be left out for a run of a model file. ``targets`` are the run's own by default.
+    ``problem`` can be left out for a run of a model file, which is then executed: it must be one that you have run by
+    ``fbar infer``, or ``trust=True`` says that it may be, whoever wrote it. Where a problem is given nothing of the run
+    is executed; targets of the run that are functions of your own must then be among ``targets``. These are the run's
+    own by default.
     """
-    return continue_task(as_directory(run), problem=problem, targets=targets, progress=False, replay_only=True)
+    return continue_task(
+        as_directory(run), problem=problem, targets=targets, progress=False, replay_only=True, trust=trust
+    )

@@ -26,11 +26,12 @@ from fbar.inference.loop import NOT_FINISHED, Progress, drive
 from fbar.inference.repeat import WARNING, FirstBlockTwice
 from fbar.inference.task import Lesson, Task, make_task
 from fbar.ledger import Ledger, Leg
-from fbar.methods import Method, Run
-from fbar.methods.named import at_tolerance, restored
+from fbar.methods import Run
+from fbar.methods.named import at_tolerance, restored, restored_method
 from fbar.problem import Problem
 from fbar.progress import LiveProgress
 from fbar.result import Result, doubt_damaged, json_seed, spent
+from fbar.schema import check_legs, fits
 from fbar.seeds import Seeds
 from fbar.settings import describe, differences, is_source
 from fbar.signals import ending_as_by_ctrl_c, interrupted
@@ -72,7 +73,7 @@ def run_task(
                 task = _taught(task, seeds, engine, progress, ledger)
                 started = task.start(seeds)
             return _finish_leg(task, started, ledger, engine, progress)
-        stored = ledger.legs[-1].settings
+        stored = _last_leg(ledger).settings
         asked = task.settings(_same_streams(stored, seed))
         notes = require_same(stored, asked, run)
         return _continue(task, ledger, engine, progress, notes)
@@ -87,8 +88,12 @@ def continue_task(
     engine: Engine | None = None,
     progress: Progress | bool | None = None,
     replay_only: bool = False,
+    trust: bool = False,
 ) -> Result:
-    """Go on with the last leg of a recorded run, with its own settings; a finished one on read-only media is read."""
+    """Go on with the last leg of a recorded run, with its own settings; a finished one on read-only media is read.
+
+    ``trust`` says that its model file may be run, whoever wrote it.
+    """
     fixed = not replay_only and run.is_dir() and not os.access(run, os.W_OK)
     replay_only = replay_only or fixed
     with Ledger(run, create=False, driver=not replay_only) as ledger:
@@ -97,8 +102,8 @@ def continue_task(
             raise LedgerError(
                 f"{run} is not finished, and cannot be written to; copy it to where you can write, and resume it there"
             )
-        problem, own = _model_of(ledger, problem, "" if replay_only else _going_on(ledger))
         asked = () if targets is None else as_targets(targets)
+        problem, own = _model_of(ledger, problem, "" if replay_only else _going_on(ledger), trust)
         task = _task_of(last, problem, (*own, *asked))
         notes = require_same(_asked(last.settings), _asked(task.settings(Seeds(0))), run)
         result = _continue(task, ledger, engine or InProcess(), progress, notes, replay_only=replay_only)
@@ -117,11 +122,14 @@ def extend_run(
     stop: StoppingRule | None = None,
     engine: Engine,
     progress: Progress | bool | None = None,
+    trust: bool = False,
 ) -> Result:
     """Append a leg to a finished run and do it."""
+    read = None if targets is None else _read_targets(targets)
     with Ledger(run, create=False) as ledger:
         last = _last_leg(ledger)
-        problem, own = _model_of(ledger, problem, f"fbar.extend({str(run)!r}, problem, budget=...)")
+        problem, own = _model_of(ledger, problem, f"fbar.extend({str(run)!r}, problem, budget=...)", trust)
+        own = (*own, *(read or ()))
 
         def extended(before: Task) -> Task:
             asked = (budget, precision, stop)
@@ -132,7 +140,7 @@ def extend_run(
                 )
             return make_task(
                 problem,
-                before.targets if targets is None else _read_targets(targets),
+                before.targets if read is None else read,
                 method=before.method if tolerance is None else at_tolerance(before.method, tolerance),
                 budget=budget,
                 precision=precision,
@@ -187,6 +195,7 @@ def as_directory(run: Any) -> Path:
 def _last_leg(ledger: Ledger) -> Leg:
     if not ledger.legs:
         raise InputError(f"{ledger.directory} holds no run yet; start one with fbar.infer(..., run=...)")
+    check_legs(ledger.legs, ledger.directory)
     return ledger.legs[-1]
 
 
@@ -200,18 +209,21 @@ def _going_on(ledger: Ledger) -> str:
     return "" if ledger.legs[-1].result else going_on(ledger.directory, [leg.settings for leg in ledger.legs])
 
 
-def _model_of(ledger: Ledger, problem: Problem | None, call: str = "") -> tuple[Problem, tuple[Target, ...]]:
+def _model_of(
+    ledger: Ledger, problem: Problem | None, call: str = "", trust: bool = False
+) -> tuple[Problem, tuple[Target, ...]]:
     """The problem, and targets that can be known again: those of the run's model file if there is one.
 
-    ``call`` is what does in Python what is wanted, for a run that has none.
+    Nothing of the run is executed where a problem is given. ``call`` is what does in Python what is wanted, for a run
+    that has no model file.
     """
-    about = ledger.legs[0].settings.get("model")
-    if problem is not None and about is None:
+    if problem is not None:
         return problem, ()
+    about = ledger.legs[0].settings.get("model")
     if about is None and call:
         raise InputError(f"{ledger.directory} was made from Python and its problem is there; go on there with {call}")
-    source = model_file.of_run(ledger.directory, about)
-    return problem or source.problem, source.targets
+    source = model_file.of_run(ledger.directory, about, trust=trust)
+    return source.problem, source.targets
 
 
 def _read_targets(given: Target | Sequence[Target] | Sequence[str]) -> tuple[Target, ...]:
@@ -256,16 +268,30 @@ def _short(value: Any) -> str:
 def _task_of(leg: Leg, problem: Problem, known: Sequence[Target] = ()) -> Task:
     """A leg's task, from its settings; its targets are among the known ones, or read from their names."""
     settings = leg.settings
-    by_name = {target.name: target for target in known}
-    targets = tuple(by_name[name] if name in by_name else parse(name) for name in settings["targets"])
-    method: Method = restored(settings["method"])
+    targets = _known_again(settings["targets"], known)
+    method = restored_method(settings["method"])
     stop = None if settings["stop"] is None else stopping.restored(settings["stop"])
     lesson, told = None, settings.get("summaries")
     if told is not None:
-        pupils = tuple(by_name[name] if name in by_name else parse(name) for name in told["targets"])
-        own = {key: value for key, value in told.items() if key not in ("type", "targets")}
+        pupils = _known_again(told["targets"], known)
+        own = {key: told[key] for key in ("regression", "simulations", "folds") if key in told}
+        if not fits(own.get("folds", 2), int) or own.get("simulations") is None:
+            raise LedgerError(f"the settings of the run cannot be used: they say {own!r:.100} of its summaries")
         lesson = Lesson(LearnedSummaries(**own), pupils)
     return Task(problem, targets, method, settings["budget"], settings["limit"], stop, settings["block_size"], lesson)
+
+
+def _known_again(names: Sequence[str], known: Sequence[Target]) -> tuple[Target, ...]:
+    """Targets by their names: the known ones, the others read from them."""
+    by_name, found = {target.name: target for target in known}, []
+    for name in names:
+        try:
+            found.append(by_name[name] if name in by_name else parse(name))
+        except InputError as error:
+            raise InputError(
+                f"the run's target {name!r:.100} cannot be read from its name; give it, as it was, in targets=: {error}"
+            ) from None
+    return tuple(found)
 
 
 DAMAGED = "its record is damaged"
@@ -428,7 +454,7 @@ def _other_estimates(result: Result, before: Mapping[str, Any]) -> str:
     other = [
         name
         for name, had in before["estimates"].items()
-        if name in now and not np.allclose(_numbers(now[name]), _numbers(had), rtol=1e-6, atol=0, equal_nan=True)
+        if name in now and not _alike(_numbers(now[name]), _numbers(had))
     ]
     if not other:
         return ""
@@ -436,6 +462,10 @@ def _other_estimates(result: Result, before: Mapping[str, Any]) -> str:
         f"the damaged blocks were simulated again, and {', '.join(other)} came out otherwise than recorded: the "
         "simulator has changed, or does not take its random numbers from rng"
     )
+
+
+def _alike(first: Any, second: Any) -> bool:
+    return first.shape == second.shape and np.allclose(first, second, rtol=1e-6, atol=0, equal_nan=True)
 
 
 def _numbers(estimate: Mapping[str, Any]) -> Any:
@@ -468,7 +498,7 @@ def _without_posterior(run: Run, error: NoPosterior) -> dict[str, Any]:
 
 def _go_on(run: Run, before: Leg, task: Task) -> None:
     tolerance = task.method.final_tolerance
-    if tolerance == restored(before.settings["method"]).final_tolerance:
+    if tolerance == restored_method(before.settings["method"]).final_tolerance:
         tolerance = None
     run.extend(
         budget=task.left_of(task.budget), limit=task.left_of(task.limit), tolerance=tolerance, targets=task.targets

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, get_type_hints
 
 from fbar.checks import choice
 from fbar.designs.schemes import Independent, Sobol, Stratified
@@ -22,6 +22,10 @@ from fbar.methods.schedules import AcceptanceRateSchedule, QuantileSchedule, Tol
 from fbar.methods.smc import SMC
 from fbar.methods.targeted import Targeted
 from fbar.proposals import LocalNormalKernel, NormalKernel, OptimalLocalKernel, UniformKernel
+from fbar.schema import fits
+
+MOST_COUNT = 10**9
+"""The largest whole number in a recorded method."""
 
 METHODS: dict[str, Callable[[], Method]] = {
     "targeted": Targeted,
@@ -32,7 +36,7 @@ METHODS: dict[str, Callable[[], Method]] = {
     "adaptive-posterior": AdaptivePosterior,
 }
 
-PARTS: dict[str, Callable[..., Any]] = {
+PARTS: dict[str, type[Any]] = {
     part.__name__: part
     for part in (
         AdaptiveAllocation,
@@ -84,17 +88,44 @@ def at_tolerance(method: Method, tolerance: float) -> Method:
     return replace(method, tolerance=tolerance)  # type: ignore[type-var]
 
 
+def restored_method(described: Any) -> Method:
+    """A method from its description as JSON."""
+    found = restored(described)
+    if not isinstance(found, Method):
+        raise InputError(f"the run's method is recorded as {described!r:.60}, which is no method")
+    return found
+
+
+def _made(part: type[Any], given: Mapping[str, Any]) -> Any:
+    """A part from recorded values, which may be anything."""
+    hints = get_type_hints(part)
+    known = {field.name for field in fields(part)}
+    for name, value in given.items():
+        if name not in known:
+            raise InputError(
+                f"the run's method has a setting {name!r:.60} that {part.__name__} does not know; update fbar"
+            )
+        if not fits(value, hints[name]):
+            raise InputError(f"the run's method has {part.__name__}({name}={value!r:.60}), which is not what it takes")
+        if isinstance(value, int) and abs(value) > MOST_COUNT:
+            raise InputError(f"the run's method has {part.__name__}({name}={value!r:.60}): at most {MOST_COUNT:,}")
+    try:
+        return part(**given)
+    except TypeError:
+        raise InputError(f"the run's method has a {part.__name__} without all that it takes") from None
+
+
 def restored(described: Any) -> Any:
     """A method, or a part of one, from its description as JSON."""
     if isinstance(described, Mapping):
         if "type" not in described:
             return {key: restored(value) for key, value in described.items()}
-        if described.get("type") not in PARTS:
+        if not isinstance(described["type"], str) or described["type"] not in PARTS:
             raise InputError(
                 f"the run's method has a part of your own ({described.get('type')}); give infer its own command again"
             )
-        inner = {key: restored(value) for key, value in described.items() if key != "type"}
-        return PARTS[described["type"]](**inner)
+        inner = {str(key): restored(value) for key, value in described.items() if key != "type"}
+        return _made(PARTS[described["type"]], inner)
     if isinstance(described, list):
         return tuple(restored(item) for item in described)
     return described

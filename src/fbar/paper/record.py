@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, fields
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.checks import FloatArray, positive_integer
+from fbar.csv_cells import write_rows
 from fbar.errors import InputError
 from fbar.estimate import shorthand
 
@@ -180,10 +180,7 @@ class Record:
         return {"rows": rows, "claims": claims, "notes": self.notes}
 
     def write_csv(self, path: Path) -> None:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow([f.name for f in fields(Row)])
-            writer.writerows(_csv_cells(row) for row in self.rows)
+        write_rows(path, [f.name for f in fields(Row)], map(_csv_cells, self.rows))
 
 
 def _csv_cells(row: Row) -> Iterable[Any]:

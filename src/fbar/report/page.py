@@ -8,6 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from fbar.errors import FbarError
+from fbar.files import write_text
 from fbar.markup import Html, element, html, join, paragraph
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -87,7 +88,7 @@ def write(path: str | Path, text: str) -> Path:
     file = Path(path)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        write_text(file, text)
     except OSError as error:
         raise FbarError(f"cannot write the report to {file}: {error.strerror or error}") from None
     return file

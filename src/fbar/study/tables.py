@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fbar.csv_cells import write_rows
 from fbar.scores import expected_coverage, uniformity
 
 if TYPE_CHECKING:
@@ -114,7 +114,4 @@ def undefined(result: StudyResult) -> list[Row]:
 def write_csv(path: Path, rows: Iterable[Row]) -> None:
     listed = list(rows)
     names = list(dict.fromkeys(name for row in listed for name in row))
-    with open(path, "w", newline="") as file:
-        writer = csv.DictWriter(file, names)
-        writer.writeheader()
-        writer.writerows(listed)
+    write_rows(path, names, ([row.get(name, "") for name in names] for row in listed))

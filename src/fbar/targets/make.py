@@ -182,6 +182,10 @@ def _between(what: str) -> Target:
     return interval(name.strip(), float(low), float(high))
 
 
+def _density(name: str, x: str) -> Target:
+    return density_at(name.strip(), float(x))
+
+
 _PARSERS: dict[str, Callable[[str], Target]] = {
     "mean": mean,
     "second_moment": second_moment,
@@ -190,7 +194,7 @@ _PARSERS: dict[str, Callable[[str], Target]] = {
     "probability": probability,
     "interval": _between,
     "quantile": lambda what: quantile(_two(what)[0], float(_two(what)[1])),
-    "density": lambda what: density_at(what.split("=")[0].strip(), float(what.split("=")[1])),
+    "density": lambda what: _density(*what.split("=")),
     "model-probability": model_probability,
     "expectation": expectation,
 }

@@ -18,7 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from fbar.csv_cells import cell as csv_cell
 from fbar.errors import FbarError
+from fbar.files import write_text, written_beside
 from fbar.methods import Run
 from fbar.methods.smc import SMC
 from fbar.problem import Problem
@@ -368,13 +370,17 @@ def _write(results: Mapping[str, StudyResult], out: Path) -> list[Path]:
     try:
         out.mkdir(parents=True, exist_ok=True)
         write_csv(paths[0], [{**cell.as_row(), "verdict": verdict(cell)} for cell in cells])
-        paths[1].write_text(markdown(cells))
+        write_text(paths[1], markdown(cells))
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(TRIAL_COLUMNS)
         for name, result in results.items():
-            writer.writerows(_trial_rows(name, result))
-        with open(paths[2], "wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
+            writer.writerows(map(csv_cell, row) for row in _trial_rows(name, result))
+        with (
+            written_beside(paths[2]) as new,
+            open(new, "wb") as file,
+            gzip.GzipFile("", "wb", 9, file, mtime=0) as packed,
+        ):
             packed.write(text.getvalue().encode())
     except OSError as error:
         raise FbarError(f"cannot write to {out}: {error.strerror or error}") from None
