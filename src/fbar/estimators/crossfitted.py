@@ -37,6 +37,7 @@ from fbar.acceptance import Acceptance, accepted
 from fbar.checks import BoolArray, FloatArray, IntArray
 from fbar.errors import NoPosterior
 from fbar.estimate import ErrorBars
+from fbar.estimators.coordinates import Coordinates
 from fbar.estimators.draws import DrawErrors, Draws, recorded_columns
 from fbar.estimators.kept import PART, Kept
 from fbar.outcomes import Seen
@@ -48,6 +49,9 @@ from fbar.targets.quantiles import Inversion
 APART = 1 / 2500
 """How often chance alone lets the groups' jackknife raise a doubt: its variance over the error bar's has an F
 distribution with K − 1 and many degrees of freedom."""
+
+
+Draw = Callable[[int, int, int, bool], Particles]
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,17 +130,20 @@ class _Densities:
 class Crossfitted:
     """Every simulation of a run, in groups. ``proposals[r][a]`` is what group a draws from in round r.
 
-    Kept are the coordinates and the distance of each, of which no copy is made as a whole: a run of 10⁷ simulations
-    has room for one. Groups and rounds are those of the blocks.
+    Kept is the distance of each, and where it is as `Coordinates` says; no copy is made of them as a whole. Groups and
+    rounds are those of the blocks. ``draw`` gives a block's particles again: its round, its number in it, its size and
+    whether they are evenly spread.
     """
 
-    def __init__(self, problem: Problem, space: Space, groups: int) -> None:
-        self.problem, self.space, self.groups = problem, space, groups
+    def __init__(self, problem: Problem, space: Space, groups: int, draw: Draw | None = None) -> None:
+        self.problem, self.space, self.groups, self._draw = problem, space, groups, draw
         self.proposals: list[Sequence[Proposal]] = []
         self.simulations = 0
         self.summaries: Kept | None = Kept()
         """None when some block came without, or they were too many to be kept."""
-        self._x, self._model, self._distance, self._cost = Kept(), Kept(), Kept(), Kept()
+        several = len(space.parts) > 1
+        self._coordinates = Coordinates(space.dimension, several, None if draw is None else self._drawn_again)
+        self._distance, self._cost = Kept(), Kept()
         self._blocks = Kept()
         self._recorded: dict[int, Mapping[str, npt.NDArray[Any]]] = {}
         self._counts: list[IntArray] = []
@@ -148,7 +155,8 @@ class Crossfitted:
         made._known = {group: known.copy() for group, known in self._known.items()}
         return made
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: Piece, near: IntArray | None = None) -> None:
+        """Take a block; ``near`` are those of its simulations whose place will be asked for."""
         size = len(piece.distance)
         if piece.recorded:
             self._recorded[len(self._blocks)] = piece.recorded
@@ -157,9 +165,7 @@ class Crossfitted:
             self._counts.append(np.zeros(self.groups, dtype=np.int64))
         self._counts[piece.round][piece.group] += size
         self.simulations += size
-        self._x.add(piece.particles.x)
-        if len(self.space.parts) > 1:
-            self._model.add(piece.particles.model)
+        self._coordinates.add(piece.particles, np.zeros(0, dtype=np.int64) if near is None else near)
         self._distance.add(piece.distance)
         if piece.cost is not None:
             self._cost.add(piece.cost)
@@ -179,13 +185,13 @@ class Crossfitted:
 
     @cached_property
     def _starts(self) -> IntArray:
-        return np.cumsum(self.blocks[:, 2]) - self.blocks[:, 2]
+        return np.asarray(np.cumsum(self.blocks[:, 2]) - self.blocks[:, 2])
 
     def block_of(self, rows: IntArray) -> IntArray:
-        return np.searchsorted(self._starts, rows, side="right") - 1
+        return np.asarray(np.searchsorted(self._starts, rows, side="right") - 1, dtype=np.int64)
 
     def group_of(self, rows: IntArray) -> IntArray:
-        return self.blocks[self.block_of(rows), 1]
+        return np.asarray(self.blocks[self.block_of(rows), 1])
 
     def counts(self) -> IntArray:
         """n_ar, shape (rounds, groups)."""
@@ -213,8 +219,18 @@ class Crossfitted:
     # ------------------------------------------------------------ simulations
 
     def take(self, rows: IntArray) -> Particles:
-        model = self._model.take(rows) if len(self.space.parts) > 1 else np.zeros(rows.size, dtype=np.int64)
-        return Particles(model, self._x.take(rows))
+        return self._coordinates.take(rows)
+
+    def _drawn_again(self, rows: IntArray) -> Particles:
+        """The particles of some simulations, in order, from their seeds."""
+        assert self._draw is not None
+        blocks, first = np.unique(self.block_of(rows), return_index=True)
+        found = []
+        for block, low, high in zip(blocks.tolist(), first, [*first[1:], rows.size], strict=True):
+            round, _, size, even = self.blocks[block].tolist()
+            number = block - int(np.searchsorted(self.blocks[:, 0], round))
+            found.append(self._draw(round, number, size, bool(even)).take(rows[low:high] - self._starts[block]))
+        return Particles.concatenate(found)
 
     def distance_of(self, rows: IntArray) -> FloatArray:
         """NaN where a simulation failed."""
@@ -343,6 +359,7 @@ class Crossfitted:
         draws = self.draws(acceptance, seen)
         w = draws.weight * np.exp(draws.log_w - draws.log_w.max())
         weights = w / w.sum()
+        assert draws.row is not None
         errors = CrossfittedErrors(draws, weights, self.group_of(draws.row), self.groups)
         return Posterior(draws.points, weights, errors, draws.simulations, float(draws.weight.sum()))
 

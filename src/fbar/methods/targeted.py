@@ -142,7 +142,7 @@ class TargetedRun(Run):
         if not self.problem.records:
             self.problem.check_targets(self.targets)
         self.space = Space(self.problem.prior, "normal")
-        self.store = Crossfitted(self.problem, self.space, method.groups)
+        self.store = Crossfitted(self.problem, self.space, method.groups, self._draw)
         self.aim = aim
         self.defence = method.defence or DEFENCE[min(max(self.space.dimension, 1), len(DEFENCE)) - 1]
         self.block_size = start.block_size or self._default_block(BLOCK_SIZE)
@@ -152,7 +152,7 @@ class TargetedRun(Run):
         self._evenly = self._even = False
         self._numbers = 0
         self._passed = 0  # how many tolerances in a row were low enough
-        self._latest: tuple[Acceptance, int, Posterior] | None = None
+        self._latest: dict[bool, tuple[Acceptance, int, Posterior]] = {}  # its own, and another one
         self._reached: list[float] = []  # the tolerance of every round's proposals
         self._close = max(CLOSE, 20 * self.space.dimension)
         if self._chooses:  # the bias of a tolerance is weighed against the error of the whole budget
@@ -222,16 +222,18 @@ class TargetedRun(Run):
         return len(self._sizes)
 
     def _block(self, block: int) -> Batch:
-        rng = self.seeds.generator(Purpose.DESIGN, self.round, block)
-        proposal = self.store.proposals[self.round][block % self.method.groups]
-        if self._even:
-            assert isinstance(proposal, Learnt)
-            particles = proposal.from_unit(scrambled(self._sizes[block], proposal.unit_dimension, rng))
-        else:
-            particles = proposal.draw(rng, self._sizes[block])
-        self._drawn[block] = particles
+        self._drawn[block] = particles = self._draw(self.round, block, self._sizes[block], self._even)
         points = self.space.points(particles).with_derived(self.problem.derived)
         return Batch(self.round, block, points, None, self.seeds)
+
+    def _draw(self, round: int, block: int, size: int, even: bool) -> Particles:
+        """A block's particles; the same whenever it is asked, once its round has begun."""
+        rng = self.seeds.generator(Purpose.DESIGN, round, block)
+        proposal = self.store.proposals[round][block % self.method.groups]
+        if not even:
+            return proposal.draw(rng, size)
+        assert isinstance(proposal, Learnt)
+        return proposal.from_unit(scrambled(size, proposal.unit_dimension, rng))
 
     def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
         recorded: Mapping[str, npt.NDArray[Any]] = {}
@@ -251,7 +253,8 @@ class TargetedRun(Run):
                 raise InputError("a run per second was told a block without costs; make outcomes by fbar.simulate")
         self.seen = self.seen + seen
         particles, group = self._drawn.pop(batch.block), batch.block % self.method.groups
-        self.store.add(Piece(self.round, group, particles, distance, recorded, summaries, cost, self._even))
+        piece = Piece(self.round, group, particles, distance, recorded, summaries, cost, self._even)
+        self.store.add(piece, near=np.flatnonzero(accepted(self.wanted, distance)))
 
     # ------------------------------------------------------------ learning
 
@@ -452,9 +455,17 @@ class TargetedRun(Run):
             raise NoPosterior("no simulations were told yet; ask the run for batches and tell it their outcomes")
         at = non_negative_number(tolerance, "tolerance")
         asked = Acceptance(at, self.method.kernel if 0 < at < math.inf else "uniform")
-        if self._latest is None or self._latest[:2] != (asked, self.simulations):
-            self._latest = asked, self.simulations, self._estimated(self.store, asked)
-        return self._latest[2]
+        if (found := self._known(asked)) is not None:
+            return found
+        own = asked == self.wanted
+        self._latest.pop(own, None)  # before another one is made: each holds all that was accepted
+        posterior = self._estimated(self.store, asked)
+        self._latest[own] = asked, self.simulations, posterior
+        return posterior
+
+    def _known(self, asked: Acceptance) -> Posterior | None:
+        """A posterior that was taken before, and from as many simulations."""
+        return next((p for at, n, p in self._latest.values() if (at, n) == (asked, self.simulations)), None)
 
     def _estimated(self, store: Crossfitted, asked: Acceptance) -> Posterior:
         posterior = store.posterior(asked, self.seen)
@@ -463,8 +474,8 @@ class TargetedRun(Run):
         return self._told_apart(posterior, asked.tolerance, share)
 
     def glance(self) -> Posterior:
-        if self._latest is not None and self._latest[:2] == (self.wanted, self.simulations):
-            return self._latest[2]
+        if (found := self._known(self.wanted)) is not None:
+            return found
         if not self.simulations:
             return self.posterior()
         return self._estimated(self.store.copy(), self.wanted)
@@ -536,4 +547,3 @@ def _variance(posterior: Posterior, estimate: Estimate, target: Target) -> Float
     found = np.atleast_1d(estimate.variance)
     z = None if np.isfinite(found).all() else posterior.contributions(target)
     return found if z is None else np.asarray((z**2).sum(axis=0))
-
