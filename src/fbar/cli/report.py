@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from fbar.cli.common import MaybeWhole, warn
 from fbar.cli.views import OWN, ViewOf
 from fbar.errors import InputError
 from fbar.inference import load
+from fbar.terminal import waiting
 
 
 def report(
@@ -47,19 +45,10 @@ def report(
 
     result = view.of(load(run))
     warn(result.damage)
-    path = report_run(result, out or run / "report.html", title=title, predictive=predictive, shown=_counted())
+    with waiting("writing the report") as line:
+
+        def shown(done: int, of: int) -> None:
+            line.say(f"{done} of {of} new simulations" if done < of else "")
+
+        path = report_run(result, out or run / "report.html", title=title, predictive=predictive, shown=shown)
     print(f"wrote {path}")
-
-
-def _counted() -> Callable[[int, int], None] | None:
-    """A line on the terminal while new simulations are made for longer than two seconds."""
-    if not sys.stderr.isatty():
-        return None
-    start = time.monotonic()
-
-    def shown(done: int, of: int) -> None:
-        if time.monotonic() - start > 2:
-            sys.stderr.write(f"\r\x1b[K{done} of {of} new simulations" if done < of else "\r\x1b[K")
-            sys.stderr.flush()
-
-    return shown

@@ -26,6 +26,7 @@ from fbar.ledger import Ledger
 from fbar.methods.forecasts import Forecast
 from fbar.methods.named import restored
 from fbar.result import Result, cost_in_words, json_seed, unused_in_words
+from fbar.terminal import waiting
 
 Targets = Annotated[list[str] | None, Parameter(name=["--target", "-t"], consume_multiple=True, negative="")]
 Precisions = Annotated[list[str] | None, Parameter(name="--precision", consume_multiple=True, negative="")]
@@ -151,8 +152,9 @@ def show(run: Path, /, *, view: ViewOf = OWN, json_: JsonFlag = False) -> None:
         return
     with Ledger(run, create=False, driver=False) as ledger:
         legs: list[dict[str, Any]] = [{"settings": leg.settings, "result": leg.result} for leg in ledger.legs]
-        simulations, blocks = ledger.simulations(), len(ledger)
-        failures, lacks = ledger.failures(), lacking(ledger)
+        with waiting(f"reading {run}"):
+            simulations, blocks = ledger.simulations(), len(ledger)
+        failures, lacks = ledger.failures(), lacking(ledger, simulations)
         damaged = ledger.damaged
     if json_:
         listed = [
@@ -210,7 +212,8 @@ def explain(run: Path, target: str | None = None, /, *, view: ViewOf = OWN, json
     """
     with _own_output(json_):
         result = view.of(load(run))
-        explanation = result.explain(target)
+        with waiting("explaining the estimate"):
+            explanation = result.explain(target)
     warn(result.damage)
     print(json.dumps(explanation.as_dict()) if json_ else explanation)
 

@@ -16,6 +16,7 @@ from fbar.result import Result
 from fbar.stopping import StoppingRule
 from fbar.summaries import LearnedSummaries
 from fbar.targets import Target
+from fbar.terminal import waiting
 
 
 def infer(
@@ -136,4 +137,6 @@ def load(run: str | Path, problem: Problem | None = None, targets: Target | Sequ
 
     ``problem`` can be left out for a run of a model file. ``targets`` are the run's own by default.
     """
-    return continue_task(as_directory(run), problem=problem, targets=targets, progress=False, replay_only=True)
+    directory = as_directory(run)
+    with waiting(f"reading {directory}"):
+        return continue_task(directory, problem=problem, targets=targets, progress=False, replay_only=True)
