@@ -6,6 +6,7 @@ Random results are compared with known values at |z| < 4.5 (once in 150,000 time
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -14,10 +15,10 @@ from scipy import stats
 import fbar
 from fbar import problems
 from fbar.acceptance import Acceptance
+from fbar.estimators.crossfitted import Crossfitted, Piece
 from fbar.methods.learning import FLOOR, Aim, learn
-from fbar.methods.targeted import _nearest
 from fbar.problems.continuous import filippi
-from fbar.proposals import Learnt, Space
+from fbar.proposals import Learnt, Particles, Space
 from fbar.proposals.learnt import Table
 from fbar.proposals.student import DF, StudentMixture, _widened, fit
 from fbar.testing import same
@@ -43,6 +44,11 @@ A = fbar.mean("a")
 def ask(problem, targets, budget, seed=1, **options):
     infer = {name: options.pop(name) for name in ("run", "workers", "block_size", "progress") if name in options}
     return fbar.infer(problem, targets, method=fbar.Targeted(**options), budget=budget, seed=seed, **infer)
+
+
+def everywhere(run):
+    """The coordinates of all simulations."""
+    return run.store.take(np.arange(run.simulations)).x
 
 
 def until(run, round):
@@ -244,8 +250,9 @@ def test_weights_average_to_one_and_the_evidence_is_unbiased(problem, target, ev
         run = ask(problem, target, 900, seed=seed).run
         store = run.store
         w = np.exp(store.log_weights(np.arange(run.simulations)))
-        means.append([w[store.group == a].mean() for a in range(4)])
-        found.append((w * (store.distance == 0)).mean())
+        rows = np.arange(run.simulations)
+        means.append([w[store.group_of(rows) == a].mean() for a in range(4)])
+        found.append((w * (store.distance_of(rows) == 0)).mean())
         assert run.round >= 2
     means, found = np.array(means), np.array(found)
     assert (np.abs(means.mean(0) - 1) < 4.5 * means.std(0, ddof=1) / math.sqrt(60)).all()
@@ -456,7 +463,7 @@ def test_per_second_goes_where_simulations_are_cheap():
 
     product = [exact(run.store.proposals[-1], p, lambda t: t["a"], cost) for run in (second, single)]
     assert product[0] < 0.67 * product[1]
-    assert second.store.particles.x.mean() < single.store.particles.x.mean() - 0.2
+    assert everywhere(second).mean() < everywhere(single).mean() - 0.2
     assert second.spent_cost < single.spent_cost
     with pytest.raises(fbar.InputError, match="costs of this problem's simulations are not known"):
         ask(normal(), A, 1000, per="second")
@@ -570,7 +577,7 @@ def test_recorded_proposals_are_used_on_replay():
         np.array_equal(batches[b].points["theta"], own[b].points["theta"]) == (b % 4 > 0) for b in range(len(own))
     )
     again.tell(*[(batch, fbar.simulate(EXPONENTIAL, batch)) for batch in batches])
-    w = np.exp(again.store.log_weights(np.flatnonzero(again.store.group == 0)))
+    w = np.exp(again.store.log_weights(np.flatnonzero(again.store.group_of(np.arange(again.simulations)) == 0)))
     assert abs(w.mean() - 1) < 4.5 * w.std() / math.sqrt(w.size)
     fewer = {name: array for name, array in state.items() if not name.startswith("1/0:")}
     last = until(fbar.Targeted().start(EXPONENTIAL, THETA, 3, 6000), 1)
@@ -645,10 +652,22 @@ def test_whole_numbers_are_matched_exactly():
     assert np.mean(np.square(z)) < stats.chi2(16).ppf(1 - 1e-5) / 16 * 1.2
 
 
+def measured(*blocks, group=0):
+    """Simulations at these distances, of group 0 all but the first block's second one."""
+    store = Crossfitted(normal(), Space(normal().prior, "normal"), 2)
+    for block in blocks:
+        for distance in block:
+            mine = group if distance == 0.5 else 0
+            particles = Particles(np.zeros(1, dtype=np.int64), np.zeros((1, 1)))
+            store.add(Piece(0, mine, particles, np.array([distance]), {}, None, None, False))
+    return store
+
+
 @pytest.mark.parametrize(("k", "expected"), [(0, 1.0), (1, 1.0), (2, 2.0), (9, 4.0)])
 def test_the_nearest_distance(k, expected):
-    assert _nearest(np.array([4.0, math.nan, 2.0, 1.0, math.inf]), k) == expected
-    assert _nearest(np.array([math.nan, math.inf]), k) == math.inf
+    assert measured([4.0, math.nan, 2.0, 1.0, math.inf]).nearest(k) == expected
+    assert measured([4.0, 0.5, 2.0], [1.0], [math.inf], group=1).nearest(k, without=1) == expected
+    assert measured([math.nan, math.inf]).nearest(k) == math.inf
 
 
 # ---------------------------------------------------------------- problems of every kind
@@ -787,7 +806,7 @@ def test_equal_simulations_do_not_take_each_others_acceptances_away():
     run = until(fbar.Targeted(tolerance=0.0).start(problem, fbar.mean("k"), 1, 4000), 2)
     lesson = learn(
         run.store,
-        np.arange(run.simulations),
+        None,
         Acceptance(0.0),
         Aim.of([fbar.mean("k")], "weighted", None),
         0.1,
@@ -804,10 +823,11 @@ def test_a_model_that_nothing_was_accepted_of_is_not_forgotten():
     target, unseen = fbar.model_probability(2), 0
     for seed in range(30):
         run = until(fbar.Targeted().start(NESTED, target, seed, 2000), 1)
-        hit = run.store.distance == 0
+        hit = run.store.accepted(Acceptance(0.0))[0]
         for a, q in enumerate(run.store.proposals[1]):
             if isinstance(q, Learnt):
-                unseen += not (run.store.particles.model[hit & (run.store.group != a)] == 1).any()
+                others = hit[run.store.group_of(hit) != a]
+                unseen += not (run.store.take(others).model == 1).any()
                 assert q.shares[1] > 0.05
     assert unseen > 5
 
@@ -855,15 +875,12 @@ def test_evenly_spread_points_have_an_error_bar_with_any_number_of_groups():
     z = []
     for seed in range(30):
         result = ask(problem, THETA, 6000, seed=seed)
-        assert any(piece.even for piece in result.run.store.pieces)
+        assert result.run.store.blocks[:, 3].any()
         z.append((result.estimates[0].value - truth) / result.estimates[0].standard_error)
     assert abs(sum(z)) / math.sqrt(30) < 4.5
     assert np.mean(np.square(z)) < stats.chi2(30).ppf(1 - 1e-5) / 30 * 1.2
     store = ask(problem, THETA, 6000, groups=20).run.store
-    scrambles = {}
-    for piece in store.pieces:
-        if piece.even:
-            scrambles[piece.round, piece.group] = scrambles.get((piece.round, piece.group), 0) + 1
+    scrambles = Counter((round, group) for round, group, _, even in store.blocks.tolist() if even)
     assert min(scrambles.values()) >= 2
 
 
@@ -934,6 +951,6 @@ def test_a_stage_on_the_way_tells_its_own_tolerance_and_what_was_within():
     for stage, last in zip(stages, end, strict=True):
         if stage in way:
             assert stage.tolerance > 0.05
-        distance = run.store.distance[last - stage.simulations : last]
+        distance = run.store.distance_of(np.arange(last - stage.simulations, last))
         assert stage.accepted == (distance <= stage.tolerance).sum()
     assert stages[-1].tolerance == 0.05

@@ -19,13 +19,10 @@ from fbar.errors import FbarError
 from fbar.estimate import Estimate, Estimates
 from fbar.methods import Run
 from fbar.stopping import Both, Either, RelativeError, StandardError, StoppingRule
-from fbar.terminal import Screen, cells, clean, cut, is_terminal, padded, size
-
-PATIENCE, PAUSE = 2.0, 0.2
-"""Seconds before a terminal shows anything, and between two drawings."""
+from fbar.terminal import PATIENCE, PAUSE, Screen, cells, clean, cut, is_terminal, padded, size
 
 PLAIN_PATIENCE, PLAIN_PAUSE = 10.0, 30.0
-"""The same for plain lines."""
+"""Seconds before plain lines show anything, and between two of them; see `fbar.terminal` for those of a terminal."""
 
 WINDOW = 20.0
 """Seconds over which the rate of simulations is measured, at least."""

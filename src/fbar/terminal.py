@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 UNSAFE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 """Kinds of characters that move the cursor, turn the text round or show as nothing."""
@@ -115,3 +118,64 @@ class Screen:
     def _write(text: str) -> None:
         sys.stderr.write(text)
         sys.stderr.flush()
+
+
+PATIENCE, PAUSE = 2.0, 0.2
+"""Seconds before a terminal shows anything, and between two drawings."""
+
+
+class Line:
+    """What is said of work that takes a while."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._more, self._count = what, "", 0
+        self._begun = time.monotonic()
+
+    def say(self, more: str) -> None:
+        self._more = more
+
+    def count(self, more: int, name: str) -> None:
+        self._count += more
+        self._more = f"{self._count:,} {name}s"
+
+    def text(self) -> str:
+        told = [self._what, self._more, f"{time.monotonic() - self._begun:.0f} s"]
+        return clean(", ".join(part for part in told if part))
+
+
+@contextmanager
+def waiting(what: str, *, shown: bool = True) -> Iterator[Line]:
+    """Say what takes so long on a line of the terminal, from two seconds on; it leaves nothing behind.
+
+    A thread draws it, since work such as a fit cannot be asked how far it is. Where standard error is no terminal, and
+    where another line is there already, nothing is said.
+    """
+    line = Line(what)
+    if not shown or not is_terminal() or not _free.acquire(blocking=False):
+        yield line
+        return
+    over, screen = threading.Event(), Screen()
+
+    def draw() -> None:
+        pause = PATIENCE
+        while not over.wait(pause):
+            try:
+                screen.draw([line.text()])
+            except (AttributeError, OSError, ValueError):  # nobody listens any more
+                return
+            pause = PAUSE
+
+    thread = threading.Thread(target=draw, name="fbar waiting", daemon=True)
+    thread.start()
+    try:
+        yield line
+    finally:
+        over.set()
+        thread.join()
+        with suppress(AttributeError, OSError, ValueError):
+            screen.wipe()
+        _free.release()
+
+
+_free = threading.Lock()
+"""Whether the terminal's last line is nobody's."""

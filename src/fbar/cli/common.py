@@ -43,9 +43,12 @@ def warn(text: str) -> None:
         complain(f"warning: {text}")
 
 
-def lacking(ledger: Ledger) -> str:
-    """What is damaged or missing of a run, in words; nothing if all of it is there."""
-    ended, sound = ledger.legs[-1].result if ledger.legs else None, ledger.simulations()
+def lacking(ledger: Ledger, sound: int) -> str:
+    """What is damaged or missing of a run, in words; nothing if all of it is there.
+
+    ``sound`` is the number of simulations that could be read.
+    """
+    ended = ledger.legs[-1].result if ledger.legs else None
     wanted = 0 if ended is None else int(np.max(ended["simulations"]))
     gone = f"{wanted - sound:,} of the run's {wanted:,} simulations are missing" if wanted > sound else ""
     return "; ".join(text for text in (ledger.damage(), gone) if text)

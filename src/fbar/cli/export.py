@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,20 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar import model_file
-from fbar.checks import BoolArray, FloatArray, counted
+from fbar.checks import BoolArray, FloatArray, IntArray, counted
 from fbar.cli.common import Flag, TrustFlag, keep_trust, lacking, say, warn
+from fbar.cli.tables import whole, write_table
 from fbar.cli.views import OWN, ViewOf
-from fbar.csv_cells import cell
 from fbar.errors import FbarError, InputError, LedgerError, MissingExtra, NoPosterior
 from fbar.estimators.cells import CellErrors
-from fbar.files import written_beside
 from fbar.inference import load
 from fbar.ledger import Ledger
-from fbar.outcomes import Failure, Simulated
+from fbar.outcomes import Failure, Outcomes, Simulated
 from fbar.points import Points
 from fbar.problem import Problem
 from fbar.result import Result
 from fbar.schema import check_legs
+from fbar.terminal import Line, waiting
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -73,23 +73,17 @@ def export(
             raise InputError("--all writes csv or parquet; netcdf holds a posterior")
         if view:
             raise InputError("--all writes the simulations as they are; --at, --adjusted and --extrapolated do not")
-        frame, note, lacks = _simulations(run, trust)
+        note, lacks = _write_all(run, path, format, trust)
     else:
         result, note, lacks = view.of(load(run, trust=trust)), "", ""
         if result.damage:
             raise LedgerError(f"{result.damage}. Nothing was written; --all writes the simulations that are sound")
         if format == "netcdf":
-            with _written(path) as new:
+            with whole(path) as new:
                 result.to_arviz().to_netcdf(str(new))
             say(f"wrote {path}")
             return
-        frame = result.to_pandas()
-    with _written(path) as new:
-        if format == "parquet":
-            frame.to_parquet(new, index=False)
-        else:
-            _without_formulas(frame).to_csv(new, index=False)
-    say(f"wrote {counted(len(frame), 'row')} to {path}")
+        _say_rows(write_table(path, format, [result.to_pandas()]), path)
     if note:
         say(note)
     if lacks:
@@ -97,67 +91,150 @@ def export(
         raise SystemExit(1)
 
 
-@contextmanager
-def _written(path: Path) -> Iterator[Path]:
-    """A file to write to that takes the place of ``path`` when it is whole."""
-    try:
-        with written_beside(path) as new:
-            yield new
-    except OSError as error:
-        raise FbarError(f"cannot write {path}: {error.strerror or error}") from None
+def _say_rows(rows: int, path: Path) -> None:
+    say(f"wrote {counted(rows, 'row')} to {path}")
 
 
-def _without_formulas(frame: DataFrame) -> DataFrame:
-    """A table whose names and texts no spreadsheet evaluates."""
-    texts = {name: frame[name].map(cell) for name in frame if getattr(frame[name].dtype, "kind", "O") not in "biufc"}
-    return frame.assign(**texts).rename(columns=cell)
+def _write_all(run: Path, path: Path, format: str, trust: bool) -> tuple[str, str]:
+    """Write every recorded simulation; returns what is not said of them, and what is damaged or missing.
 
-
-def _simulations(run: Path, trust: bool) -> tuple[DataFrame, str, str]:
-    """Every recorded simulation as a table, what is not said of them, and what is damaged or missing."""
+    Blocks are read from the record one after the other, twice: to see which columns there are and who was accepted, and
+    to write them.
+    """
     try:
         import pandas
     except ImportError as error:
         raise MissingExtra("pandas", "table") from error
     with Ledger(run, create=False, driver=False) as ledger:
         check_legs(ledger.legs, run)
-        blocks = list(ledger.blocks())
-        lacks = lacking(ledger)
-    if not blocks:
-        raise FbarError(f"{run} has no recorded simulations")
-    result, problem, note = _loaded(run, trust)
-    frames, distances = [], []
-    for round, block, points, repeats, outcomes in blocks:
+        if next(ledger.blocks(), None) is None:
+            raise FbarError(f"{run} has no recorded simulations")
+        judge, note = _judge(run, trust)
+        with waiting(f"reading {run}") as line:
+            columns, sound = Columns(judge), 0
+            examples: list[tuple[Any, DataFrame]] = []
+            for part in columns.parts(ledger, line):
+                sound += part.simulations
+                if part.kind not in {kind for kind, _ in examples}:
+                    examples.append((part.kind, part.frame(pandas).head(1)))
+                if judge is not None:
+                    judge.look_at(part.theta, part.distance)
+            while judge is not None and judge.looks_again():
+                for part in columns.parts(ledger, line):
+                    judge.look_at(part.theta, part.distance)
+        shape = pandas.concat([example for _, example in examples], ignore_index=True)
+        taken = list(shape)
+
+        def frames() -> Iterator[DataFrame]:
+            start = 0
+            with waiting(f"writing {path}") as line:
+                for part in columns.parts(ledger, line):
+                    frame = part.frame(pandas).reindex(columns=taken)
+                    frame = frame.astype({n: shape[n].dtype for n in taken if frame[n].dtype != shape[n].dtype})
+                    for name, column in ({} if judge is None else judge.said(start, part.distance)).items():
+                        frame[_free(name, taken)] = column
+                    start += len(frame)
+                    yield frame
+
+        _say_rows(write_table(path, format, frames()), path)
+        return note, lacking(ledger, sound)
+
+
+ROWS = 2**16
+"""Rows that are written together, about."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some blocks of a record whose columns are alike."""
+
+    own: dict[str, npt.NDArray[Any]]
+    columns: dict[str, npt.NDArray[Any]]
+    parameters: tuple[str, ...]
+    distance: FloatArray | None
+    simulations: int
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        return tuple((name, _dtype(values)) for name, values in self.columns.items())
+
+    @property
+    def rows(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    @property
+    def theta(self) -> Points:
+        return Points({name: self.own[name] for name in self.parameters})
+
+    def frame(self, pandas: Any) -> DataFrame:
+        return pandas.DataFrame({name: list(v) if v.ndim > 1 else v for name, v in self.columns.items()})
+
+
+def _dtype(values: npt.NDArray[Any]) -> Any:
+    """Of text only that it is text: it is as wide as its longest word."""
+    return (values.dtype.kind if values.dtype.kind in "OSU" else values.dtype), values.shape[1:]
+
+
+class Columns:
+    """A record's blocks as columns."""
+
+    def __init__(self, judge: Judge | None) -> None:
+        self._judge = judge
+
+    def parts(self, ledger: Ledger, line: Line) -> Iterator[Part]:
+        """Neighbouring blocks of the same columns together, so that blocks of one are not slow."""
+        alike: list[Part] = []
+        done = 0
+        for block in ledger.blocks():
+            part = self._part(*block)
+            if alike and (part.kind != alike[0].kind or done >= ROWS):
+                yield _joined(alike)
+                alike, done = [], 0
+            alike.append(part)
+            done += part.rows
+            line.count(part.simulations, "simulation")
+        if alike:
+            yield _joined(alike)
+
+    def _part(self, round: int, block: int, points: Points, repeats: IntArray | None, outcomes: Outcomes) -> Part:
         known = isinstance(outcomes, Simulated)
         theta = points if repeats is None or not known else points.repeat(repeats)
-        own: dict[str, Any] = {name: theta[name] for name in theta}
+        own: dict[str, Any] = {name: np.asarray(theta[name]) for name in theta}
+        before = {"round": np.full(theta.rows, round), "block": np.full(theta.rows, block)}
+        simulations = points.rows if repeats is None else int(repeats.sum())
         if not isinstance(outcomes, Simulated):
-            about = {"simulations": repeats if repeats is not None else 1, "accepted": outcomes.weight}
-            frames.append(pandas.DataFrame(_beside(own, {"round": round, "block": block}, about)))
-            continue
-        own |= {name: list(values) for name, values in outcomes.recorded.items()}
+            times = np.ones(points.rows, dtype=np.int64) if repeats is None else np.asarray(repeats)
+            about: dict[str, Any] = {"simulations": times, "accepted": np.asarray(outcomes.weight)}
+            return Part(own, _beside(own, before, about), tuple(theta), None, simulations)
+        own |= {name: np.asarray(values) for name, values in outcomes.recorded.items()}
         summaries = np.asarray(outcomes.summaries).reshape(len(outcomes.summaries), -1)
         about = {f"summary{i + 1}": summaries[:, i] for i in range(summaries.shape[1])}
         kinds = np.array([kind.name.lower() for kind in Failure])
         assert outcomes.failure is not None
         about["failure"] = np.where(outcomes.failure == 0, "", kinds[outcomes.failure])
         about |= {} if outcomes.cost is None else {"cost": outcomes.cost}
-        frames.append(pandas.DataFrame(_beside(own, {"round": round, "block": block}, about)))
-        if problem is not None:
-            measure = None if result is None else result.run.measure_told
-            distances.append(problem.distances(outcomes, measure=measure)[0])
-    frame = pandas.concat(frames, ignore_index=True)
-    if not distances:
-        return frame, note, lacks
-    judged: dict[str, npt.NDArray[Any]] = {"distance": np.concatenate(distances)}
-    if result is None:
-        judged["accepted"] = np.zeros(len(frame), dtype=bool)
-    else:
-        theta = Points({name: frame[name].to_numpy() for name in blocks[0][2]})
-        judged |= _judged(result, theta, judged["distance"])
-    for name, column in judged.items():
-        frame[_free(name, frame)] = column
-    return frame, note, lacks
+        distance = None if self._judge is None else self._judge.distances(outcomes)
+        return Part(own, _beside(own, before, about), tuple(theta), distance, simulations)
+
+
+def _joined(parts: list[Part]) -> Part:
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    distances = [part.distance for part in parts if part.distance is not None]
+    return Part(
+        {name: np.concatenate([part.own[name] for part in parts]) for name in first.parameters},
+        {name: np.concatenate([part.columns[name] for part in parts]) for name in first.columns},
+        first.parameters,
+        np.concatenate(distances) if distances else None,
+        sum(part.simulations for part in parts),
+    )
+
+
+def _judge(run: Path, trust: bool) -> tuple[Judge | None, str]:
+    """What tells distances and who was accepted, and what is said where that cannot be had."""
+    result, problem, note = _loaded(run, trust)
+    return (None if problem is None else Judge(problem, result)), note
 
 
 def _loaded(run: Path, trust: bool) -> tuple[Result | None, Problem | None, str]:
@@ -189,37 +266,88 @@ def _beside(own: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) 
     }
 
 
-def _judged(result: Result, theta: Points, distance: FloatArray) -> dict[str, npt.NDArray[Any]]:
+class Judge:
     """Which simulations were accepted, and their weights in the posterior.
 
     A posterior of draws holds the accepted ones in the order in which they were recorded. Blocks that were asked for
-    ahead of need are recorded and not used, so that coming near is not enough.
+    ahead of need are recorded and not used, so that coming near is not enough. Beyond the tolerance some kernels accept
+    too: where the posterior's points are not among those that came near, all are looked at.
     """
-    within = result.run.tolerance_told or result.run.stages()[-1].tolerance or 0.0
-    known, near = ~np.isnan(distance), distance <= within
-    if isinstance(result.posterior.errors, CellErrors):  # its weights are those of the values of θ
-        return {"accepted": near}
-    for candidates in (near, known):  # beyond the tolerance some kernels accept too
-        rows = _places(result.posterior.points, theta, candidates)
-        if rows is not None:
-            accepted, weight = np.zeros(theta.rows, dtype=bool), np.zeros(theta.rows)
-            accepted[rows], weight[rows] = True, result.posterior.weights
-            return {"accepted": accepted, "weight": weight}
-    return {"accepted": near}
+
+    def __init__(self, problem: Problem, result: Result | None) -> None:
+        self._problem = problem
+        self._measure = None if result is None else result.run.measure_told
+        self._within: float | None = None
+        self._points: Points | None = None
+        if result is not None:
+            self._within = result.run.tolerance_told or result.run.stages()[-1].tolerance or 0.0
+            if not isinstance(result.posterior.errors, CellErrors):  # whose weights are those of the values of θ
+                self._points, self._weights = result.posterior.points, result.posterior.weights
+        self._all = False
+        self._start_again()
+
+    def _start_again(self) -> None:
+        self._rows: list[npt.NDArray[np.int64]] = []
+        self._found = self._seen = 0
+
+    def distances(self, outcomes: Simulated) -> FloatArray:
+        return self._problem.distances(outcomes, measure=self._measure)[0]
+
+    def look_at(self, theta: Points, distance: FloatArray | None) -> None:
+        """Look for the posterior's next points among the next simulations."""
+        if distance is None or self._points is None:
+            return
+        assert self._within is not None
+        candidates = np.flatnonzero(~np.isnan(distance) if self._all else distance <= self._within)
+        rows = candidates[_places(self._points, self._found, theta.take(candidates))]
+        self._rows.append(self._seen + rows)
+        self._found += rows.size
+        self._seen += distance.size
+
+    def looks_again(self) -> bool:
+        """Whether all simulations have to be looked at, since the points are not among the near ones."""
+        if self._points is None or self._found == self._points.rows:
+            return False
+        if self._all:  # nor are they there
+            self._points = None
+            return False
+        self._all = True
+        self._start_again()
+        return True
+
+    def said(self, start: int, distance: FloatArray | None) -> dict[str, npt.NDArray[Any]]:
+        """The columns of the simulations from ``start`` on."""
+        if distance is None:
+            return {}
+        said: dict[str, npt.NDArray[Any]] = {"distance": distance}
+        if self._within is None:
+            return {**said, "accepted": np.zeros(distance.size, dtype=bool)}
+        if self._points is None:
+            return {**said, "accepted": distance <= self._within}
+        rows = np.concatenate(self._rows) if len(self._rows) != 1 else self._rows[0]
+        self._rows = [rows]
+        low, high = np.searchsorted(rows, [start, start + distance.size])
+        accepted, weight = np.zeros(distance.size, dtype=bool), np.zeros(distance.size)
+        accepted[rows[low:high] - start], weight[rows[low:high] - start] = True, self._weights[low:high]
+        return {**said, "accepted": accepted, "weight": weight}
 
 
-def _places(points: Points, theta: Points, candidates: BoolArray) -> npt.NDArray[np.int64] | None:
-    """Where points stand among the candidates, in the same order; None if some do not."""
-    rows = np.flatnonzero(candidates)
-    wanted = list(zip(*(points[name].tolist() for name in theta), strict=True))
+def _places(points: Points, first: int, theta: Points) -> npt.NDArray[np.int64]:
+    """Where the points from ``first`` on stand among the next θ, in the same order."""
+    few = min(theta.rows, points.rows - first)
+    wanted = points.take(np.arange(first, first + few))
+    if all(_same(theta[name][:few], wanted[name]).all() for name in theta):
+        return np.arange(few)
+    listed = list(zip(*(wanted[name].tolist() for name in theta), strict=True))
     found: list[int] = []
-    given = zip(*(theta[name][rows].tolist() for name in theta), strict=True)
-    for row, values in zip(rows.tolist(), given, strict=True):
-        if len(found) < len(wanted) and _same(values, wanted[len(found)]):
+    for row, values in enumerate(zip(*(theta[name].tolist() for name in theta), strict=True)):
+        if len(found) < few and all(
+            a == b or (a != a and b != b) for a, b in zip(values, listed[len(found)], strict=True)
+        ):
             found.append(row)
-    return np.array(found, dtype=np.int64) if len(found) == len(wanted) else None
+    return np.array(found, dtype=np.int64)
 
 
-def _same(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
-    """Whether two θ are equal; a parameter that a model does not have is not a number in both."""
-    return all(a == b or (a != a and b != b) for a, b in zip(first, second, strict=True))
+def _same(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> BoolArray:
+    """Whether parameters are equal; one that a model does not have is not a number in both."""
+    return np.asarray((first == second) | ((first != first) & (second != second)))

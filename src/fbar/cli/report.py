@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from fbar.cli.common import MaybeWhole, TrustFlag, keep_trust, say, warn
@@ -13,6 +10,7 @@ from fbar.engine import Apart, InProcess
 from fbar.errors import InputError
 from fbar.inference import load
 from fbar.predictive import PATIENCE
+from fbar.terminal import waiting
 
 
 def report(
@@ -63,19 +61,10 @@ def report(
     if workers is None and isinstance(engine, InProcess):
         engine = Apart(PATIENCE if predictive is None and timeout is None else None)
     path = out or run / "report.html"
-    made = report_run(result, path, title=title, predictive=predictive, shown=_counted(), engine=engine)
+    with waiting("writing the report") as line:
+
+        def shown(done: int, of: int) -> None:
+            line.say(f"{done} of {of} new simulations" if done < of else "")
+
+        made = report_run(result, path, title=title, predictive=predictive, shown=shown, engine=engine)
     say(f"wrote {made}")
-
-
-def _counted() -> Callable[[int, int], None] | None:
-    """A line on the terminal while new simulations are made for longer than two seconds."""
-    if not sys.stderr.isatty():
-        return None
-    start = time.monotonic()
-
-    def shown(done: int, of: int) -> None:
-        if time.monotonic() - start > 2:
-            sys.stderr.write(f"\r\x1b[K{done} of {of} new simulations" if done < of else "\r\x1b[K")
-            sys.stderr.flush()
-
-    return shown

@@ -29,7 +29,7 @@ from fbar.methods.forecasts import Forecast
 from fbar.methods.named import restored_method
 from fbar.result import Result, cost_in_words, json_seed, unused_in_words
 from fbar.schema import check_legs
-from fbar.terminal import clean
+from fbar.terminal import clean, waiting
 
 Targets = Annotated[list[str] | None, Parameter(name=["--target", "-t"], consume_multiple=True, negative="")]
 Precisions = Annotated[list[str] | None, Parameter(name="--precision", consume_multiple=True, negative="")]
@@ -160,8 +160,9 @@ def show(run: Path, /, *, view: ViewOf = OWN, trust: TrustFlag = False, json_: J
     with Ledger(run, create=False, driver=False) as ledger:
         check_legs(ledger.legs, run)
         legs: list[dict[str, Any]] = [{"settings": leg.settings, "result": leg.result} for leg in ledger.legs]
-        simulations, blocks = ledger.simulations(), len(ledger)
-        failures, lacks = ledger.failures(), lacking(ledger)
+        with waiting(f"reading {run}"):
+            simulations, blocks = ledger.simulations(), len(ledger)
+        failures, lacks = ledger.failures(), lacking(ledger, simulations)
         damaged = ledger.damaged
     if json_:
         listed = [
@@ -224,7 +225,8 @@ def explain(
     with _own_output(json_):
         keep_trust(run, trust)
         result = view.of(load(run, trust=trust))
-        explanation = result.explain(target)
+        with waiting("explaining the estimate"):
+            explanation = result.explain(target)
     warn(result.damage)
     print(json.dumps(explanation.as_dict()) if json_ else explanation)
 

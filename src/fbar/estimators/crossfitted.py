@@ -23,9 +23,9 @@ proposals miss a part of the posterior, and then a reason for doubt.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -37,7 +37,9 @@ from fbar.acceptance import Acceptance, accepted
 from fbar.checks import BoolArray, FloatArray, IntArray
 from fbar.errors import NoPosterior
 from fbar.estimate import ErrorBars
+from fbar.estimators.coordinates import Coordinates
 from fbar.estimators.draws import DrawErrors, Draws, recorded_columns
+from fbar.estimators.kept import PART, Kept
 from fbar.outcomes import Seen
 from fbar.posterior import Posterior
 from fbar.problem import Problem
@@ -47,6 +49,9 @@ from fbar.targets.quantiles import Inversion
 APART = 1 / 2500
 """How often chance alone lets the groups' jackknife raise a doubt: its variance over the error bar's has an F
 distribution with K − 1 and many degrees of freedom."""
+
+
+Draw = Callable[[int, int, int, bool], Particles]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,41 +69,85 @@ class Piece:
 
 
 class _Densities:
-    """Densities of a group's proposals at simulations that were asked for before, so that none is evaluated twice."""
+    """Densities of a group's proposals at simulations that were asked for before, so that none is evaluated twice.
 
-    def __init__(self, space: Space) -> None:
-        self.space = space
+    ``closed`` is log Σ n q over the proposals that ``counted`` lists, ``last`` log q of the one after them, whose
+    number of draws may still grow.
+    """
+
+    def __init__(self) -> None:
         self.rows: IntArray = np.zeros(0, dtype=np.int64)
         self.log_prior: FloatArray = np.zeros(0)
-        self.log_q: dict[int, tuple[Proposal, FloatArray]] = {}
+        self.counted: list[tuple[Proposal, int]] = []
+        self.closed: FloatArray = np.zeros(0)
+        self.proposal: Proposal | None = None
+        self.last: FloatArray = np.zeros(0)
 
     def copy(self) -> _Densities:
         made = copy(self)
-        made.log_q = dict(self.log_q)
+        made.counted = list(self.counted)
         return made
 
-    def look_at(self, rows: IntArray, proposals: Sequence[Proposal], particles: Particles) -> None:
+    def log_weights(self, store: Crossfitted, rows: IntArray, stages: Sequence[tuple[Proposal, int]]) -> FloatArray:
+        """log p/Σ n q at simulations; ``stages`` are proposals in the order of their rounds, and their draws."""
+        self._look_at(store, rows)
+        self._count(store, stages[:-1])
+        last, draws = stages[-1]
+        self._take_last(store, last)
+        place = np.searchsorted(self.rows, rows)
+        return self.log_prior[place] - np.logaddexp(self.closed[place], math.log(draws) + self.last[place])
+
+    def _look_at(self, store: Crossfitted, rows: IntArray) -> None:
         new = np.setdiff1d(rows, self.rows)
-        if new.size:
-            there, at = particles.take(new), np.searchsorted(self.rows, new)
-            self.rows = np.insert(self.rows, at, new)
-            self.log_prior = np.insert(self.log_prior, at, self.space.log_prior(there))
-            self.log_q = {n: (q, np.insert(old, at, q.log_density(there))) for n, (q, old) in self.log_q.items()}
-        for proposal in proposals:
-            if id(proposal) not in self.log_q:
-                self.log_q[id(proposal)] = proposal, proposal.log_density(particles.take(self.rows))
+        if not new.size:
+            return
+        at = np.searchsorted(self.rows, new)
+        closed = np.full(new.size, -np.inf)
+        for proposal, draws in self.counted:
+            np.logaddexp(closed, math.log(draws) + store.log_density(proposal, new), out=closed)
+        self.closed = np.insert(self.closed, at, closed)
+        if self.proposal is not None:
+            self.last = np.insert(self.last, at, store.log_density(self.proposal, new))
+        self.log_prior = np.insert(self.log_prior, at, store.log_prior(new))
+        self.rows = np.insert(self.rows, at, new)
+
+    def _count(self, store: Crossfitted, stages: Sequence[tuple[Proposal, int]]) -> None:
+        known = len(self.counted)
+        if known > len(stages) or any(
+            a is not b or m != n for (a, m), (b, n) in zip(self.counted, stages, strict=False)
+        ):
+            known, self.counted, self.closed = 0, [], np.full(self.rows.size, -np.inf)
+        for proposal, draws in stages[known:]:
+            self._take_last(store, proposal)
+            self.closed = np.logaddexp(self.closed, math.log(draws) + self.last)
+            self.counted.append((proposal, draws))
+
+    def _take_last(self, store: Crossfitted, proposal: Proposal) -> None:
+        if self.proposal is not proposal:
+            self.proposal, self.last = proposal, store.log_density(proposal, self.rows)
 
 
-@dataclass(eq=False)
 class Crossfitted:
-    """Every simulation of a run, in groups. ``proposals[r][a]`` is what group a draws from in round r."""
+    """Every simulation of a run, in groups. ``proposals[r][a]`` is what group a draws from in round r.
 
-    problem: Problem
-    space: Space
-    groups: int
-    pieces: list[Piece] = field(default_factory=list)
-    proposals: list[Sequence[Proposal]] = field(default_factory=list)
-    _known: dict[int, _Densities] = field(default_factory=dict)
+    Kept is the distance of each, and where it is as `Coordinates` says; no copy is made of them as a whole. Groups and
+    rounds are those of the blocks. ``draw`` gives a block's particles again: its round, its number in it, its size and
+    whether they are evenly spread.
+    """
+
+    def __init__(self, problem: Problem, space: Space, groups: int, draw: Draw | None = None) -> None:
+        self.problem, self.space, self.groups, self._draw = problem, space, groups, draw
+        self.proposals: list[Sequence[Proposal]] = []
+        self.simulations = 0
+        self.summaries: Kept | None = Kept()
+        """None when some block came without, or they were too many to be kept."""
+        several = len(space.parts) > 1
+        self._coordinates = Coordinates(space.dimension, several, None if draw is None else self._drawn_again)
+        self._distance, self._cost = Kept(), Kept()
+        self._blocks = Kept()
+        self._recorded: dict[int, Mapping[str, npt.NDArray[Any]]] = {}
+        self._counts: list[IntArray] = []
+        self._known: dict[int, _Densities] = {}
 
     def copy(self) -> Crossfitted:
         """The same simulations, with a memory of its own: densities in batches of other sizes round otherwise."""
@@ -106,55 +155,154 @@ class Crossfitted:
         made._known = {group: known.copy() for group, known in self._known.items()}
         return made
 
-    def add(self, piece: Piece) -> None:
-        self.pieces.append(piece)
-        for name in ("particles", "distance", "group", "round", "cost"):
-            self.__dict__.pop(name, None)
+    def add(self, piece: Piece, near: IntArray | None = None) -> None:
+        """Take a block; ``near`` are those of its simulations whose place will be asked for."""
+        size = len(piece.distance)
+        if piece.recorded:
+            self._recorded[len(self._blocks)] = piece.recorded
+        self._blocks.add(np.array([[piece.round, piece.group, size, piece.even]], dtype=np.int64))
+        while len(self._counts) <= piece.round:
+            self._counts.append(np.zeros(self.groups, dtype=np.int64))
+        self._counts[piece.round][piece.group] += size
+        self.simulations += size
+        self._coordinates.add(piece.particles, np.zeros(0, dtype=np.int64) if near is None else near)
+        self._distance.add(piece.distance)
+        if piece.cost is not None:
+            self._cost.add(piece.cost)
+        if piece.summaries is None:
+            self.summaries = None
+        elif self.summaries is not None:
+            self.summaries.add(piece.summaries)
+        self.__dict__.pop("blocks", None)
+        self.__dict__.pop("_starts", None)
 
-    @property
-    def simulations(self) -> int:
-        return sum(len(piece.distance) for piece in self.pieces)
-
-    @cached_property
-    def particles(self) -> Particles:
-        return Particles.concatenate([piece.particles for piece in self.pieces])
-
-    @cached_property
-    def distance(self) -> FloatArray:
-        """NaN where a simulation failed."""
-        return np.concatenate([piece.distance for piece in self.pieces])
-
-    @cached_property
-    def cost(self) -> FloatArray | None:
-        """What each simulation cost, NaN where it is not known; None if that does not matter."""
-        parts = [piece.cost for piece in self.pieces if piece.cost is not None]
-        return np.concatenate(parts) if len(parts) == len(self.pieces) else None
-
-    @cached_property
-    def group(self) -> IntArray:
-        return self._each([piece.group for piece in self.pieces])
+    # ------------------------------------------------------------ blocks
 
     @cached_property
-    def round(self) -> IntArray:
-        return self._each([piece.round for piece in self.pieces])
+    def blocks(self) -> IntArray:
+        """Round, group, simulations, and whether they are evenly spread, of every block."""
+        return self._blocks.whole() if len(self._blocks) else np.zeros((0, 4), dtype=np.int64)
 
-    def _each(self, values: Sequence[int]) -> IntArray:
-        return np.repeat(np.array(values, dtype=np.int64), [len(piece.distance) for piece in self.pieces])
+    @cached_property
+    def _starts(self) -> IntArray:
+        return np.asarray(np.cumsum(self.blocks[:, 2]) - self.blocks[:, 2])
 
-    def recorded(self, rows: IntArray) -> dict[str, npt.NDArray[Any]]:
-        return recorded_columns([(len(piece.distance), piece.recorded) for piece in self.pieces], rows)
+    def block_of(self, rows: IntArray) -> IntArray:
+        return np.asarray(np.searchsorted(self._starts, rows, side="right") - 1, dtype=np.int64)
+
+    def group_of(self, rows: IntArray) -> IntArray:
+        return np.asarray(self.blocks[self.block_of(rows), 1])
 
     def counts(self) -> IntArray:
         """n_ar, shape (rounds, groups)."""
         found = np.zeros((len(self.proposals), self.groups), dtype=np.int64)
-        for piece in self.pieces:
-            found[piece.round, piece.group] += len(piece.distance)
+        for r, counted in enumerate(self._counts):
+            found[r] = counted
         return found
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of which some simulations are there."""
+        return len(self._counts)
+
+    def of_round(self, round: int) -> tuple[int, int]:
+        """The first simulation of a round, and the first one after it."""
+        sizes = [int(counted.sum()) for counted in self._counts]
+        return sum(sizes[:round]), sum(sizes[: round + 1])
+
+    def others(self, group: int | None) -> IntArray:
+        """The simulations of all groups but one, or of all."""
+        if group is None:
+            return np.arange(self.simulations)
+        return np.flatnonzero(np.repeat(self.blocks[:, 1] != group, self.blocks[:, 2]))
+
+    # ------------------------------------------------------------ simulations
+
+    def take(self, rows: IntArray) -> Particles:
+        return self._coordinates.take(rows)
+
+    def _drawn_again(self, rows: IntArray) -> Particles:
+        """The particles of some simulations, in order, from their seeds."""
+        assert self._draw is not None
+        blocks, first = np.unique(self.block_of(rows), return_index=True)
+        found = []
+        for block, low, high in zip(blocks.tolist(), first, [*first[1:], rows.size], strict=True):
+            round, _, size, even = self.blocks[block].tolist()
+            number = block - int(np.searchsorted(self.blocks[:, 0], round))
+            found.append(self._draw(round, number, size, bool(even)).take(rows[low:high] - self._starts[block]))
+        return Particles.concatenate(found)
+
+    def distance_of(self, rows: IntArray) -> FloatArray:
+        """NaN where a simulation failed."""
+        return self._distance.take(rows)
+
+    def distances(self, first: int = 0, last: int | None = None) -> Iterator[tuple[int, FloatArray]]:
+        """Those from one simulation to before another, part by part, each with the number of its first one."""
+        yield from self._distance.between(first, self.simulations if last is None else last)
+
+    @property
+    def has_costs(self) -> bool:
+        return 0 < len(self._cost) == self.simulations
+
+    def cost_of(self, rows: IntArray) -> FloatArray:
+        """What simulations cost, NaN where it is not known."""
+        return self._cost.take(rows)
+
+    def recorded(self, rows: IntArray) -> dict[str, npt.NDArray[Any]]:
+        if not self._recorded:
+            return {}
+        sizes = self.blocks[:, 2].tolist()
+        return recorded_columns([(size, self._recorded.get(b, {})) for b, size in enumerate(sizes)], rows)
+
+    def accepted(self, acceptance: Acceptance, without: int | None = None) -> tuple[IntArray, FloatArray]:
+        """The simulations that are accepted, those of one group left out, and their acceptance weights."""
+        rows, weights = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
+        for first, distance in self.distances():
+            weight = accepted(acceptance, distance)
+            hit = np.flatnonzero(weight)
+            if without is not None:
+                hit = hit[self.group_of(first + hit) != without]
+            rows.append(first + hit)
+            weights.append(weight[hit])
+        return np.concatenate(rows), np.concatenate(weights)
+
+    def within(self, tolerance: float, first: int, last: int) -> int:
+        """How many of the simulations from one to before another came so close."""
+        return sum(int((distance <= tolerance).sum()) for _, distance in self.distances(first, last))
+
+    def nearest(self, number: int, without: int | None = None) -> float:
+        """The distance that so many are within, those of one group left out; the largest finite one if fewer are."""
+        near, number = np.zeros(0), max(number, 1)
+        for first, distance in self.distances():
+            good = np.isfinite(distance)
+            if near.size >= number:
+                good &= distance < near.max()
+            at = np.flatnonzero(good)
+            if without is not None:
+                at = at[self.group_of(first + at) != without]
+            near = np.concatenate([near, distance[at]])
+            if near.size > number:
+                near = np.partition(near, number - 1)[:number]
+        return float(near.max()) if near.size else math.inf
+
+    def log_prior(self, rows: IntArray) -> FloatArray:
+        return self._in_parts(rows, self.space.log_prior)
+
+    def log_density(self, proposal: Proposal, rows: IntArray) -> FloatArray:
+        return self._in_parts(rows, proposal.log_density)
+
+    def _in_parts(self, rows: IntArray, function: Callable[[Particles], FloatArray]) -> FloatArray:
+        """A function of simulations, of so few at a time that what it makes on the way is small."""
+        result = np.empty(rows.size)
+        for start in range(0, rows.size, PART):
+            mine = slice(start, start + PART)
+            result[mine] = function(self.take(rows[mine]))
+        return result
 
     def log_weights(self, rows: IntArray) -> FloatArray:
         """log p/q̄ with q̄ the mixture of the proposals of a simulation's own group."""
         counts, result = self.counts(), np.empty(rows.size)
-        of = self.group[rows]
+        of = self.group_of(rows)
         for a in range(self.groups):
             mine = np.flatnonzero(of == a)
             if not mine.size:
@@ -164,19 +312,13 @@ class Crossfitted:
                 if counts[r, a]:
                     before = stages.get(id(proposals[a]), (proposals[a], 0))[1]
                     stages[id(proposals[a])] = (proposals[a], before + int(counts[r, a]))
-            known = self._known.setdefault(a, _Densities(self.space))
-            known.look_at(rows[mine], [proposal for proposal, _ in stages.values()], self.particles)
-            place = np.searchsorted(known.rows, rows[mine])
-            log_q = np.full(mine.size, -np.inf)
-            for number, (_, draws) in stages.items():
-                np.logaddexp(log_q, math.log(draws) + known.log_q[number][1][place], out=log_q)
-            result[mine] = known.log_prior[place] - log_q + math.log(counts[:, a].sum())
+            known = self._known.setdefault(a, _Densities())
+            result[mine] = known.log_weights(self, rows[mine], list(stages.values())) + math.log(counts[:, a].sum())
         return result
 
     def draws(self, acceptance: Acceptance, seen: Seen) -> Draws:
         """The accepted simulations."""
-        weight = accepted(acceptance, self.distance) if self.pieces else np.zeros(0)
-        rows = np.flatnonzero(weight)
+        rows, weight = self.accepted(acceptance)
         if not rows.size:
             told = f" ({seen})" if str(seen) else ""
             if not self.problem.has_summaries or acceptance.tolerance == math.inf:
@@ -188,22 +330,21 @@ class Crossfitted:
                 f"none of {self.simulations} simulations was accepted at the tolerance {acceptance.tolerance:g}{told}; "
                 "look at a larger tolerance, or raise the budget"
             )
-        points = self.space.points(self.particles.take(rows)).with_derived(self.problem.derived)
+        points = self.space.points(self.take(rows)).with_derived(self.problem.derived)
         points = points.with_columns(self.recorded(rows))
-        stratum = self.round[rows] * self.groups + self.group[rows]
+        block = self.block_of(rows)
+        stratum = self.blocks[block, 0] * self.groups + self.blocks[block, 1]
         sizes, cluster = self.counts().ravel(), None
-        if any(piece.even for piece in self.pieces):
+        even = self.blocks[:, 3] > 0
+        if even.any():
             # Evenly spread points are one cluster a block, all others a cluster each.
-            even = np.array([piece.even for piece in self.pieces])
-            block = self._each(list(range(len(self.pieces))))[rows]
-            cluster = np.where(even[block], len(self.distance) + block, rows)
-            for piece in self.pieces:
-                if piece.even:
-                    sizes[piece.round * self.groups + piece.group] += 1 - len(piece.distance)
+            cluster = np.where(even[block], self.simulations + block, rows)
+            round, group, size = self.blocks[even, :3].T
+            np.add.at(sizes, round * self.groups + group, 1 - size)
         return Draws(
             self.problem,
             points,
-            weight[rows],
+            weight,
             self.log_weights(rows),
             self.simulations,
             "independent",
@@ -218,7 +359,8 @@ class Crossfitted:
         draws = self.draws(acceptance, seen)
         w = draws.weight * np.exp(draws.log_w - draws.log_w.max())
         weights = w / w.sum()
-        errors = CrossfittedErrors(draws, weights, self.group[draws.row], self.groups)
+        assert draws.row is not None
+        errors = CrossfittedErrors(draws, weights, self.group_of(draws.row), self.groups)
         return Posterior(draws.points, weights, errors, draws.simulations, float(draws.weight.sum()))
 
 

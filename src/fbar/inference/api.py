@@ -16,6 +16,7 @@ from fbar.result import Result
 from fbar.stopping import StoppingRule
 from fbar.summaries import LearnedSummaries
 from fbar.targets import Target
+from fbar.terminal import waiting
 
 
 def infer(
@@ -151,6 +152,6 @@ def load(
     is executed; targets of the run that are functions of your own must then be among ``targets``. These are the run's
     own by default.
     """
-    return continue_task(
-        as_directory(run), problem=problem, targets=targets, progress=False, replay_only=True, trust=trust
-    )
+    directory = as_directory(run)
+    with waiting(f"reading {directory}"):
+        return continue_task(directory, problem=problem, targets=targets, progress=False, replay_only=True, trust=trust)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from fbar.engine import Engine, InProcess, Session
@@ -13,6 +13,9 @@ from fbar.methods import Run
 from fbar.methods.history import Recorder
 from fbar.outcomes import Batch, Outcomes
 from fbar.stopping import StoppingRule, require_rule
+
+AT_A_TIME = 2**17
+"""Simulations that are asked for before the first of them is told, or as many as keep all workers busy."""
 
 Progress = Callable[[Run], None]
 NOT_FINISHED = "not finished"
@@ -81,11 +84,15 @@ def _drive(
                     _restore_round(run, ledger, replay_only)
                 if recorder is not None:
                     recorder.round_ended()
-            batches = run.ask(ahead=0 if session is None else session.ahead)
-            known, new = _look_up(batches, ledger)
-            for batch, outcomes in known:
-                _tell(run, batch, outcomes, watch, progress, replayed=True)
-            if known and not new:
+            new, replayed = [], False
+            for batch in _asked(run, 0 if session is None else session.ahead):
+                known = None if ledger is None else ledger.lookup(batch)
+                if known is None:
+                    new.append(batch)
+                else:
+                    _tell(run, batch, known, watch, progress, replayed=True)
+                    replayed = True
+            if replayed and not new:
                 continue
             if replay_only:
                 return NOT_FINISHED
@@ -124,18 +131,17 @@ def _restore_round(run: Run, ledger: Ledger, replay_only: bool) -> None:
         ledger.record_round(run.round, own)
 
 
-def _look_up(batches: Sequence[Batch], ledger: Ledger | None) -> tuple[list[tuple[Batch, Outcomes]], list[Batch]]:
-    """Blocks that the ledger has, with their outcomes, and the others."""
-    if ledger is None:
-        return [], list(batches)
-    known, new = [], []
-    for batch in batches:
-        outcomes = ledger.lookup(batch)
-        if outcomes is None:
-            new.append(batch)
-        else:
-            known.append((batch, outcomes))
-    return known, new
+def _asked(run: Run, ahead: int) -> list[Batch]:
+    """The next blocks: enough for the workers and not all of a long round, whose θ would fill the memory."""
+    batches: list[Batch] = []
+    while True:
+        simulations, blocks = run.under_way
+        if simulations >= AT_A_TIME and blocks >= ahead:
+            return batches
+        more = run.ask(ahead=ahead, enough=max(AT_A_TIME - simulations, 1))
+        if not more:
+            return batches
+        batches += more
 
 
 def _tell(

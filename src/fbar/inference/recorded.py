@@ -37,8 +37,9 @@ from fbar.settings import describe, differences, is_source
 from fbar.signals import ending_as_by_ctrl_c, interrupted
 from fbar.stopping import StoppingRule
 from fbar.summaries import LearnedSummaries, LearntProblem
+from fbar.summaries.learn import Pilot
 from fbar.targets import Target, as_targets, parse
-from fbar.terminal import is_terminal
+from fbar.terminal import is_terminal, waiting
 
 
 @ending_as_by_ctrl_c()
@@ -317,7 +318,7 @@ def _taught(
     pilot = task.lesson.summaries.pilot(task.problem, task.lesson.targets, seeds, block_size=task.block_size)
     if ledger is None:
         _driven(pilot, progress, None, engine, title=LEARNS)
-        return replace(task, learnt=task.lesson.summaries.fit(pilot))
+        return replace(task, learnt=_fitted(task.lesson, pilot, progress))
     missing = NoPosterior(f"the simulations that teach the summaries of {ledger.directory} are not all there yet")
     if replay_only and not (ledger.directory / PILOT).is_dir():
         raise missing
@@ -330,9 +331,14 @@ def _taught(
                 )
             raise missing
         kept.flush()
-        learnt = task.lesson.summaries.fit(pilot)
+        learnt = _fitted(task.lesson, pilot, progress)
         _require_learnt_again(learnt, kept, ledger)
     return replace(task, learnt=learnt)
+
+
+def _fitted(lesson: Lesson, pilot: Pilot, progress: Progress | bool | None) -> LearntProblem:
+    with waiting(LEARNS, shown=progress is None or progress is True):
+        return lesson.summaries.fit(pilot)
 
 
 def _require_learnt_again(learnt: LearntProblem, kept: Ledger, ledger: Ledger) -> None:

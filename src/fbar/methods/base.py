@@ -101,6 +101,7 @@ class Run(OtherTolerances):
         self._absorbed = 0
         self._told: dict[int, tuple[Batch, Outcomes]] = {}
         self._outstanding: dict[tuple[int, int], int] = {}
+        self._under_way = 0
         self.unused = 0
         """Simulations that were run ahead of need and lay behind the end of their round; not among ``simulations``."""
         self._spent_cost: float | None = 0.0
@@ -294,14 +295,16 @@ class Run(OtherTolerances):
 
     # ------------------------------------------------------------ ask and tell
 
-    def ask(self, limit: int | None = None, *, ahead: int = 0) -> list[Batch]:
+    def ask(self, limit: int | None = None, *, ahead: int = 0, enough: int | None = None) -> list[Batch]:
         """The blocks that can be simulated now, with at most ``limit`` simulations together.
 
         Empty while the round waits for blocks that were asked before, and when the run is finished. Blocks
         are never cut: a limit below the next block's size is refused. ``ahead`` asks for so many blocks more in a
         round that its outcomes will end, to keep workers busy; those that turn out to lie behind its end are
         counted in ``unused`` and not used, so the result is the same. A run with a budget or a limit asks for none:
-        it uses all the simulations that it may run, and what is run ahead would come on top of them.
+        it uses all the simulations that it may run, and what is run ahead would come on top of them. ``enough`` ends
+        with the block that makes it so many simulations: the next call asks for those that follow, so that a round of
+        many need not be in memory at once.
         """
         if limit is not None:
             positive_integer(limit, "limit")
@@ -310,6 +313,8 @@ class Run(OtherTolerances):
         if self._most < math.inf:
             ahead = 0
         while not self.finished and self._asked < self._blocks() + (ahead if self._open_ended else 0):
+            if enough is not None and used >= enough:
+                break
             batch = self._block(self._asked)
             used += batch.simulations
             if limit is not None and used > limit:
@@ -321,6 +326,7 @@ class Run(OtherTolerances):
                 break
             batches.append(batch)
             self._outstanding[batch.key] = batch.simulations
+            self._under_way += batch.simulations
             self._asked += 1
         return batches
 
@@ -342,7 +348,7 @@ class Run(OtherTolerances):
                     f"block {batch.key} asked for {batch.simulations} simulations and was told "
                     f"{outcomes.simulations} outcomes"
                 )
-            del self._outstanding[batch.key]
+            self._under_way -= self._outstanding.pop(batch.key)
             if batch.round == self.round:
                 self._told[batch.block] = (batch, outcomes)
             else:  # it was asked for ahead of need, and the round ended before it
@@ -363,10 +369,16 @@ class Run(OtherTolerances):
             self._told.clear()
             self._end_round()
 
+    @property
+    def under_way(self) -> tuple[int, int]:
+        """Simulations that were asked for and not told yet, and their blocks."""
+        return self._under_way, len(self._outstanding)
+
     def abandon(self) -> None:
         """Nobody will tell the blocks that are still under way; they were begun, and count as not used."""
         self.unused += sum(self._outstanding.values())
         self._outstanding.clear()
+        self._under_way = 0
 
     def _look_for_mistake(self) -> None:
         """Block by block and so the same with any engine, however blocks came in."""

@@ -116,30 +116,29 @@ class Lesson:
 
 def learn(
     store: Crossfitted,
-    rows: IntArray,
+    group: int | None,
     acceptance: Acceptance,
     aim: Aim | None,
     defence: float,
     rng: np.random.Generator,
 ) -> Lesson:
-    """Fit a proposal to some of the simulations: for the aim, or without one to ABC's posterior.
+    """Fit a proposal for a group to the simulations of the others: for the aim, or without one to ABC's posterior.
 
     Where the store has costs, the proposal is the best one for what simulations cost, not for their number.
     """
     space = store.space
-    a = accepted(acceptance, store.distance[rows])
-    hit = np.flatnonzero(a)
-    particles = store.particles.take(rows[hit])
-    log_w = store.log_weights(rows[hit])
+    hit, a = store.accepted(acceptance, without=group)
+    particles = store.take(hit)
+    log_w = store.log_weights(hit)
     w = np.exp(log_w - log_w.max())
-    weights = w * a[hit]
+    weights = w * a
     weights /= weights.sum()
     omega = weights
     removable = 0.0
     if aim is not None:
-        m2 = _second_moments(store, rows, a, hit, weights, rng)
-        base = w * a[hit] ** 2 / np.sqrt(m2 * _costs(store, rows, hit))
-        points = space.points(particles).with_derived(store.problem.derived).with_columns(store.recorded(rows[hit]))
+        m2 = _second_moments(store, group, acceptance, hit, weights, rng)
+        base = w * a**2 / np.sqrt(m2 * _costs(store, group, hit))
+        points = space.points(particles).with_derived(store.problem.derived).with_columns(store.recorded(hit))
         g = aim.g(points, weights, base)
         omega = _steadied(base * g, base, space.dimension)
         square = (weights * g) ** 2
@@ -195,22 +194,24 @@ def _resampled(x: FloatArray, weight: FloatArray, rng: np.random.Generator) -> t
     return x[np.minimum(np.searchsorted(cumulative, at, side="right"), len(x) - 1)], np.ones(FITTED)
 
 
-def _costs(store: Crossfitted, rows: IntArray, hit: IntArray) -> FloatArray:
+def _costs(store: Crossfitted, group: int | None, accepted_rows: IntArray) -> FloatArray:
     """c(θ) at the accepted simulations, by a regression of log cost on coordinates and their squares in each model.
 
     The mean of log cost is not that of cost; they differ by a factor that is the same for all if the scatter is.
     """
-    result, cost = np.ones(hit.size), store.cost
-    if cost is None:
+    result = np.ones(accepted_rows.size)
+    if not store.has_costs:
         return result
-    known = np.flatnonzero(np.isfinite(cost[rows]) & (cost[rows] > 0))
-    everything = store.particles.take(rows)
+    rows = store.others(group)
+    cost, hit = store.cost_of(rows), np.searchsorted(rows, accepted_rows)
+    known = np.flatnonzero(np.isfinite(cost) & (cost > 0))
+    everything = store.take(rows)
     for m, _ in store.space.split(everything):
         mine, own = np.flatnonzero(everything.model[hit] == m), known[everything.model[known] == m]
         d = store.space.dimensions[m]
         if not mine.size or own.size == 0:
             continue
-        log_cost = np.log(cost[rows[own]])
+        log_cost = np.log(cost[own])
         if own.size <= 4 * (2 * d + 1) or d == 0:
             result[mine] = np.exp(log_cost.mean())
             continue
@@ -227,18 +228,27 @@ def _costs(store: Crossfitted, rows: IntArray, hit: IntArray) -> FloatArray:
 
 
 def _second_moments(
-    store: Crossfitted, rows: IntArray, a: FloatArray, hit: IntArray, weights: FloatArray, rng: np.random.Generator
+    store: Crossfitted,
+    group: int | None,
+    acceptance: Acceptance,
+    accepted_rows: IntArray,
+    weights: FloatArray,
+    rng: np.random.Generator,
 ) -> FloatArray:
     """E[a²|θ] at the accepted simulations, from their nearest neighbours among all others.
 
     In three dimensions and more one number for each model, so that models get their shares.
     """
-    space, result = store.space, np.ones(hit.size)
-    everything = store.particles.take(rows)
+    space, result = store.space, np.ones(accepted_rows.size)
+    if len(space.parts) == 1 and space.dimension > NEIGHBOURS_UPTO:
+        return result
+    rows = store.others(group)
+    hit, a = np.searchsorted(rows, accepted_rows), accepted(acceptance, store.distance_of(rows))
+    everything = store.take(rows)
     for m, own in space.split(everything):
         mine = np.flatnonzero(everything.model[hit] == m)
         d = space.dimensions[m]
-        if not mine.size or (d > NEIGHBOURS_UPTO and len(space.parts) == 1):
+        if not mine.size:
             continue
         square = a[own] ** 2
         if d == 0 or mine.size == 1:

@@ -284,9 +284,9 @@ class SMCRun(Run):
         what = "the prior gives its own draws no density" if self.round == 0 else "the prior has no mass at"
         raise _Barren(f"{what} any of {draws} proposals of round {self.round + 1}")
 
-    def ask(self, limit: int | None = None, *, ahead: int = 0) -> list[Batch]:
+    def ask(self, limit: int | None = None, *, ahead: int = 0, enough: int | None = None) -> list[Batch]:
         try:
-            return super().ask(limit, ahead=ahead)
+            return super().ask(limit, ahead=ahead, enough=enough)
         except _Barren as error:
             if self.round == 0:
                 raise InputError(f"{error}; check the prior's logpdf against its sampling") from None

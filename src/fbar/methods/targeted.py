@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.acceptance import Acceptance, accepted
-from fbar.checks import BoolArray, FloatArray, IntArray, choice, non_negative_number, positive_integer
+from fbar.checks import FloatArray, IntArray, choice, non_negative_number, positive_integer
 from fbar.designs.schemes import scrambled
 from fbar.errors import InputError, NoPosterior
 from fbar.estimate import Estimate
@@ -142,7 +142,7 @@ class TargetedRun(Run):
         if not self.problem.records:
             self.problem.check_targets(self.targets)
         self.space = Space(self.problem.prior, "normal")
-        self.store = Crossfitted(self.problem, self.space, method.groups)
+        self.store = Crossfitted(self.problem, self.space, method.groups, self._draw)
         self.aim = aim
         self.defence = method.defence or DEFENCE[min(max(self.space.dimension, 1), len(DEFENCE)) - 1]
         self.block_size = start.block_size or self._default_block(BLOCK_SIZE)
@@ -152,7 +152,7 @@ class TargetedRun(Run):
         self._evenly = self._even = False
         self._numbers = 0
         self._passed = 0  # how many tolerances in a row were low enough
-        self._latest: tuple[Acceptance, int, Posterior] | None = None
+        self._latest: dict[bool, tuple[Acceptance, int, Posterior]] = {}  # its own, and another one
         self._reached: list[float] = []  # the tolerance of every round's proposals
         self._close = max(CLOSE, 20 * self.space.dimension)
         if self._chooses:  # the bias of a tolerance is weighed against the error of the whole budget
@@ -222,16 +222,18 @@ class TargetedRun(Run):
         return len(self._sizes)
 
     def _block(self, block: int) -> Batch:
-        rng = self.seeds.generator(Purpose.DESIGN, self.round, block)
-        proposal = self.store.proposals[self.round][block % self.method.groups]
-        if self._even:
-            assert isinstance(proposal, Learnt)
-            particles = proposal.from_unit(scrambled(self._sizes[block], proposal.unit_dimension, rng))
-        else:
-            particles = proposal.draw(rng, self._sizes[block])
-        self._drawn[block] = particles
+        self._drawn[block] = particles = self._draw(self.round, block, self._sizes[block], self._even)
         points = self.space.points(particles).with_derived(self.problem.derived)
         return Batch(self.round, block, points, None, self.seeds)
+
+    def _draw(self, round: int, block: int, size: int, even: bool) -> Particles:
+        """A block's particles; the same whenever it is asked, once its round has begun."""
+        rng = self.seeds.generator(Purpose.DESIGN, round, block)
+        proposal = self.store.proposals[round][block % self.method.groups]
+        if not even:
+            return proposal.draw(rng, size)
+        assert isinstance(proposal, Learnt)
+        return proposal.from_unit(scrambled(size, proposal.unit_dimension, rng))
 
     def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
         recorded: Mapping[str, npt.NDArray[Any]] = {}
@@ -251,7 +253,8 @@ class TargetedRun(Run):
                 raise InputError("a run per second was told a block without costs; make outcomes by fbar.simulate")
         self.seen = self.seen + seen
         particles, group = self._drawn.pop(batch.block), batch.block % self.method.groups
-        self.store.add(Piece(self.round, group, particles, distance, recorded, summaries, cost, self._even))
+        piece = Piece(self.round, group, particles, distance, recorded, summaries, cost, self._even)
+        self.store.add(piece, near=np.flatnonzero(accepted(self.wanted, distance)))
 
     # ------------------------------------------------------------ learning
 
@@ -303,25 +306,26 @@ class TargetedRun(Run):
             # Rounds grow, so that they are few where even the best proposal comes close rarely.
             self._open(proposals, max(2 * self._close, self.simulations // 2), max(closer))
             return
-        weight = accepted(self.wanted, self.store.distance)
-        there = int((weight > 0).sum())
-        own = np.bincount(self.store.group[weight > 0], minlength=self.method.groups)
+        hit = self.store.accepted(self.wanted)[0]
+        there = hit.size
+        own = np.bincount(self.store.group_of(hit), minlength=self.method.groups)
         if there < 2 * self.method.groups or there - own.max() < 2:  # nothing to learn from yet
             self._repeat()
             return
         lessons = [self._lesson(a, self.wanted, self.aim) for a in groups]
-        if there >= ENOUGH and (self._models_known(weight > 0) or 2 * self.simulations > self._most):
+        if there >= ENOUGH and (self._models_known(hit) or 2 * self.simulations > self._most):
             self._kept = [lesson.proposal for lesson in lessons]
             self._evenly = float(np.mean([lesson.removable for lesson in lessons])) > GAIN
             self._go_on()
             return
-        rate = max((weight[self.store.round == self.round - 1] > 0).mean(), there / self.simulations)
+        first, last = self.store.of_round(self.round - 1)
+        rate = max((hit >= first).sum() / (last - first), there / self.simulations)
         size = min(max(LEAST_ROUND, there / rate), self.simulations)
         self._open([lesson.proposal for lesson in lessons], size, self.wanted.tolerance)
 
-    def _models_known(self, hit: BoolArray) -> bool:
+    def _models_known(self, hit: IntArray) -> bool:
         """Whether every model that was accepted at all was accepted often enough for a proposal of its own."""
-        hits = np.bincount(self.store.particles.model[hit])
+        hits = np.bincount(self.store.take(hit).model)
         return bool((hits[hits > 0] >= KNOWN).all())
 
     def _repeat(self) -> None:
@@ -338,20 +342,17 @@ class TargetedRun(Run):
         even = self._evenly and each >= 16
         self._open(self._kept, each * SCRAMBLES if even else size, at, even=even)
 
-    def _others(self, group: int) -> IntArray:
-        return np.flatnonzero(self.store.group != group)
-
     def _closer(self, group: int) -> float:
         """The tolerance that enough of the other groups' simulations are within, not below the wanted one."""
-        distance = self.store.distance[self._others(group)]
-        return max(self.wanted.tolerance, _nearest(distance, min(self._close, distance.size // 4)))
+        others = self.simulations - int(self.store.counts()[:, group].sum())
+        return max(self.wanted.tolerance, self.store.nearest(min(self._close, others // 4), without=group))
 
     def _closest(self) -> float:
-        return _nearest(self.store.distance, min(self._close, self.simulations // 4))
+        return self.store.nearest(min(self._close, self.simulations // 4))
 
     def _lesson(self, group: int, acceptance: Acceptance, aim: Aim | None) -> Lesson:
         rng = self.seeds.generator(Purpose.DESIGN, self.round, 2**32 - 1 - group)
-        return learn(self.store, self._others(group), acceptance, aim, self.defence, rng)
+        return learn(self.store, group, acceptance, aim, self.defence, rng)
 
     # ------------------------------------------------------------ a tolerance from the budget
 
@@ -372,8 +373,8 @@ class TargetedRun(Run):
             near, far = self.posterior_at(tolerance), self.posterior_at(2 * tolerance)
         except NoPosterior:
             return False
-        in_round = self.store.distance[self.store.round == self.round - 1] <= tolerance
-        rest = (self._most - self.simulations) * in_round.mean()
+        first, last = self.store.of_round(self.round - 1)
+        rest = (self._most - self.simulations) * (self.store.within(tolerance, first, last) / (last - first))
         if near.accepted + rest < LEAST_ACCEPTED:  # fewer would have no error bar to speak of
             return True
         mass = [np.exp(p.errors.draws.log_w).sum() for p in (near, far)]  # type: ignore[union-attr]
@@ -439,7 +440,7 @@ class TargetedRun(Run):
         if len(self.store.proposals) > self.round:  # planned, and not asked for
             self.store.proposals.pop()
             self._reached.pop()
-        if self.store.pieces:
+        if self.simulations:
             self._advance()
         else:
             self._first()
@@ -450,13 +451,21 @@ class TargetedRun(Run):
         return self.posterior_at(self.wanted.tolerance)
 
     def posterior_at(self, tolerance: float) -> Posterior:
-        if not self.store.pieces:
+        if not self.simulations:
             raise NoPosterior("no simulations were told yet; ask the run for batches and tell it their outcomes")
         at = non_negative_number(tolerance, "tolerance")
         asked = Acceptance(at, self.method.kernel if 0 < at < math.inf else "uniform")
-        if self._latest is None or self._latest[:2] != (asked, self.simulations):
-            self._latest = asked, self.simulations, self._estimated(self.store, asked)
-        return self._latest[2]
+        if (found := self._known(asked)) is not None:
+            return found
+        own = asked == self.wanted
+        self._latest.pop(own, None)  # before another one is made: each holds all that was accepted
+        posterior = self._estimated(self.store, asked)
+        self._latest[own] = asked, self.simulations, posterior
+        return posterior
+
+    def _known(self, asked: Acceptance) -> Posterior | None:
+        """A posterior that was taken before, and from as many simulations."""
+        return next((p for at, n, p in self._latest.values() if (at, n) == (asked, self.simulations)), None)
 
     def _estimated(self, store: Crossfitted, asked: Acceptance) -> Posterior:
         posterior = store.posterior(asked, self.seen)
@@ -465,9 +474,9 @@ class TargetedRun(Run):
         return self._told_apart(posterior, asked.tolerance, share)
 
     def glance(self) -> Posterior:
-        if self._latest is not None and self._latest[:2] == (self.wanted, self.simulations):
-            return self._latest[2]
-        if not self.store.pieces:
+        if (found := self._known(self.wanted)) is not None:
+            return found
+        if not self.simulations:
             return self.posterior()
         return self._estimated(self.store.copy(), self.wanted)
 
@@ -481,21 +490,20 @@ class TargetedRun(Run):
     def _curve_tolerances(self) -> list[float]:
         """Larger ones too, since every simulation is kept."""
         own = self._own_tolerance()
-        far = float(np.nanmax(np.where(np.isfinite(self.store.distance), self.store.distance, 0.0), initial=0.0))
+        far = max((float(d[np.isfinite(d)].max(initial=0.0)) for _, d in self.store.distances()), default=0.0)
         larger = [own * 2 ** (k / 2) for k in range(WIDER, 0, -1)]
         return [tolerance for tolerance in larger if own < tolerance < far] + super()._curve_tolerances()
 
     def _distances_of(self, rows: IntArray) -> FloatArray:
-        return self.store.distance[rows]
+        return self.store.distance_of(rows)
 
     def _kept_summaries(self) -> list[npt.NDArray[Any] | None]:
-        return [piece.summaries for piece in self.store.pieces]
+        return [None] if self.store.summaries is None else list(self.store.summaries.parts)
 
     def stages(self) -> list[Stage]:
         found: list[Stage] = []
-        distance, kernel = self.store.distance, self.wanted.kernel
-        for r in range(int(self.store.round[-1]) + 1 if self.store.pieces else 0):
-            proposals, mine = self.store.proposals[r], self.store.round == r
+        for r in range(self.store.rounds):
+            proposals, (first, end) = self.store.proposals[r], self.store.of_round(r)
             if isinstance(proposals[0], FromPrior):
                 words = "from the prior"
             elif self._reached[r] > self.wanted.tolerance:
@@ -503,7 +511,8 @@ class TargetedRun(Run):
             else:
                 words = "where the error of the targets falls most"
             at = self._reached[r] if words == "towards the data" else self.wanted.tolerance
-            n, hits = int(mine.sum()), int((accepted(Acceptance(at, kernel), distance[mine]) > 0).sum())
+            asked = Acceptance(at, self.wanted.kernel)
+            n, hits = end - first, sum(int((accepted(asked, d) > 0).sum()) for _, d in self.store.distances(first, end))
             last = found[-1] if found else None
             if last is not None and last.words == words and words != "towards the data":
                 found[-1] = Stage(words, last.simulations + n, (last.accepted or 0) + hits, self.wanted.tolerance)
@@ -513,7 +522,7 @@ class TargetedRun(Run):
 
     def places(self, most: int) -> Points | None:
         rows = np.linspace(0, self.simulations - 1, min(most, self.simulations)).astype(np.int64)
-        return self.space.points(self.store.particles.take(rows)).with_derived(self.problem.derived)
+        return self.space.points(self.store.take(rows)).with_derived(self.problem.derived)
 
     @property
     def learning(self) -> bool:
@@ -524,7 +533,7 @@ class TargetedRun(Run):
         draws = posterior.errors.draws if posterior.errors is not None else None  # type: ignore[attr-defined]
         if draws is None or not isinstance(self.store.proposals[-1][0], Learnt):
             return super().ahead(posterior, target)
-        particles, group = self.store.particles.take(draws.row), self.store.group[draws.row]
+        particles, group = self.store.take(draws.row), self.store.group_of(draws.row)
         log_q = np.empty(len(particles))
         for a, proposal in enumerate(self.store.proposals[-1]):
             mine = np.flatnonzero(group == a)
@@ -538,12 +547,3 @@ def _variance(posterior: Posterior, estimate: Estimate, target: Target) -> Float
     found = np.atleast_1d(estimate.variance)
     z = None if np.isfinite(found).all() else posterior.contributions(target)
     return found if z is None else np.asarray((z**2).sum(axis=0))
-
-
-def _nearest(distance: FloatArray, k: int) -> float:
-    """The k-th smallest distance, or the largest finite one if there are fewer."""
-    finite = distance[np.isfinite(distance)]
-    if not finite.size:
-        return math.inf
-    place = min(max(k, 1), finite.size) - 1
-    return float(np.partition(finite, place)[place])
