@@ -1,0 +1,261 @@
+"""Commands in children of this process, with limits of time, memory and files, and a verdict on how they ended.
+
+A child is forked with everything imported, so that a command takes a tenth of a second and not a whole one. Its limits
+are its own: what it eats up is not eaten up here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import re
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+CPU_SECONDS = 10
+WALL_SECONDS = 60.0
+MEMORY = 1 << 30
+OUTPUT = 5_000_000
+"""Bytes that a command may print."""
+
+STILL = 5.0
+"""Seconds without any work after which a child waits for what never comes."""
+
+REFUSED = 77
+"""The exit status of a Python call that fbar refused; `RAW` of one that raised anything else."""
+RAW = 78
+
+ESCAPES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Characters that command a terminal, but for the end of a line and the tab."""
+
+DEFECT = re.compile(r"Traceback \(most recent call last\)|a defect of fbar|Exception ignored in|Fatal Python error")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a child ended."""
+
+    status: int
+    """Its exit status, or minus the signal that ended it."""
+    out: str
+    err: str
+    seconds: float
+    memory: int
+    """Bytes that it held at the most beyond what it was born with."""
+    limit: str = ""
+    """The limit that ended it, if one did."""
+
+    @property
+    def fine(self) -> bool:
+        return self.status == 0
+
+    @property
+    def said(self) -> str:
+        return " ".join(f"{self.out} {self.err}".split())
+
+    def fault(self) -> str:
+        """What is wrong with how it ended, whatever it was asked; nothing if it was fine or refused in a line."""
+        if self.limit:
+            return f"bomb: {self.limit}"
+        if self.status == RAW or DEFECT.search(self.err):
+            return f"raw: {last_line(self.err)}"
+        if self.status < 0:
+            return f"raw: ended by signal {-self.status}"
+        if self.memory > MEMORY:
+            return f"bomb: took {self.memory >> 20} MB"
+        if len(self.out) + len(self.err) > OUTPUT:
+            return f"bomb: printed {len(self.out) + len(self.err):,} characters"
+        found = ESCAPES.search(self.out + self.err)
+        if found:
+            return f"escaped: {found.group()!r} reaches the terminal"
+        lines = [line for line in self.err.splitlines() if line.strip()]
+        errors = [line for line in lines if not line.startswith("fbar: warning:")]
+        if self.status and (not lines or len(errors) > 1):
+            return f"raw: {len(lines)} lines of error and status {self.status}: {last_line(self.err)}"
+        return ""
+
+
+def last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "(nothing said)"
+
+
+def forked(
+    work: Callable[[], int | None],
+    room: Path,
+    *,
+    environment: Mapping[str, str] | None = None,
+    cpu: int = CPU_SECONDS,
+    memory: int | None = MEMORY,
+    file_size: int | None = None,
+    user: int | None = None,
+    wall: float = WALL_SECONDS,
+    where: Path | None = None,
+) -> Ended:
+    """Do ``work`` in a child and wait for its end; its output goes through files in ``room``."""
+    room.mkdir(parents=True, exist_ok=True)
+    out, err = room / ".out", room / ".err"
+    began = time.monotonic()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if not child:
+        status = 70
+        try:
+            os.setsid()
+            _redirect(out, err)
+            os.environ.update(environment or {})
+            if where is not None:
+                os.chdir(where)
+            _limit(cpu, memory, file_size)
+            if user is not None:
+                os.setgid(user)
+                os.setuid(user)
+            status = work() or 0
+        except SystemExit as error:
+            status = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+        except BaseException:
+            traceback.print_exc()
+            status = RAW
+        finally:
+            with contextlib.suppress(Exception):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(status)
+    limit, memory_used, status = _wait(child, wall)
+    with contextlib.suppress(OSError):
+        os.killpg(child, signal.SIGKILL)  # workers that it left behind; the group is its own
+    if status == -signal.SIGXCPU:
+        limit = f"more than {cpu} s of processor time"
+    texts = [path.read_text(encoding="utf-8", errors="surrogateescape")[: OUTPUT + 1] for path in (out, err)]
+    return Ended(status, *texts, time.monotonic() - began, memory_used, limit)
+
+
+def _redirect(out: Path, err: Path) -> None:
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    for number, path in ((1, out), (2, err)):
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+        os.dup2(file, number)
+        os.close(file)
+    # Python's own objects may be a test's or a notebook's.
+    sys.stdout = open(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", errors="surrogateescape", closefd=False, buffering=1)  # noqa: SIM115
+
+
+def _limit(cpu: int, memory: int | None, file_size: int | None) -> None:
+    used = int(resource.getrusage(resource.RUSAGE_SELF).ru_utime) + 1  # a child begins at 0, some systems do not
+    _lower(resource.RLIMIT_CPU, cpu + used)
+    _lower(resource.RLIMIT_CORE, 0)
+    if memory is not None:
+        _lower(resource.RLIMIT_AS, _address_space() + memory)
+    if file_size is not None:
+        _lower(resource.RLIMIT_FSIZE, file_size)
+
+
+def _lower(which: int, to: int) -> None:
+    hard = resource.getrlimit(which)[1]
+    resource.setrlimit(which, (to if hard < 0 else min(to, hard), hard))
+
+
+def _address_space() -> int:
+    with contextlib.suppress(OSError, ValueError):
+        return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    return 1 << 30
+
+
+def _wait(child: int, wall: float) -> tuple[str, int, int]:
+    """Wait for a child's end, at most ``wall`` seconds, and not for one that waits in vain."""
+    until = time.monotonic() + wall
+    busy, since, born, most = -1.0, time.monotonic(), _resident(child), 0
+    limit, pause = "", 0.002
+    while True:
+        ended, status, _ = os.wait4(child, os.WNOHANG)
+        if ended:
+            return limit, most, os.waitstatus_to_exitcode(status)
+        most = max(most, _resident(child) - born)
+        now, used = time.monotonic(), _work_done(child)
+        if used != busy:
+            busy, since = used, now
+        if not limit and (now > until or now - since > STILL):
+            limit = f"endless: not done after {wall:g} s" if now > until else f"endless: waits for {STILL:g} s and more"
+            with contextlib.suppress(OSError):
+                os.killpg(child, signal.SIGKILL)
+        time.sleep(pause)
+        pause = min(0.05, pause * 1.5)
+
+
+def _resident(process: int) -> int:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * resource.getpagesize()
+    return 0
+
+
+def _work_done(process: int) -> float:
+    """Processor time of a child and of its own children that have ended or work; only its change is of use."""
+    total = 0.0
+    for one in [process, *children_of(process)]:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+            total += sum(int(fields[i]) for i in (11, 12, 13, 14))
+            if fields[0] == "R":
+                total += time.monotonic()
+    return total
+
+
+def children_of(process: int) -> set[int]:
+    """The children of a process, theirs too."""
+    found: set[int] = set()
+    for task in Path(f"/proc/{process}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found.update(int(child) for child in task.read_text().split())
+    return found.union(*(children_of(child) for child in found)) if found else found
+
+
+# ---------------------------------------------------------------- what children do
+
+
+def preload() -> None:
+    """Import here what commands need, so that no child has to."""
+    import fbar.cli
+    import fbar.report  # noqa: F401
+
+    for name in ("pandas", "pyarrow", "pebble", "cloudpickle", "threadpoolctl"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+def command(*arguments: str) -> Callable[[], int]:
+    """A command line of fbar."""
+
+    def work() -> int:
+        from fbar.cli import main
+
+        sys.argv = ["fbar", *arguments]
+        main()
+        return 0
+
+    return work
+
+
+def call(function: Callable[[], object]) -> Callable[[], int]:
+    """A Python call: what fbar refuses has a status and a line of its own."""
+
+    def work() -> int:
+        from fbar.errors import FbarError
+
+        try:
+            print(function())
+        except FbarError as error:
+            print(f"fbar: {error}", file=sys.stderr)
+            return REFUSED
+        return 0
+
+    return work
