@@ -1,4 +1,4 @@
-"""Finished runs that are damaged or made hostile, again and again: each at its own place, with a sound copy beside it."""
+"""Finished runs that are damaged or made hostile, again and again: each with a sound copy beside it."""
 
 from __future__ import annotations
 

@@ -134,8 +134,13 @@ def forked(
         os.killpg(child, signal.SIGKILL)  # workers that it left behind; the group is its own
     if status == -signal.SIGXCPU:
         limit = f"more than {cpu} s of processor time"
-    texts = [path.read_text(encoding="utf-8", errors="surrogateescape")[: OUTPUT + 1] for path in (out, err)]
-    return Ended(status, *texts, time.monotonic() - began, memory_used, limit)
+    seconds = time.monotonic() - began
+    return Ended(status, _beginning(out), _beginning(err), seconds, memory_used, limit)
+
+
+def _beginning(path: Path) -> str:
+    with path.open(encoding="utf-8", errors="surrogateescape") as file:
+        return file.read(OUTPUT + 1)
 
 
 def _redirect(out: Path, err: Path) -> None:

@@ -90,7 +90,9 @@ def in_log(how: Damage) -> Damage:
 
 def _one_of(run: Path, rng: random.Random, suffix: str) -> Path:
     """The run's ledger, or now and then its pilot's."""
-    there = [path for path in (run / f"ledger.sqlite{suffix}", run / "pilot" / f"ledger.sqlite{suffix}") if path.exists()]
+    there = [
+        path for path in (run / f"ledger.sqlite{suffix}", run / "pilot" / f"ledger.sqlite{suffix}") if path.exists()
+    ]
     return rng.choice(there)
 
 
@@ -204,6 +206,8 @@ def rows_forged(run: Path, rng: random.Random) -> str:
     return f"blocks under a right checksum: {what}"
 
 
+IN_LOG: tuple[Damage, ...] = (cut, fill_page, append, lambda path, rng: flip(path, rng, 8))
+
 WAYS: dict[str, tuple[Damage, tuple[str, ...]]] = {
     "bits flipped": (
         in_ledger(lambda path, rng: flip(path, rng, rng.choice([1, 1, 8, 64]))),
@@ -217,7 +221,7 @@ WAYS: dict[str, tuple[Damage, tuple[str, ...]]] = {
         ("targeted", "finite"),
     ),
     "write-ahead log": (
-        in_log(lambda path, rng: rng.choice([cut, fill_page, append, lambda p, r: flip(p, r, 8)])(path, rng)),
+        in_log(lambda path, rng: rng.choice(IN_LOG)(path, rng)),
         ("log-kept",),
     ),
     "run.json": (run_json, ("targeted", "extended", "learnt-summaries")),

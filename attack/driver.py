@@ -109,7 +109,8 @@ def _watch_sqlite(watch: Watch) -> None:
     @functools.wraps(plain)
     def connect(*arguments: Any, **options: Any) -> sqlite3.Connection:
         options["factory"] = kind(options.get("factory", sqlite3.Connection))
-        return plain(*arguments, **options)
+        connection: sqlite3.Connection = plain(*arguments, **options)
+        return connection
 
     sqlite3.connect = connect  # type: ignore[assignment]
 

@@ -142,7 +142,14 @@ class Attacked:
         workers = ["--workers", str(self.workers)] if self.workers else []
         if self.recipe.from_python:
             options = self.recipe.more if what == "extend" else [*self.recipe.asked, "--seed", SEED]
-            return ["python", str(self.model), str(self.run), "extend" if what == "extend" else "infer", *options, *workers]
+            return [
+                "python",
+                str(self.model),
+                str(self.run),
+                "extend" if what == "extend" else "infer",
+                *options,
+                *workers,
+            ]
         if what == "infer":
             asked = [*self.recipe.asked, "--seed", SEED, "--run", str(self.run)]
             return ["infer", str(self.model), *asked, *workers, "--json", "-q"]
@@ -335,7 +342,6 @@ class Kills(Kind):
             remove(undisturbed.room)
             self._peace[key] = found
         return self._peace[key]
-
 
     def _moments(self, recipe: Recipe, what: str, writes: int) -> list[str]:
         """Before and after every write, mixed: whoever tries long enough has tried them all."""

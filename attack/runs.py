@@ -204,7 +204,14 @@ RECIPES = (
         workers=(2, 4),
         pause=0.03,
     ),
-    _recipe("finite", FINITE, "--method adaptive --budget 4000 --block-size 200", "--budget 5000", workers=(0, 2), pause=0.03),
+    _recipe(
+        "finite",
+        FINITE,
+        "--method adaptive --budget 4000 --block-size 200",
+        "--budget 5000",
+        workers=(0, 2),
+        pause=0.03,
+    ),
     _recipe(
         "learnt-summaries",
         TWO_SUMMARIES,
@@ -258,7 +265,7 @@ def environment(state: Path, **more: str) -> dict[str, str]:
     paths = [str(ROOT), str(ROOT / "src"), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     state.mkdir(parents=True, exist_ok=True)
     return {
-        **{name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")},
+        **dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
         "XDG_STATE_HOME": str(state),
         "FBAR_STATE_DIR": str(state / "fbar"),
@@ -273,16 +280,16 @@ def environment(state: Path, **more: str) -> dict[str, str]:
 
 def differences(whole: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Where a result differs from that of the run that was left in peace."""
-    found = [
-        f"{key} is {now.get(key)!r}, not {whole.get(key)!r}" for key in EXACT if whole.get(key) != now.get(key)
-    ]
+    found = [f"{key} is {now.get(key)!r}, not {whole.get(key)!r}" for key in EXACT if whole.get(key) != now.get(key)]
     before, after = whole.get("estimates", {}), now.get("estimates", {})
     if set(before) != set(after):
         return [*found, f"estimates of {sorted(after)}, not of {sorted(before)}"]
     for name, estimate in before.items():
-        for part in ("value", "standard_error"):
-            if not np.allclose(_numbers(after[name][part]), _numbers(estimate[part]), RELATIVE, 0, equal_nan=True):
-                found.append(f"{part} of {name} is {after[name][part]}, not {estimate[part]}")
+        found += [
+            f"{part} of {name} is {after[name][part]}, not {estimate[part]}"
+            for part in ("value", "standard_error")
+            if not np.allclose(_numbers(after[name][part]), _numbers(estimate[part]), RELATIVE, 0, equal_nan=True)
+        ]
     return found
 
 

@@ -85,9 +85,7 @@ class Table:
         return sum(row.failed for row in self.rows.values())
 
     def cells(self) -> list[tuple[str, str, str, str]]:
-        rows = [
-            (row.test, f"{row.tried:,}", f"{row.failed:,}", row.told) for _, row in sorted(self.rows.items())
-        ]
+        rows = [(row.test, f"{row.tried:,}", f"{row.failed:,}", row.told) for _, row in sorted(self.rows.items())]
         return [*rows, ("all", f"{self.tried:,}", f"{self.failed:,}", "")]
 
     def plain(self) -> str:
