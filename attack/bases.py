@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from attack.children import Ended, call, command, forked
-from attack.runs import RECIPES, Recipe, environment, parsed, restored
+from attack.recipes import RECIPES, Recipe
+from attack.runs import environment, parsed, restored
 
 QUICK = {
     "targeted": "--budget 1500 --tolerance 0.5 --block-size 50",
@@ -145,7 +146,7 @@ def _killed_at_close(work: Callable[[], int]) -> Callable[[], int]:
 
 def problem_of(recipe: Recipe) -> Any:
     """The problem of a recipe, as its owner has it in Python."""
-    from attack.runs import HEAD
+    from attack.recipes import HEAD
 
     space: dict[str, Any] = {"__name__": "owner"}
     exec(compile(HEAD + recipe.model, "owner.py", "exec"), space)

@@ -110,7 +110,7 @@ class Campaign:
                 raise
             found = [Tried(f"{kind.name}: the attack itself", 1, (f"{type(error).__name__}: {error}",))]
         self.spent[kind.name] += time.monotonic() - began
-        self.tried[kind.name] += sum(tried.tried for tried in found)
+        self.tried[kind.name] += kind.counted(found)
         if any(tried.skipped for tried in found) and not any(tried.tried for tried in found):
             self.tried[kind.name] += 1  # or it would be tried for ever
         found = [replace(one, failures=tuple(map(self._without_room, one.failures))) for one in found]

@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,13 +106,16 @@ def forked(
     began = time.monotonic()
     sys.stdout.flush()
     sys.stderr.flush()
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which a test's process may have
+        child = os.fork()
     if not child:
         status = 70
         try:
             os.setsid()
             _redirect(out, err)
             os.environ.update(environment or {})
+            _warn_as_python_does()
             if where is not None:
                 os.chdir(where)
             _limit(cpu, memory, file_size)
@@ -155,9 +159,16 @@ def _redirect(out: Path, err: Path) -> None:
     sys.stderr = open(2, "w", encoding="utf-8", errors="surrogateescape", closefd=False, buffering=1)  # noqa: SIM115
 
 
+def _warn_as_python_does() -> None:
+    """And not as a test does, which makes errors of warnings."""
+    warnings.resetwarnings()
+    for category in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+        warnings.simplefilter("ignore", category)
+    warnings.filterwarnings("ignore", "Cyclopts application invoked")  # of tests that forget their arguments
+
+
 def _limit(cpu: int, memory: int | None, file_size: int | None) -> None:
-    used = int(resource.getrusage(resource.RUSAGE_SELF).ru_utime) + 1  # a child begins at 0, some systems do not
-    _lower(resource.RLIMIT_CPU, cpu + used)
+    _lower(resource.RLIMIT_CPU, cpu)
     _lower(resource.RLIMIT_CORE, 0)
     if memory is not None:
         _lower(resource.RLIMIT_AS, _address_space() + memory)

@@ -13,12 +13,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from attack.attacked import SEED, Attacked, left_behind
 from attack.bases import READERS, Base, bases
 from attack.children import Ended, command, forked, last_line
 from attack.damage import misread
-from attack.kills import SEED, Attacked, Peace, left_behind
+from attack.kills import Kills, Peace
 from attack.kinds import Kind
-from attack.runs import RECIPES, Recipe, blocks_on_disk, changed, differences, digests, environment, parsed, remove
+from attack.recipes import RECIPES, Recipe
+from attack.runs import blocks_on_disk, changed, differences, digests, environment, parsed, remove
 from attack.table import Tried
 
 NOBODY = 65534
@@ -229,8 +231,6 @@ class Disks(Kind):
         return attacked, peace, process, mark, log
 
     def _peace(self, recipe: Recipe, workers: int) -> Peace:
-        from attack.kills import Kills
-
         if not hasattr(self, "_kills"):
             self._kills = Kills(self.seed, self.room / "kills")
         return self._kills.peace(recipe, workers)

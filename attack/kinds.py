@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 
 from attack.table import Tried
@@ -36,6 +37,10 @@ class Kind(ABC):
     @abstractmethod
     def attack(self, number: int) -> list[Tried]:
         """Do a case."""
+
+    def counted(self, found: Sequence[Tried]) -> int:
+        """How many of what was tried count for the number that is wanted."""
+        return sum(tried.tried for tried in found)
 
     def called(self, number: int) -> str:
         """A case in a few words, for progress."""
