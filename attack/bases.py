@@ -38,6 +38,8 @@ class Base:
     log_kept: bool = False
     """Whether its last simulations are in the write-ahead log only, as after a kill at the very end."""
     extended: bool = False
+    readers: tuple[str, ...] = READERS
+    """Those whose word on the sound run is needed."""
     said: dict[str, str] = field(default_factory=dict)
     result: dict[str, Any] = field(default_factory=dict)
 
@@ -71,7 +73,7 @@ class Base:
         if ended.status not in (0, -signal.SIGKILL):
             raise RuntimeError(f"{self.name} does not work: {ended.err}")
         shutil.copytree(self.run, self.pristine)
-        for reader in READERS:
+        for reader in self.readers:
             ended = self.read(reader)
             if not ended.fine:
                 raise RuntimeError(f"{reader} of {self.name} does not work: {ended.err}")
@@ -153,7 +155,7 @@ def problem_of(recipe: Recipe) -> Any:
     return space["problem"]
 
 
-def bases(room: Path) -> dict[str, Callable[[], Base]]:
+def bases(room: Path, readers: tuple[str, ...] = READERS) -> dict[str, Callable[[], Base]]:
     """The runs to choose from; each is made when it is first needed."""
     recipes = {recipe.name: recipe for recipe in RECIPES}
 
@@ -162,7 +164,7 @@ def bases(room: Path) -> dict[str, Callable[[], Base]]:
 
         def make() -> Base:
             if not made:
-                made.append(Base(name, recipes[recipe], room / name, **more).make())
+                made.append(Base(name, recipes[recipe], room / name, readers=readers, **more).make())
             return made[0]
 
         return make

@@ -243,7 +243,7 @@ def preload() -> None:
     import fbar.cli
     import fbar.report  # noqa: F401
 
-    for name in ("pandas", "pyarrow", "pebble", "cloudpickle", "threadpoolctl"):
+    for name in ("scipy.stats", "fbar.plot", "pandas", "pyarrow", "pebble", "cloudpickle", "threadpoolctl"):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from attack.bases import READERS, Base, bases
+from attack.bases import Base, bases
 from attack.children import Ended, last_line
 from attack.kinds import Kind
 from attack.runs import change, changed, differences, digests, parsed, rows_on_disk
@@ -266,7 +266,7 @@ def examined(base: Base) -> list[str]:
     """What is wrong with how a damaged run is read and resumed."""
     failures = []
     before = digests(base.run)
-    for reader in READERS:
+    for reader in base.readers:
         ended = base.read(reader)
         fault = ended.fault() or misread(base, reader, ended)
         if fault:

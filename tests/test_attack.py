@@ -1,6 +1,7 @@
 """The attack of ``make attack``: a few cases of every kind, and that its detectors find what is planted."""
 
 import os
+import random
 import subprocess
 import sys
 import time
@@ -72,6 +73,7 @@ class Planted(Kind):
 @pytest.mark.parametrize(("number", "status"), [(2, 0), (3, 1), (5, 1)])
 def test_a_campaign_ends_with_1_if_anything_failed(monkeypatch, capsys, number, status):
     monkeypatch.setattr(campaign, "KINDS", {"planted": Planted})
+    monkeypatch.setattr(campaign, "preload", lambda: None)
     assert campaign.main(["--planted", str(number), "--seed", "6", "--quiet"]) == status
     printed = capsys.readouterr().out
     assert ("python -m attack --only planted --seed 6 --case 2" in printed) == (number > 2)
@@ -82,6 +84,7 @@ def test_a_campaign_ends_with_1_if_anything_failed(monkeypatch, capsys, number, 
 
 def test_a_campaign_ends_when_its_time_is_over(monkeypatch, capsys):
     monkeypatch.setattr(campaign, "KINDS", {"planted": Planted})
+    monkeypatch.setattr(campaign, "preload", lambda: None)
     assert campaign.main(["--minutes", "0", "--quiet"]) == 0
     assert "planted" not in capsys.readouterr().out
 
@@ -218,11 +221,11 @@ def test_results_are_compared():
 @pytest.mark.processes
 def test_damaged_runs_are_resumed_right_and_what_readers_do_wrong_is_found(tmp_path):
     children.preload()
-    base = bases(tmp_path)["finite"]()
+    base = bases(tmp_path, readers=("show", "load"))["finite"]()
     assert not any(misread(base, reader, base.read(reader)) for reader in ("show", "load"))
-    for way in ("pages overwritten", "rows changed"):
+    for way in ("pages overwritten", "rows gone"):
         base.restore()
-        WAYS[way][0](base.run, Kills(1, tmp_path / "room").random(2))
+        WAYS[way][0](base.run, random.Random(2))
         assert [text for text in examined(base) if "resume" in text] == []
 
     base.restore()  # a reader that is silent, and one that is not right and changes the run
