@@ -23,6 +23,11 @@ from pathlib import Path
 CPU_SECONDS = 10
 WALL_SECONDS = 60.0
 MEMORY = 1 << 30
+"""Bytes that a child may hold."""
+
+ADDRESSES = 1 << 34
+"""Bytes that it may ask for: who asks for more is told so by the system, which may look like a refusal."""
+
 OUTPUT = 5_000_000
 """Bytes that a command may print."""
 
@@ -48,8 +53,6 @@ class Ended:
     out: str
     err: str
     seconds: float
-    memory: int
-    """Bytes that it held at the most beyond what it was born with."""
     limit: str = ""
     """The limit that ended it, if one did."""
 
@@ -69,8 +72,6 @@ class Ended:
             return f"raw: {last_line(self.err)}"
         if self.status < 0:
             return f"raw: ended by signal {-self.status}"
-        if self.memory > MEMORY:
-            return f"bomb: took {self.memory >> 20} MB"
         if len(self.out) + len(self.err) > OUTPUT:
             return f"bomb: printed {len(self.out) + len(self.err):,} characters"
         found = ESCAPES.search(self.out + self.err)
@@ -133,13 +134,13 @@ def forked(
                 sys.stdout.flush()
                 sys.stderr.flush()
             os._exit(status)
-    limit, memory_used, status = _wait(child, wall)
+    limit, status = _wait(child, wall, memory)
     with contextlib.suppress(OSError):
         os.killpg(child, signal.SIGKILL)  # workers that it left behind; the group is its own
     if status == -signal.SIGXCPU:
         limit = f"more than {cpu} s of processor time"
     seconds = time.monotonic() - began
-    return Ended(status, _beginning(out), _beginning(err), seconds, memory_used, limit)
+    return Ended(status, _beginning(out), _beginning(err), seconds, limit)
 
 
 def _beginning(path: Path) -> str:
@@ -171,7 +172,7 @@ def _limit(cpu: int, memory: int | None, file_size: int | None) -> None:
     _lower(resource.RLIMIT_CPU, cpu)
     _lower(resource.RLIMIT_CORE, 0)
     if memory is not None:
-        _lower(resource.RLIMIT_AS, _address_space() + memory)
+        _lower(resource.RLIMIT_AS, _address_space() + ADDRESSES)
     if file_size is not None:
         _lower(resource.RLIMIT_FSIZE, file_size)
 
@@ -187,21 +188,25 @@ def _address_space() -> int:
     return 1 << 30
 
 
-def _wait(child: int, wall: float) -> tuple[str, int, int]:
-    """Wait for a child's end, at most ``wall`` seconds, and not for one that waits in vain."""
+def _wait(child: int, wall: float, memory: int | None) -> tuple[str, int]:
+    """Wait for a child's end: not for one that takes too long or too much, nor for one that waits in vain."""
     until = time.monotonic() + wall
-    busy, since, born, most = -1.0, time.monotonic(), _resident(child), 0
+    busy, since, born = -1.0, time.monotonic(), _resident(child)
     limit, pause = "", 0.002
     while True:
         ended, status, _ = os.wait4(child, os.WNOHANG)
         if ended:
-            return limit, most, os.waitstatus_to_exitcode(status)
-        most = max(most, _resident(child) - born)
+            return limit, os.waitstatus_to_exitcode(status)
         now, used = time.monotonic(), _work_done(child)
         if used != busy:
             busy, since = used, now
-        if not limit and (now > until or now - since > STILL):
-            limit = f"endless: not done after {wall:g} s" if now > until else f"endless: waits for {STILL:g} s and more"
+        if now > until:
+            limit = limit or f"endless: not done after {wall:g} s"
+        elif now - since > STILL:
+            limit = limit or f"endless: waits for {STILL:g} s and more"
+        elif memory is not None and _resident(child) - born > memory:
+            limit = limit or f"took more than {memory >> 20:,} MB"
+        if limit:
             with contextlib.suppress(OSError):
                 os.killpg(child, signal.SIGKILL)
         time.sleep(pause)

@@ -31,6 +31,9 @@ WRITE = ("resume", "extend")
 FORMULA = re.compile(r"^\s*[=+@\t\r-](?![\d.]|inf|nan)", re.IGNORECASE)
 """How a cell begins that a spreadsheet would compute."""
 
+MOST_GROWN = 100_000_000
+"""Bytes by which a command may let the directory grow."""
+
 TAGS = ("<script>alert", "<img src=x onerror")
 
 
@@ -77,7 +80,7 @@ def faults_of(base: Base, victim: Victim, forgery: Forgery, what: str) -> str:
     """What harm a command does, in words; nothing if it does none."""
     for path in base.outside.iterdir():
         remove(path)
-    before = digests(victim.room)
+    before, held = digests(victim.room), held_on_disk(base.run)
     ended = opened(base, victim, forgery, what)
     harm = changed(before, digests(victim.room))
     victim.renew()
@@ -88,7 +91,16 @@ def faults_of(base: Base, victim: Victim, forgery: Forgery, what: str) -> str:
     )
     if victim.secret in ended.out + ended.err + written:
         return "leaked: a secret of the reader is printed"
+    grown = held_on_disk(base.run) - held
+    if grown > MOST_GROWN:
+        return f"bomb: the directory grew by {grown >> 20:,} MB"
     return ended.fault() or _formulas(base.outside / "out.csv") or _tags(base)
+
+
+def held_on_disk(directory: Path) -> int:
+    """Bytes of the disk that a directory takes; hollow files take none."""
+    paths = [Path(folder, name) for folder, _, files in os.walk(directory) for name in files]
+    return sum(512 * path.lstat().st_blocks for path in paths)
 
 
 def opened(base: Base, victim: Victim, forgery: Forgery, what: str) -> Ended:
@@ -125,9 +137,9 @@ def started(arguments: list[str], around: dict[str, str], where: Path) -> Ended:
             [sys.executable, "-c", program, *arguments], env=environ, cwd=where, capture_output=True, timeout=60
         )
     except subprocess.TimeoutExpired:
-        return Ended(0, "", "", time.monotonic() - began, 0, "endless: not done after 60 s")
+        return Ended(0, "", "", time.monotonic() - began, "endless: not done after 60 s")
     out, err = (text.decode(errors="surrogateescape") for text in (done.stdout, done.stderr))
-    return Ended(done.returncode, out, err, time.monotonic() - began, 0)
+    return Ended(done.returncode, out, err, time.monotonic() - began)
 
 
 def _formulas(path: Path) -> str:

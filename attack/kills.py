@@ -150,7 +150,7 @@ def _kill(attacked: Attacked, what: str, how: str, rng: random.Random, peace: Pe
         _wait_for(process, lambda: log.exists() and log.stat().st_size > 0)
     died = _sleep_until_killed(process, rng.uniform(0, peace.seconds[what] * (0.4 if how == "worker" else 1)))
     if died:
-        attacked.look(attacked.finish(process, log, how), mark)
+        attacked.look(attacked.finish(process, log, "left in peace"), mark)
         return False
     if how == "worker":
         victims = sorted(children_of(process.pid))
