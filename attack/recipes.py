@@ -159,9 +159,9 @@ RECIPES = (
     _recipe(
         "slow",
         ONE_BY_ONE,
-        "--method rejection --budget 16 --tolerance 2 --block-size 1",
+        "--method targeted --budget 24 --tolerance 2 --block-size 1",
         workers=(4, 2),
-        pause=0.8,
+        pause=1.2,
     ),
     _recipe(
         "smc",
