@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(VERSION)
 
-.PHONY: setup run paper test check test-arithmetic lint docs bench bench-peers test-peers truths constraints clean
+.PHONY: setup run paper test check test-arithmetic lint docs attack bench bench-peers test-peers truths constraints clean
 
 setup: $(STAMP)
 
@@ -45,6 +45,10 @@ lint: setup
 docs: setup  ## the pages, with their code executed anew
 	$(BIN)/python -m sphinx -W --keep-going -E -q -j 2 -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+MINUTES ?= 10
+attack: setup  ## kills, damaged files, full disks, hostile directories, wrong calls: MINUTES=10 of them, and a table of what failed
+	$(BIN)/python -m attack --minutes $(MINUTES)
 
 bench: setup
 	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
