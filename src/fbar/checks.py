@@ -6,7 +6,9 @@ import difflib
 import inspect
 import math
 import numbers
-from collections.abc import Callable, Iterable, Sequence
+import reprlib
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,27 +23,131 @@ MOST = 2**53
 NEARLY_SPELT_SO = 0.6
 """How alike two names must be (difflib's ratio) for one to be a slip of the other: correlation and expectation have
 0.55."""
+MOST_SHOWN = 120
+MOST_ERROR = 300
+"""Characters of a value, and of what a user's function raised, in a message."""
+UNSAFE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+"""Kinds of characters that move the cursor, turn the text round or show as nothing."""
+_WANTED = {None: "an array", np.float64: "numbers"}
+
+
+class _Shown(reprlib.Repr):
+    """How values stand in messages: the first few parts of large ones, and of what cannot be printed its type."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxlist, self.maxtuple, self.maxdict, self.maxset = 3, 6, 6, 4, 6
+        self.maxstring, self.maxlong, self.maxother = 60, 40, MOST_SHOWN
+
+    def repr_int(self, x: int, level: int) -> str:
+        try:
+            return super().repr_int(x, level)
+        except ValueError:  # Python does not write whole numbers of more than some 4,300 digits
+            return f"a whole number of {x.bit_length():,} bits"
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        try:
+            text = repr(x)
+        except Exception:
+            text = f"<{type(x).__name__}>"
+        return " ".join(text.split())
+
+
+def shown(value: Any) -> str:
+    """A user's value as it stands in a message: short, in one line, whatever it is; control characters are escaped.
+
+    >>> shown(list(range(1000))), shown("a" * 100 + "b") == repr("a" * 28 + "..." + "a" * 28 + "b")
+    ('[0, 1, 2, 3, 4, 5, ...]', True)
+    """
+    text = _Shown().repr(value)
+    text = text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"
+    return "".join(_escaped(c) if unicodedata.category(c) in UNSAFE else c for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def real(value: Any) -> float | None:
+    """A real number as a float, infinite if it is too large for one; None for what is no real number, or NaN."""
+    if not isinstance(value, numbers.Real) or isinstance(value, bool | np.bool_):
+        return None
+    try:
+        with np.errstate(over="ignore"):
+            found = float(value)
+    except OverflowError:
+        found = math.inf if value > 0 else -math.inf
+    return None if math.isnan(found) else found
 
 
 def positive_integer(value: Any, name: str) -> int:
     """A whole number of at least one; 1e5 is whole, 0, -3, 2.5 and True are not accepted."""
-    whole = isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
-    if not whole or not math.isfinite(value) or int(value) != value or value < 1:
-        raise InputError(f"{name} must be a positive integer; got {value!r}")
-    if value > MOST:
-        raise InputError(f"{name} must be at most 2**53, beyond which counts are not exact; got {value!r}")
+    found = real(value)
+    if found is None or found < 1 or (math.isfinite(found) and int(found) != value):
+        raise InputError(f"{name} must be a positive integer; got {shown(value)}")
+    if found > MOST:
+        raise InputError(f"{name} must be at most 2**53, beyond which counts are not exact; got {shown(value)}")
+    return int(value)
+
+
+def whole_number(value: Any, name: str, least: int = 0, most: int = MOST) -> int:
+    """A whole number from ``least`` to ``most``."""
+    found = real(value)
+    if found is None or not least <= found <= most or int(found) != value:
+        limits = f"of at least {least}" if most == MOST else f"from {least} to {most:,}"
+        raise InputError(f"{name} must be a whole number {limits}; got {shown(value)}")
     return int(value)
 
 
 def number(value: Any, name: str) -> float:
-    if not isinstance(value, numbers.Real) or isinstance(value, bool | np.bool_) or math.isnan(value):
-        raise InputError(f"{name} must be a number; got {value!r}")
-    return float(value)
+    found = real(value)
+    if found is None:
+        raise InputError(f"{name} must be a number; got {shown(value)}")
+    return found
+
+
+def text(value: Any, name: str) -> str:
+    """Text that can be printed, stored and typed again."""
+    if not isinstance(value, str):
+        raise InputError(f"{name} must be text; got {shown(value)}")
+    return value
+
+
+def texts(values: Any, name: str, example: str) -> tuple[str, ...]:
+    """Some names, as a tuple; a single one is refused, since it would be taken for its letters."""
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise InputError(f"{name} must be a list of names, such as {example}; got {shown(values)}")
+    listed = listed_of(values, name)
+    for value in listed:
+        if not isinstance(value, str):
+            raise InputError(f"{name} must be a list of names, such as {example}; {shown(value)} is none")
+    return tuple(listed)
+
+
+def listed_of(values: Any, name: str) -> list[Any]:
+    """What a user's iterable gives; it may fail on the way."""
+    try:
+        return list(values)
+    except Exception as error:
+        raise InputError(f"{name} cannot be read one by one: {in_words(error)}") from None
+
+
+def mapping(value: Any, name: str, example: str) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{name} must be a mapping, such as {example}; got {shown(value)}")
+    return value
+
+
+def instance(value: Any, kind: type | tuple[type, ...], name: str, what: str) -> Any:
+    """Refuse what is of another type than the wanted one; ``what`` says that in the user's words."""
+    if not isinstance(value, kind):
+        raise InputError(f"{name} must be {what}; got {shown(value)}")
+    return value
 
 
 def function(value: Any, name: str) -> None:
     if not callable(value):
-        raise InputError(f"{name} must be a function; got {value!r}")
+        raise InputError(f"{name} must be a function; got {shown(value)}")
 
 
 def arguments(value: Callable[..., Any], names: Sequence[str], name: str) -> None:
@@ -60,24 +166,30 @@ def arguments(value: Callable[..., Any], names: Sequence[str], name: str) -> Non
 
 
 def non_negative_number(value: Any, name: str) -> float:
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
-    if not number or math.isnan(value) or value < 0:
-        raise InputError(f"{name} must be a number of at least 0; got {value!r}")
-    return float(value)
+    found = real(value)
+    if found is None or found < 0:
+        raise InputError(f"{name} must be a number of at least 0; got {shown(value)}")
+    return found
 
 
 def positive_number(value: Any, name: str) -> float:
-    if non_negative_number(value, name) == 0:
-        raise InputError(f"{name} must be greater than 0; got {value!r}")
-    return float(value)
+    found = non_negative_number(value, name)
+    if found == 0:
+        raise InputError(f"{name} must be greater than 0; got {shown(value)}")
+    return found
 
 
 def in_words(error: BaseException) -> str:
-    """What a user's function raised; if it wrote into what it was given, how to do without."""
-    text = f"{type(error).__name__}: {error}"
-    if isinstance(error, ValueError) and "read-only" in str(error):
-        text += " (it writes into its input, which is shared; let it work on a copy, such as theta['a'].copy())"
-    return text
+    """What a user's function raised, in one line; if it wrote into what it was given, how to do without."""
+    try:
+        said = " ".join(str(error).split())
+    except Exception:
+        said = "its message cannot be read"
+    said = said if len(said) <= MOST_ERROR else said[: MOST_ERROR - 1] + "…"
+    told = f"{type(error).__name__}: {said}"
+    if isinstance(error, ValueError) and "read-only" in said:
+        told += " (it writes into its input, which is shared; let it work on a copy, such as theta['a'].copy())"
+    return "".join(_escaped(c) if unicodedata.category(c) in UNSAFE else c for c in told)
 
 
 def without_mask(values: Any, name: str) -> npt.NDArray[Any]:
@@ -94,7 +206,18 @@ def without_mask(values: Any, name: str) -> npt.NDArray[Any]:
         for part in values:  # numpy forgets the masks of arrays in a list
             if isinstance(part, np.ma.MaskedArray):
                 without_mask(part, name)
-    return np.asarray(values)
+    return as_array(values, name)
+
+
+def as_array(values: Any, name: str, dtype: Any = None) -> npt.NDArray[Any]:
+    """Values as numpy takes them; what it cannot take is refused, whatever it raises."""
+    try:
+        with np.errstate(over="ignore"):
+            return np.asarray(values, dtype=dtype)
+    except Exception as error:
+        raise InputError(
+            f"{name} must be {_WANTED.get(dtype, 'an array')}; got {shown(values)} ({in_words(error)})"
+        ) from None
 
 
 def same_alone(alone: npt.NDArray[Any], among: npt.NDArray[Any], row: int) -> bool:
@@ -113,21 +236,20 @@ def same_alone(alone: npt.NDArray[Any], among: npt.NDArray[Any], row: int) -> bo
 
 def finite_number(value: float, name: str) -> float:
     if not math.isfinite(value):
-        raise InputError(f"{name} must be finite; got {value!r}")
+        raise InputError(f"{name} must be finite; got {shown(value)}")
     return value
 
 
 def numeric_array(values: Any, name: str) -> FloatArray:
     """Numbers as an array of their own: the caller may change its array later."""
+    given = without_mask(values, name)
+    if given.dtype.kind not in "biufO":
+        raise InputError(f"{name} must be numbers; got {shown(values)}")
     try:
-        given = without_mask(values, name)
-        if given.dtype.kind not in "biufO":
-            raise TypeError
-        return np.array(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{name} must be numbers; got {values!r}") from None
+        with np.errstate(over="ignore"):
+            return np.array(given, dtype=np.float64)
+    except Exception:  # of objects, which may raise anything
+        raise InputError(f"{name} must be numbers; got {shown(values)}") from None
 
 
 def probabilities(values: Any, name: str = "probabilities") -> FloatArray:
@@ -159,14 +281,18 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
-def choice(value: str, known: Iterable[str], name: str) -> str:
+def choice(value: Any, known: Iterable[str], name: str) -> str:
     """One of the known names; otherwise one that is spelt nearly so, or begins so, is suggested."""
     names = list(known)
-    if value in names:
-        return value
-    given, lower = str(value).lower(), [known.lower() for known in names]
+    if isinstance(value, str) and value in names:
+        return str(value)
+    nearest = _nearest(value, names) if isinstance(value, str) else None
+    hint = f"did you mean {nearest!r}? " if nearest else ""
+    raise InputError(f"unknown {name} {shown(value)}; {hint}known: {', '.join(names)}")
+
+
+def _nearest(given: str, names: Sequence[str]) -> str | None:
+    given, lower = given[:MOST_SHOWN].lower(), [known.lower() for known in names]
     near = difflib.get_close_matches(given, lower, n=1, cutoff=NEARLY_SPELT_SO)
     near = near or [known for known in lower if len(given) > 2 and known.startswith(given)]
-    nearest = next((known for known in names if near and known.lower() == near[0]), None)
-    hint = f"did you mean {nearest!r}? " if nearest else ""
-    raise InputError(f"unknown {name} {value!r}; {hint}known: {', '.join(names)}")
+    return next((known for known in names if near and known.lower() == near[0]), None)

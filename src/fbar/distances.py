@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, numeric_array, positive_number
+from fbar.checks import FloatArray, numeric_array, positive_number, shown
 from fbar.errors import InputError
 
 Summaries = npt.NDArray[Any]
@@ -36,7 +36,7 @@ class PNorm:
 
     def __post_init__(self) -> None:
         if positive_number(self.p, "p") < 1:
-            raise InputError(f"p must be at least 1 for a distance; got {self.p!r}")
+            raise InputError(f"p must be at least 1 for a distance; got {shown(self.p)}")
         scales = numeric_array(self.scales, "scales")
         if not (scales > 0).all():
             raise InputError(f"scales must be positive; got {scales[~(scales > 0)].flat[0]:g}")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, choice
+from fbar.checks import BoolArray, FloatArray, choice, shown
 from fbar.errors import InputError
 from fbar.notebook import joined, table
 from fbar.notebook import warnings as warned
@@ -86,7 +86,7 @@ class Estimate:
         side where too few simulations lie.
         """
         if not 0 < level < 1:
-            raise InputError(f"level must lie between 0 and 1; got {level!r}")
+            raise InputError(f"level must lie between 0 and 1; got {shown(level)}")
         if self.inverted is not None:
             return self.inverted(level)
         from scipy.special import stdtrit

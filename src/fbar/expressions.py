@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray
+from fbar.checks import BoolArray, shown
 from fbar.errors import InputError
 
 MOST_CHARACTERS = 10_000
@@ -95,7 +95,7 @@ class Expression:
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
-            raise InputError(f"an expression is text such as 'beta > 3'; got {text!r}")
+            raise InputError(f"an expression is text such as 'beta > 3'; got {shown(text)}")
         if len(text) > MOST_CHARACTERS:
             raise InputError(
                 f"an expression may have {MOST_CHARACTERS:,} characters; this has {len(text):,}: give a function of "
@@ -148,7 +148,7 @@ class Expression:
             ok = isinstance(node, ast.BinOp | ast.BoolOp | ast.UnaryOp | ast.Name)
         if not ok:
             raise InputError(
-                f"the expression {self.text!r} uses {_word(node)}, which is not allowed; it may use + - * / ** %, "
+                f"the expression {self.text!r:.200} uses {_word(node)}, which is not allowed; it may use + - * / ** %, "
                 f"comparisons, and, or, not, and {', '.join(_FUNCTIONS)}; anything else takes a function of theta"
             )
         for child in ast.iter_child_nodes(node):
@@ -160,7 +160,7 @@ class Expression:
         _, takes = _FUNCTIONS[node.func.id]
         if len(node.args) != takes:
             raise InputError(
-                f"{node.func.id} takes {takes} value{'s' if takes > 1 else ''}; in {self.text!r} it is given "
+                f"{node.func.id} takes {takes} value{'s' if takes > 1 else ''}; in {self.text!r:.200} it is given "
                 f"{len(node.args)}"
             )
 
@@ -192,7 +192,7 @@ class Expression:
             label = getattr(columns, "label", None)
             where = f"at {label(row)}" if label is not None and unknown.ndim else f"in row {row}"
             raise InputError(
-                f"the expression {self.text!r} is not defined {where}: it compares something that is not a number "
+                f"the expression {self.text!r:.200} is not defined {where}: it compares something that is not a number "
                 "(NaN); rule that out, as in 'a > 0 and log(a) > 1'"
             )
         return found.array
@@ -222,7 +222,8 @@ class Expression:
             if isinstance(node.op, _JOIN):
                 if (left.kind, right.kind) != ("condition", "condition"):
                     raise InputError(
-                        f"the expression {self.text!r} joins numbers by & or |, which bind tighter than comparisons; "
+                        f"the expression {self.text!r:.200} joins numbers by & or |, which bind tighter "
+                        "than comparisons; "
                         "write 'and' or 'or'"
                     )
                 return _joined(isinstance(node.op, ast.BitAnd), left, right)
@@ -248,7 +249,7 @@ class Expression:
             return _Value(np.asarray(array, dtype=np.float64))
         if array.dtype.kind in "bUSO":
             return _Value(array)
-        raise self._cannot(f"{name!r} holds {array.dtype} values, neither numbers nor labels")
+        raise self._cannot(f"{shown(name)} holds {array.dtype} values, neither numbers nor labels")
 
     def _require_condition(self, value: _Value, word: str) -> None:
         if value.kind != "condition":

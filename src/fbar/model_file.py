@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fbar.checks import shown
 from fbar.errors import InputError
 from fbar.methods import Method
 from fbar.problem import Problem
@@ -108,7 +109,7 @@ def _read(path: Path, name: str, targets: Sequence[str] = ()) -> ModelFile:
         raise InputError(f"{text} must define {name} = fbar.Problem(...); {name} {what}")
     method = getattr(module, "method", None)
     if method is not None and not isinstance(method, Method):
-        raise InputError(f"{text} must define method = fbar.SMC(...) or another method; it is {method!r}")
+        raise InputError(f"{text} must define method = fbar.SMC(...) or another method; it is {shown(method)}")
     if targets:
         return ModelFile(problem, tuple(parse(target) for target in targets), path, name, method)
     own = getattr(module, "targets", None)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, in_words, without_mask
+from fbar.checks import BoolArray, FloatArray, in_words, shown, without_mask
 from fbar.errors import InputError
 
 Column = npt.NDArray[Any]
@@ -16,7 +16,7 @@ Column = npt.NDArray[Any]
 
 def _locked(values: npt.ArrayLike, name: str) -> Column:
     """A column that nobody can write into: what a function of θ changed would be changed for all that comes after."""
-    view = without_mask(values, f"the column {name!r}").view()
+    view = without_mask(values, f"the column {shown(name)}").view()
     view.flags.writeable = False
     return view
 
@@ -74,24 +74,26 @@ class Points(Mapping[str, Column]):
             return column
         if isinstance(name, str) and name in self.derived:
             try:
-                made = without_mask(self.derived[name](self), f"derived parameter {name!r}")
+                made = without_mask(self.derived[name](self), f"derived parameter {shown(name)}")
                 return np.broadcast_to(made, (self.rows,))
             except InputError:
                 raise
             except (Exception, RecursionError) as error:
                 raise InputError(
-                    f"derived parameter {name!r} cannot be computed for {self.rows} rows: {in_words(error)}"
+                    f"derived parameter {shown(name)} cannot be computed for {self.rows} rows: {in_words(error)}"
                 ) from None
         known = ", ".join([*self._columns, *self.derived])
         if not isinstance(name, str):
             first = next(iter(self._columns))
-            raise InputError(f"parameters are taken by name, as in theta[{first!r}], not by position; known: {known}")
-        raise InputError(f"there is no parameter {name!r}; known: {known}")
+            raise InputError(
+                f"parameters are taken by name, as in theta[{shown(first)}], not by position; known: {known}"
+            )
+        raise InputError(f"there is no parameter {shown(name)}; known: {known}")
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name in self:
-            raise AttributeError(f"parameters are taken by name: write theta[{name!r}], not theta.{name}")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise AttributeError(f"parameters are taken by name: write theta[{shown(name)}], not theta.{name}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {shown(name)}")
 
     def __contains__(self, name: object) -> bool:
         return name in self._columns or name in self.derived
@@ -159,7 +161,7 @@ class Points(Mapping[str, Column]):
             return self
         for name in columns:
             if name in self:
-                raise InputError(f"a recorded output is called {name!r}, like a parameter; give it another name")
+                raise InputError(f"a recorded output is called {shown(name)}, like a parameter; give it another name")
         return Points({**self._columns, **columns}, self.derived, self._present, self.unit, self.owner)
 
     def repeat(self, times: npt.ArrayLike) -> Points:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fbar import theory
 from fbar.acceptance import Acceptance, accepted
-from fbar.checks import FloatArray, in_words, numeric_array, same_alone, without_mask
+from fbar.checks import FloatArray, in_words, numeric_array, same_alone, shown, without_mask
 from fbar.checks import arguments as check_arguments
 from fbar.checks import function as check_function
 from fbar.distances import PNorm, euclidean
@@ -92,7 +92,7 @@ def _stack(values: Any, name: str) -> npt.NDArray[Any]:
     except ValueError as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"the simulator's outputs {name!r} differ in shape from row to row") from None
+        raise InputError(f"the simulator's outputs {shown(name)} differ in shape from row to row") from None
 
 
 def _filled(values: Any) -> Any:
@@ -121,7 +121,7 @@ def _observed(given: Any) -> npt.NDArray[Any]:
             raise
         raise InputError("observed must be an array; its rows differ in length") from None
     if observed.dtype.kind not in "biufU":
-        raise InputError(f"observed must be numbers or a label; got {given!r}")
+        raise InputError(f"observed must be numbers or a label; got {shown(given)}")
     observed.flags.writeable = False
     return observed
 
@@ -183,11 +183,11 @@ class Problem:
         if not isinstance(prior, Distribution):
             raise InputError(
                 "prior must be a prior such as fbar.Prior(beta=scipy.stats.uniform(0, 1)) or fbar.Finite(...); "
-                f"got {prior!r}"
+                f"got {shown(prior)}"
             )
         if not isinstance(simulate, Tabulated | Bernoulli):
             if not callable(simulate):
-                raise InputError(f"simulate must be a function simulate(theta, rng); got {simulate!r}")
+                raise InputError(f"simulate must be a function simulate(theta, rng); got {shown(simulate)}")
             check_arguments(simulate.function if isinstance(simulate, each) else simulate, ("theta", "rng"), "simulate")
             if observed is None:
                 raise InputError("observed data are missing; give them as observed=")
@@ -195,12 +195,14 @@ class Problem:
             raise InputError("give either a distance or an acceptance rule, not both")
         for name in derived or {}:
             if name in prior.names:
-                raise InputError(f"derived parameter {name!r} has the name of a parameter; choose another")
+                raise InputError(f"derived parameter {shown(name)} has the name of a parameter; choose another")
             if not isinstance(name, str):
-                raise InputError(f"a derived parameter's name must be text; got {name!r}")
+                raise InputError(f"a derived parameter's name must be text; got {shown(name)}")
         if isinstance(simulate, each) and (unknown := simulate.names - {*prior.names, *(derived or {})}):
             known = ", ".join([*prior.names, *(derived or {})])
-            raise InputError(f"the simulator needs the parameter {min(unknown)!r}, which is not known; known: {known}")
+            raise InputError(
+                f"the simulator needs the parameter {shown(min(unknown))}, which is not known; known: {known}"
+            )
         self.prior = prior
         self.simulate = simulate
         self.summary = summary
@@ -209,10 +211,10 @@ class Problem:
         self._accept = accept
         self._cost = copy(cost) if isinstance(cost, np.ndarray | list) else cost  # ours: it may be changed later
         if isinstance(records, str):
-            raise InputError(f"records must be a list of names, such as [{records!r}]; got {records!r}")
+            raise InputError(f"records must be a list of names, such as [{shown(records)}]; got {shown(records)}")
         for name in records:
             if name in prior.names or name in (derived or {}):
-                raise InputError(f"the recorded output {name!r} has the name of a parameter; give it another")
+                raise InputError(f"the recorded output {shown(name)} has the name of a parameter; give it another")
         if len(set(records)) < len(records):
             raise InputError(f"records names an output twice: {', '.join(map(str, records))}")
         if COST in records:
@@ -229,7 +231,7 @@ class Problem:
             if given is not None:
                 check_function(given, name)
         for name, rule in (derived or {}).items():
-            check_function(rule, f"derived parameter {name!r}")
+            check_function(rule, f"derived parameter {shown(name)}")
         self.raw = None if observed is None else _observed(observed)  # before the summary
         self._raw_shape = None if self.raw is None else np.shape(self.raw)
         self.observed = None if self.raw is None else np.array(self._summarise(self.raw[None])[0])
@@ -271,7 +273,9 @@ class Problem:
         given = {label: m if isinstance(m, Model) else Model(m) for label, m in models.items()}
         for label, (simulator, _) in given.items():
             if not callable(simulator):
-                raise InputError(f"model {label!r} must be a function simulate(theta, rng); got {simulator!r}")
+                raise InputError(
+                    f"model {shown(label)} must be a function simulate(theta, rng); got {shown(simulator)}"
+                )
             check_arguments(
                 simulator.function if isinstance(simulator, each) else simulator, ("theta", "rng"), "simulate"
             )
@@ -294,7 +298,7 @@ class Problem:
         """The prior, for methods that need a finite parameter space."""
         if not isinstance(self.prior, Finite):
             raise InputError(
-                f"this method needs a finite prior (fbar.Finite); this problem has {self.prior!r}, "
+                f"this method needs a finite prior (fbar.Finite); this problem has {shown(self.prior)}, "
                 "for which there are fbar.Rejection and fbar.Importance"
             )
         return self.prior
@@ -336,7 +340,7 @@ class Problem:
         given = self._cost
         if isinstance(given, str):
             if given != RETURNED:
-                raise InputError(f"cost must be numbers, a function of theta, or {RETURNED!r}; got {given!r}")
+                raise InputError(f"cost must be numbers, a function of theta, or {RETURNED!r}; got {shown(given)}")
             if isinstance(self.simulate, Tabulated | Bernoulli):
                 raise InputError("this problem's simulations return nothing; give cost= as numbers or a function")
         elif isinstance(self.prior, Finite):
@@ -404,7 +408,7 @@ class Problem:
         try:
             cost = np.broadcast_to(cost, (size,))
         except ValueError:
-            raise InputError(f"cost must be one number for each of {size} {what}; got {given!r}") from None
+            raise InputError(f"cost must be one number for each of {size} {what}; got {shown(given)}") from None
         if not ((cost > 0) & np.isfinite(cost)).all():
             raise InputError(f"cost must be positive; got {cost[~((cost > 0) & np.isfinite(cost))][0]:g}")
         return cost
@@ -656,7 +660,8 @@ class Problem:
         for name, values in {"x": x, **recorded}.items():
             if values.shape[:1] != (simulations,):
                 raise InputError(
-                    f"the simulator was asked for {simulations} simulations and gave {name!r} of shape {values.shape}; "
+                    f"the simulator was asked for {simulations} simulations and gave {shown(name)} of shape "
+                    f"{values.shape}; "
                     "its first axis must be the simulations (wrap a simulator of one parameter set with fbar.each)"
                 )
         # Copies, since a simulator may fill the same arrays again; in C order, as they come back from other processes

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fbar.checks import function as check_function
-from fbar.checks import positive_number
+from fbar.checks import positive_number, shown
 from fbar.errors import InputError
 from fbar.outcomes import Failure
 from fbar.processes import die_with_parent, prepare
@@ -73,11 +73,13 @@ class program(each):
         env: Mapping[str, str] | None = None,
     ) -> None:
         if isinstance(command, str | bytes) or not isinstance(command, Sequence) or not command:
-            raise InputError(f"command must be a list such as ['./model', '{{beta}}', '{{seed}}']; got {command!r}")
+            raise InputError(
+                f"command must be a list such as ['./model', '{{beta}}', '{{seed}}']; got {shown(command)}"
+            )
         if parse is not None:
             check_function(parse, "parse")
         if cwd is not None and not Path(cwd).is_dir():
-            raise InputError(f"cwd must be a directory; there is none at {str(cwd)!r}")
+            raise InputError(f"cwd must be a directory; there is none at {shown(str(cwd))}")
         words = [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in command]
         call = _Call(
             (_found(words[0], cwd, env), *words[1:]),
@@ -102,16 +104,18 @@ def numbers(text: str) -> Any:
 def _found(name: str, cwd: str | os.PathLike[str] | None, env: Mapping[str, str] | None) -> str:
     """The program's path; in full unless the search path has it."""
     if PLACE.search(name):
-        raise InputError(f"the program itself cannot depend on a parameter; got {name!r}")
+        raise InputError(f"the program itself cannot depend on a parameter; got {shown(name)}")
     if os.path.dirname(name):
         path = os.path.abspath(os.path.join(cwd or ".", name))
         if not os.path.isfile(path) or not os.access(path, os.X_OK):
-            raise InputError(f"there is no program that can be run at {path!r}; give its path, and chmod +x it")
+            raise InputError(f"there is no program that can be run at {shown(path)}; give its path, and chmod +x it")
         return path
     if not name or shutil.which(name, path=(os.environ if env is None else env).get("PATH")) is None:
         if "\\" in name:  # it would have been a path on Windows
-            raise InputError(f"there is no program {name!r}; on this system a path is written with /, as in './model'")
-        raise InputError(f"there is no program {name!r} on the search path; give its path, such as './{name}'")
+            raise InputError(
+                f"there is no program {shown(name)}; on this system a path is written with /, as in './model'"
+            )
+        raise InputError(f"there is no program {shown(name)} on the search path; give its path, such as './{name}'")
     return name
 
 
@@ -146,7 +150,7 @@ class _Call:
         def value(place: re.Match[str]) -> str:
             name = place[1]
             if name not in theta and name != SEED:
-                raise InputError(f"the program needs the parameter {name!r}; known: {', '.join(theta)}, {SEED}")
+                raise InputError(f"the program needs the parameter {shown(name)}; known: {', '.join(theta)}, {SEED}")
             return _written({**theta, **seed}[name])
 
         return [PLACE.sub(value, word) for word in self.command]

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from fbar.checks import shown
 from fbar.errors import InputError
 
 STREAMS = 2
@@ -55,7 +56,7 @@ class Seeds:
             assert isinstance(entropy, int)
             return cls(entropy)
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**128:
-            raise InputError(f"seed must be a whole number from 0 to 2**128 - 1, or None; got {seed!r}")
+            raise InputError(f"seed must be a whole number from 0 to 2**128 - 1, or None; got {shown(seed)}")
         return cls(int(seed))
 
     @classmethod

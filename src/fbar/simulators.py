@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, IntArray, numeric_array, probabilities
+from fbar.checks import BoolArray, FloatArray, IntArray, numeric_array, probabilities, shown
 from fbar.checks import function as check_function
 from fbar.errors import FbarError, InputError
 from fbar.outcomes import Failure, Tally
@@ -123,12 +123,12 @@ class _Theta(dict[str, Any]):
     """One parameter set; a name that it has not is answered with those that it has."""
 
     def __missing__(self, name: str) -> Any:
-        raise KeyError(f"there is no parameter {name!r}; known: {', '.join(self)}")
+        raise KeyError(f"there is no parameter {shown(name)}; known: {', '.join(self)}")
 
     def __getattr__(self, name: str) -> Any:
         if name in self:
-            raise AttributeError(f"parameters are taken by name: write theta[{name!r}], not theta.{name}")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise AttributeError(f"parameters are taken by name: write theta[{shown(name)}], not theta.{name}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {shown(name)}")
 
 
 def _kept(output: Any) -> Any:
@@ -319,13 +319,14 @@ class Choice:
             x = np.asarray(output)
             if x.shape[:1] != rows.shape:
                 raise InputError(
-                    f"model {label!r} was asked for {rows.size} simulations and gave an output of shape {x.shape}"
+                    f"model {shown(label)} was asked for {rows.size} simulations and gave an output of shape {x.shape}"
                 )
             if result is None:
                 result = np.empty((theta.rows, *x.shape[1:]), dtype=x.dtype)
             elif x.shape[1:] != result.shape[1:]:
                 raise InputError(
-                    f"the models' outputs differ in shape: {label!r} gives {x.shape[1:]}, others {result.shape[1:]}"
+                    f"the models' outputs differ in shape: {shown(label)} gives {x.shape[1:]}, others "
+                    f"{result.shape[1:]}"
                 )
             result = result.astype(np.result_type(result, x), copy=False)
             result[rows] = x
@@ -368,5 +369,5 @@ def _rows(output: Any, size: int, label: Any) -> list[Any]:
         else output
     )
     if len(rows) != size:
-        raise InputError(f"model {label!r} was asked for {size} simulations and gave {len(rows)}")
+        raise InputError(f"model {shown(label)} was asked for {size} simulations and gave {len(rows)}")
     return list(rows)

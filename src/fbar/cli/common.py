@@ -12,6 +12,7 @@ from cyclopts import Parameter, Token
 from rich.console import Console
 from rich.table import Table
 
+from fbar.checks import shown
 from fbar.errors import FbarError
 from fbar.ledger import Ledger
 
@@ -58,7 +59,7 @@ def _whole(_: object, tokens: Sequence[Token]) -> int:
         except ValueError:
             value = math.nan
         if not math.isfinite(value) or value != int(value):
-            raise ValueError(f"it must be a whole number; got {text!r}") from None
+            raise ValueError(f"it must be a whole number; got {shown(text)}") from None
         return int(value)
 
 

@@ -15,7 +15,7 @@ from cyclopts import Parameter
 
 from fbar import model_file, stopping
 from fbar.again import going_on
-from fbar.checks import counted
+from fbar.checks import counted, shown
 from fbar.cli.common import JsonFlag, MaybeWhole, QuietFlag, lacking, warn
 from fbar.cli.views import OWN, ViewOf, spoken, spoken_json
 from fbar.engine import Engine, as_engine
@@ -340,7 +340,9 @@ def _precisions(given: Sequence[str] | None) -> Mapping[str, float | str] | None
         except ValueError:
             equals = ""
         if not equals:
-            raise InputError(f"a precision is written as TARGET=ERROR, such as mean:rate=0.05 or rate=1%; got {text!r}")
+            raise InputError(
+                f"a precision is written as TARGET=ERROR, such as mean:rate=0.05 or rate=1%; got {shown(text)}"
+            )
     return found
 
 

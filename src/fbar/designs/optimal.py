@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, positive_number
+from fbar.checks import FloatArray, positive_number, shown
 from fbar.designs.partition import Partition
 from fbar.errors import InputError, ZeroDensity
 from fbar.points import Points
@@ -313,7 +313,7 @@ class Defensive(Mixture):
 def defensive(q: Distribution, prior: Distribution, share: float = 0.1) -> Distribution:
     """A mixture of a design with a share of the prior."""
     if not 0 < share < 1:
-        raise InputError(f"the prior's share must lie between 0 and 1; got {share!r}")
+        raise InputError(f"the prior's share must lie between 0 and 1; got {shown(share)}")
     return Defensive(q, prior, share)
 
 
@@ -338,7 +338,7 @@ def _model_log_weights(prior: ModelChoice, q: ModelChoice, points: Points) -> Fl
         if own is None and proposal is None:
             result[rows] = share
         elif own is None or proposal is None:
-            raise InputError(f"model {label!r} has parameters in the prior or in q, but not in both")
+            raise InputError(f"model {shown(label)} has parameters in the prior or in q, but not in both")
         elif rows.size:
             result[rows] = share + log_weights(own, proposal, prior.own(label, points.take(rows)))
     return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from typing import Any
 
-from fbar.checks import positive_integer, positive_number
+from fbar.checks import positive_integer, positive_number, shown
 from fbar.engine.base import Engine
 from fbar.engine.executors import Dask, Futures
 from fbar.engine.in_process import InProcess
@@ -35,5 +35,5 @@ def _given(engine: Any) -> Engine:
         return Dask(engine)
     raise InputError(
         "engine must be an engine such as fbar.engine.Workers(4), a concurrent.futures.Executor, a distributed.Client "
-        f"or its address; got {engine!r}"
+        f"or its address; got {shown(engine)}"
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fbar.checks import FloatArray, non_negative_number, numeric_array
+from fbar.checks import FloatArray, non_negative_number, numeric_array, shown
 from fbar.errors import InputError
 
 
@@ -83,7 +83,7 @@ def weighted_quantile(values: FloatArray, weights: FloatArray, share: float) -> 
 
 def _share(value: float, name: str) -> None:
     if not 0 < non_negative_number(value, name) < 1:
-        raise InputError(f"{name} must lie between 0 and 1; got {value!r}")
+        raise InputError(f"{name} must lie between 0 and 1; got {shown(value)}")
 
 
 @dataclass(frozen=True)
@@ -166,6 +166,6 @@ def as_schedule(given: Schedule | Sequence[float]) -> Schedule:
     if isinstance(given, str) or np.ndim(given) != 1:
         raise InputError(
             "schedule must be a list of falling tolerances, or such as fbar.QuantileSchedule(0.5, tolerance=1.0); "
-            f"got {given!r}"
+            f"got {shown(given)}"
         )
     return Tolerances(tuple(float(value) for value in numeric_array(given, "tolerances")))

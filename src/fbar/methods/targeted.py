@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.acceptance import Acceptance, accepted
-from fbar.checks import BoolArray, FloatArray, IntArray, choice, non_negative_number, positive_integer
+from fbar.checks import BoolArray, FloatArray, IntArray, choice, non_negative_number, positive_integer, shown
 from fbar.designs.schemes import scrambled
 from fbar.errors import InputError, NoPosterior
 from fbar.estimate import Estimate
@@ -110,7 +110,7 @@ class Targeted(Method):
         if positive_integer(self.groups, "groups") < 2:
             raise InputError("proposals learn from other groups, so there must be at least 2; got groups=1")
         if self.defence is not None and not 0 < non_negative_number(self.defence, "defence") < 1:
-            raise InputError(f"defence must lie between 0 and 1; got {self.defence!r}")
+            raise InputError(f"defence must lie between 0 and 1; got {shown(self.defence)}")
         check_importance(self.importance)
 
     def _begin(self, start: Start) -> Run:

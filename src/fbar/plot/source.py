@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, choice
+from fbar.checks import FloatArray, choice, shown
 from fbar.errors import InputError
 from fbar.explanation import places_of, prior_of
 from fbar.plot.base import one_run
@@ -176,7 +176,7 @@ def _rows(name: str, points: Points, weights: FloatArray) -> Weighted:
 def _column(name: str, points: Points, weights: FloatArray) -> Weighted:
     column, weights = _rows(name, points, weights)
     if not weights.sum() > 0:
-        raise InputError(f"no point of positive weight has a finite parameter {name!r}")
+        raise InputError(f"no point of positive weight has a finite parameter {shown(name)}")
     return column, weights
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray
+from fbar.checks import FloatArray, shown
 from fbar.errors import InputError, ZeroDensity
 
 ORDER = 15
@@ -103,7 +103,7 @@ class Density:
         breaks: Sequence[float] = (),
     ) -> None:
         if not (np.isfinite(low) and np.isfinite(high) and low < high):
-            raise InputError(f"a density needs finite ends low < high; got {low!r} and {high!r}")
+            raise InputError(f"a density needs finite ends low < high; got {shown(low)} and {shown(high)}")
         self.low, self.high = float(low), float(high)
         self._given = function
         edges = np.array([self.low, *sorted(b for b in set(breaks) if low < b < high), self.high])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, positive_integer, without_mask
+from fbar.checks import FloatArray, positive_integer, shown, without_mask
 from fbar.errors import InputError
 from fbar.points import Points
 from fbar.priors.base import as_unit
@@ -36,7 +36,7 @@ class Prior:
             )
         given = {**(marginals or {}), **named}
         if twice := set(marginals or {}) & set(named):
-            raise InputError(f"parameter {min(twice)!r} is given twice; give it one distribution")
+            raise InputError(f"parameter {shown(min(twice))} is given twice; give it one distribution")
         if not given:
             raise InputError("a prior needs named parameters, such as Prior(beta=scipy.stats.uniform(0, 1))")
         self.marginals: dict[str, Marginal | Callable[[Points], Any]] = {}
@@ -45,7 +45,9 @@ class Prior:
             conditional = callable(marginal) and not isinstance(marginal, Marginal) and not hasattr(marginal, "dist")
             if conditional and not isinstance(marginal, type) and not hasattr(marginal, "ppf"):
                 if not self.marginals:
-                    raise InputError(f"the first parameter, {name!r}, cannot depend on others; give its distribution")
+                    raise InputError(
+                        f"the first parameter, {shown(name)}, cannot depend on others; give its distribution"
+                    )
                 self.marginals[name] = marginal
                 self._conditional.add(name)
             else:
@@ -109,7 +111,7 @@ class _Row:
     def __init__(self, given: Any, name: str) -> None:
         if not hasattr(given, "logpdf") or not (hasattr(given, "ppf") or hasattr(given, "icdf")):
             raise InputError(
-                f"the function for {name!r} must give a distribution such as scipy.stats.norm(...); "
+                f"the function for {shown(name)} must give a distribution such as scipy.stats.norm(...); "
                 f"got {type(given).__name__}"
             )
         self._given, self._name = given, name
@@ -117,7 +119,9 @@ class _Row:
     def _checked(self, values: Any) -> FloatArray:
         result = np.asarray(values, dtype=np.float64)
         if np.isnan(result).any():
-            raise InputError(f"the conditional distribution of {self._name!r} is improper for some earlier parameters")
+            raise InputError(
+                f"the conditional distribution of {shown(self._name)} is improper for some earlier parameters"
+            )
         return result
 
     def ppf(self, u: FloatArray) -> FloatArray:
@@ -181,12 +185,12 @@ class UnitTransform:
     def from_unit(self, unit: npt.ArrayLike) -> Points:
         u = as_unit(unit, self._dimension)
         # Its own coordinates to write into, and copies of what it gives: it may fill the same arrays again.
-        columns = {name: np.array(without_mask(v, f"{name!r}")) for name, v in self._function(u.copy()).items()}
+        columns = {name: np.array(without_mask(v, f"{shown(name)}")) for name, v in self._function(u.copy()).items()}
         for name, column in columns.items():
             if column.shape != (len(u),):
-                raise InputError(f"the transform gives {name!r} of shape {column.shape} for {len(u)} rows")
+                raise InputError(f"the transform gives {shown(name)} of shape {column.shape} for {len(u)} rows")
             if column.dtype.kind == "f" and np.isnan(column).any():
-                raise InputError(f"the transform gives {name!r} that is not a number")
+                raise InputError(f"the transform gives {shown(name)} that is not a number")
         return Points(columns, unit=u, owner=self)
 
     def to_unit(self, points: Points) -> FloatArray:

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, distribution, without_mask
+from fbar.checks import FloatArray, distribution, shown, without_mask
 from fbar.errors import InputError
 
 
@@ -204,7 +204,7 @@ def truncate(given: Any, low: float = -np.inf, high: float = np.inf) -> Marginal
     (0.0, inf)
     """
     if not low < high:
-        raise InputError(f"truncation needs low < high; got {low!r} and {high!r}")
+        raise InputError(f"truncation needs low < high; got {shown(low)} and {shown(high)}")
     base = as_marginal(given, "truncated")
     if base.discrete:
         raise InputError("truncate takes a continuous distribution; for a discrete one leave values out")
@@ -220,21 +220,26 @@ def as_marginal(given: Any, name: str) -> Marginal:
     has_density = hasattr(given, "logpdf") or hasattr(given, "logpmf")
     if not has_density or not (hasattr(given, "ppf") or hasattr(given, "icdf")):
         raise InputError(
-            f"parameter {name!r} needs a distribution, such as scipy.stats.uniform(0, 1) or fbar.Categorical(...); "
-            f"got {given!r}"
+            f"parameter {shown(name)} needs a distribution, such as scipy.stats.uniform(0, 1) or "
+            "fbar.Categorical(...); "
+            f"got {shown(given)}"
         )
     if isinstance(given, type) or (hasattr(given, "freeze") and not hasattr(given, "args")):
-        raise InputError(f"parameter {name!r} needs a frozen distribution, such as stats.norm(0, 1); got {given!r}")
+        raise InputError(
+            f"parameter {shown(name)} needs a frozen distribution, such as stats.norm(0, 1); got {shown(given)}"
+        )
     marginal: Marginal = Scipy(given)
     with np.errstate(all="ignore"):
         try:
             middle = marginal.ppf(np.array([0.1, 0.5, 0.9]))
             mass = np.asarray(given.cdf(np.array(marginal.support)), dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise InputError(f"the distribution of {name!r} cannot be used: {error}") from None
+            raise InputError(f"the distribution of {shown(name)} cannot be used: {error}") from None
     proper = np.isfinite(middle).all() and (np.diff(middle) >= 0).all() and np.isclose(mass[1], 1.0, atol=1e-6)
     if not proper:
-        raise InputError(f"the distribution of {name!r} is improper or has no mass: {given!r}; check its parameters")
+        raise InputError(
+            f"the distribution of {shown(name)} is improper or has no mass: {shown(given)}; check its parameters"
+        )
     known = type(getattr(given, "dist", given)).__module__
     if not known.startswith("scipy."):  # one of the user's own
         _require_one_distribution(marginal, name)
@@ -263,6 +268,7 @@ def _require_one_distribution(marginal: Marginal, name: str) -> None:
     if wrong.sum() > 4 or over.any():
         what = "its distribution function exceeds 1" if over.any() else "its density is not that of its ppf and cdf"
         raise InputError(
-            f"the distribution of {name!r} contradicts itself: {what}; the density must be normalised, and belong to "
+            f"the distribution of {shown(name)} contradicts itself: {what}; the density must be normalised, "
+            "and belong to "
             "the same distribution"
         )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, distribution
+from fbar.checks import FloatArray, distribution, shown
 from fbar.errors import InputError
 from fbar.points import Points
 from fbar.priors.base import Distribution, as_unit
@@ -48,9 +48,13 @@ class ModelChoice:
         self.models = dict(models)
         for label, prior in self.models.items():
             if prior is not None and not isinstance(prior, Distribution):
-                raise InputError(f"model {label!r} needs a prior such as fbar.Prior(...), or None; got {prior!r}")
+                raise InputError(
+                    f"model {shown(label)} needs a prior such as fbar.Prior(...), or None; got {shown(prior)}"
+                )
             if prior is not None and name in prior.names:
-                raise InputError(f"model {label!r} has a parameter called {name!r}, the name of the model index")
+                raise InputError(
+                    f"model {shown(label)} has a parameter called {shown(name)}, the name of the model index"
+                )
         self.name = name
         if len({isinstance(label, str) for label in self.models}) > 1:
             raise InputError(f"model names must be all text or all numbers; got {list(self.models)}")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray, choice, positive_integer, positive_number
+from fbar.checks import FloatArray, IntArray, choice, positive_integer, positive_number, shown
 from fbar.errors import FbarError, InputError
 from fbar.proposals.sums import box_sums, normal_sums
 
@@ -289,6 +289,7 @@ def as_perturbation(given: str | Perturbation) -> Perturbation:
         return PERTURBATIONS[choice(given, PERTURBATIONS, "perturbation kernel")]
     if not isinstance(given, Perturbation):
         raise InputError(
-            f"perturbation must be one of {', '.join(PERTURBATIONS)}, or such as LocalNormalKernel(30); got {given!r}"
+            f"perturbation must be one of {', '.join(PERTURBATIONS)}, or such as LocalNormalKernel(30); got "
+            f"{shown(given)}"
         )
     return given

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, numeric_array
+from fbar.checks import FloatArray, numeric_array, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimate import Estimate, Estimates
 from fbar.points import Points
@@ -78,7 +78,7 @@ class Approximation:
         if target.name in self.given:
             return self.given[target.name]
         if not target.scalar:
-            raise InputError(f"scores take targets of one number; {target.name!r} is a vector (see posterior-mse)")
+            raise InputError(f"scores take targets of one number; {shown(target.name)} is a vector (see posterior-mse)")
         if self.posterior is not None:
             if self.posterior.has_errors:
                 return Given.of(self.posterior.expect(target))
@@ -126,7 +126,7 @@ def as_points(given: Any, problem: Problem) -> Points:
     elif isinstance(given, Mapping):
         missing = [name for name in names if name not in given]
         if missing:
-            raise InputError(f"the samples lack the parameter {missing[0]!r}; needed: {', '.join(names)}")
+            raise InputError(f"the samples lack the parameter {shown(missing[0])}; needed: {', '.join(names)}")
         points = Points({name: np.asarray(given[name]) for name in names})
     else:
         array = numeric_array(given, "samples")
@@ -140,7 +140,7 @@ def as_points(given: Any, problem: Problem) -> Points:
     for name in names:
         column = points[name]
         if column.dtype.kind == "f" and not np.isfinite(column[points.present(name)]).all():
-            raise InputError(f"the samples of {name!r} are not finite")
+            raise InputError(f"the samples of {shown(name)} are not finite")
     return points.with_derived(problem.derived)
 
 
@@ -176,7 +176,11 @@ def _given(name: Any, value: Any) -> Given:
     try:
         numbers = [float(item) for item in pair]
     except (TypeError, ValueError):
-        raise InputError(f"the estimate of {name!r} must be a number or a pair (value, error); got {value!r}") from None
+        raise InputError(
+            f"the estimate of {shown(name)} must be a number or a pair (value, error); got {shown(value)}"
+        ) from None
     if len(numbers) > 2 or not np.isfinite(numbers[0]):
-        raise InputError(f"the estimate of {name!r} must be a finite number or a pair (value, error); got {value!r}")
+        raise InputError(
+            f"the estimate of {shown(name)} must be a finite number or a pair (value, error); got {shown(value)}"
+        )
     return Given(numbers[0], numbers[1] if len(numbers) == 2 else np.nan)

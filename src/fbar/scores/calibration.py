@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, numeric_array, positive_integer
+from fbar.checks import FloatArray, numeric_array, positive_integer, shown
 from fbar.errors import InputError
 from fbar.points import Points
 from fbar.scores.approximation import Approximation
@@ -181,7 +181,7 @@ class SimulationBasedCalibration(Score):
                 continue
             present = points.present(name)
             if not (weights[present] > 0).any():
-                raise InputError(f"no sample has the parameter {name!r}: its model has no weight")
+                raise InputError(f"no sample has the parameter {shown(name)}: its model has no weight")
             x, w = merged(*weighted(points[name][present], weights[present]))
             # Ties are broken at random, and the same way when the trial is scored again: the trial is the seed.
             trial = zlib.crc32(x.tobytes() + w.round(9).astype(np.float32).tobytes())
@@ -207,7 +207,7 @@ class ErrorBarCoverage(Score):
 
     def compute(self, approximation: Approximation, scene: Scene) -> Mapping[str, float]:
         if not 0 < self.level < 1:
-            raise InputError(f"level must lie between 0 and 1; got {self.level!r}")
+            raise InputError(f"level must lie between 0 and 1; got {shown(self.level)}")
         return {name: holds(item, self.level) for name, item in trial_errors(approximation, scene).items()}
 
 

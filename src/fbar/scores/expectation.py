@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, numeric_array
+from fbar.checks import FloatArray, numeric_array, shown
 from fbar.errors import InputError
 from fbar.scores.approximation import Approximation
 from fbar.scores.base import Better, Needs, Scene, Score
@@ -99,7 +99,9 @@ def _deviation(target: Target, scene: Scene) -> float:
     try:
         points, weights = scene.true_points
     except InputError:
-        raise InputError(f"the posterior variance of {target.name!r} is not known, so there is no b² for it") from None
+        raise InputError(
+            f"the posterior variance of {shown(target.name)} is not known, so there is no b² for it"
+        ) from None
     return _spread(target, points.with_derived(scene.problem.derived), weights)
 
 
@@ -148,9 +150,9 @@ def summarise(errors: npt.ArrayLike, truth_error: npt.ArrayLike = 0.0, deviation
         raise InputError(f"errors must be numbers; that of trial {trial} is NaN")
     own, sd = numeric_array(truth_error, "the truth's error"), numeric_array(deviation, "deviation")
     if (own < 0).any() or np.isnan(own).any():
-        raise InputError(f"the truth's error must be a number of at least 0; got {truth_error!r}")
+        raise InputError(f"the truth's error must be a number of at least 0; got {shown(truth_error)}")
     if (sd <= 0).any():
-        raise InputError(f"the posterior's deviation must be greater than 0; got {deviation!r}")
+        raise InputError(f"the posterior's deviation must be greater than 0; got {shown(deviation)}")
     trials, square = len(e), e**2
     raw = square.mean(axis=0)
     if (own**2 > MOST_TRUTH_ERROR * raw).any():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.checks import FloatArray, shown
 from fbar.errors import InputError
 from fbar.estimate import shorthand
 
@@ -41,7 +41,7 @@ class Curve:
         score does not fall.
         """
         if not value > 0:
-            raise InputError(f"the wanted score must be greater than 0; got {value!r}")
+            raise InputError(f"the wanted score must be greater than 0; got {shown(value)}")
         if not self.rate < 0:
             return math.nan, math.nan
         log_n = (math.log(value) - self.intercept) / self.rate
@@ -116,5 +116,5 @@ def relative(curves: list[Curve], reference: str, value: float | None = None) ->
             )
     if not rows:
         known = ", ".join(dict.fromkeys(c.method for c in curves))
-        raise InputError(f"the reference method {reference!r} is not in the study; known: {known}")
+        raise InputError(f"the reference method {shown(reference)} is not in the study; known: {known}")
     return rows

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, choice
+from fbar.checks import FloatArray, choice, shown
 from fbar.errors import FbarError, InputError, MissingExtra
 from fbar.estimate import shorthand
 from fbar.markup import paragraph
@@ -110,7 +110,7 @@ class StudyResult:
         choice(score, self.scores, "score of this study")
         names = self.components(score, problem)
         if target is not None:
-            names = [choice(target, names, f"component of {score!r}")]
+            names = [choice(target, names, f"component of {shown(score)}")]
         elif "" in names:  # the score itself; others are further views of it
             names = [""]
         scale = np.array([self._scale(score, problem, name, len(names)) for name in names])
@@ -132,7 +132,8 @@ class StudyResult:
         if components == 1:  # nothing to be put together with
             return 1.0
         raise InputError(
-            f"{problem}: the posterior variance of {name!r} is not known, and the errors of several targets cannot be "
+            f"{problem}: the posterior variance of {shown(name)} is not known, and the errors of several "
+            "targets cannot be "
             "put together without; name one target"
         )
 

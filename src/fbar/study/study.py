@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import choice, positive_integer, positive_number
+from fbar.checks import choice, positive_integer, positive_number, shown
 from fbar.errors import InputError
 from fbar.notebook import joined, table
 from fbar.problem import Problem
@@ -107,7 +107,7 @@ class Study:
         if not names:
             raise InputError("give at least one score; `fbar scores` lists them")
         if len(set(names)) < len(names):
-            raise InputError(f"the score {max(names, key=names.count)!r} is given twice")
+            raise InputError(f"the score {shown(max(names, key=names.count))} is given twice")
         self._targets = targets
         given_problems = _problems(problems)
         for option, what in ((targets, "problem of targets="), (tolerance, "problem of tolerance=")):
@@ -130,7 +130,8 @@ class Study:
             known = problem.truth_at(tolerance) if isinstance(problem, Benchmark) else None
             if known is None or fresh:
                 raise InputError(
-                    f"the truth of ABC at a tolerance is not known for {name!r}; use truth='posterior' (the default)"
+                    f"the truth of ABC at a tolerance is not known for {shown(name)}; use truth='posterior' "
+                    "(the default)"
                 )
             scored = _with_truth(problem, Listed(list(known.values()), known.how))
         asked = self._targets.get(name) if isinstance(self._targets, Mapping) else self._targets
@@ -141,7 +142,7 @@ class Study:
         else:
             targets = tuple(parse(item) for item in (problem if fresh else scored).truth())
             if not targets:
-                raise InputError(f"the truth of {name!r} is not known; give the problem its truth=")
+                raise InputError(f"the truth of {shown(name)} is not known; give the problem its truth=")
         return Arena(name, problem, scored, targets, tolerance, fresh)
 
     def _tolerance(self, name: str, problem: Problem) -> float:
@@ -149,16 +150,18 @@ class Study:
             return 0.0
         if isinstance(self.tolerance, Mapping):
             if name not in self.tolerance:
-                raise InputError(f"tolerance names no value for {name!r}; known: {', '.join(self.tolerance)}")
+                raise InputError(f"tolerance names no value for {shown(name)}; known: {', '.join(self.tolerance)}")
             return positive_number(self.tolerance[name], "tolerance")
         if not isinstance(problem, Benchmark):
-            raise InputError(f"{name!r} is a problem of your own: give its tolerance as tolerance={{{name!r}: …}}")
+            raise InputError(
+                f"{shown(name)} is a problem of your own: give its tolerance as tolerance={{{shown(name)}: …}}"
+            )
         known = problem.tolerances
         if self.tolerance not in known:
             levels = ", ".join(f"{level:g}" for level in known)
             raise InputError(
                 f"tolerance must be the share of the prior's simulations to accept, one of {levels}, or a mapping "
-                f"from problems to tolerances; got {self.tolerance!r}"
+                f"from problems to tolerances; got {shown(self.tolerance)}"
             )
         return known[float(self.tolerance)]
 
@@ -317,7 +320,7 @@ def _problems(given: Any) -> dict[str, Problem]:
     if isinstance(given, Mapping):
         for name, problem in given.items():
             if not isinstance(problem, Problem):
-                raise InputError(f"{name!r} must be a problem; got {problem!r}")
+                raise InputError(f"{shown(name)} must be a problem; got {shown(problem)}")
         found = {str(name): problem for name, problem in given.items()}
     else:
         listed = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
@@ -334,7 +337,7 @@ def _problem(given: Any) -> tuple[str, Problem]:
     if isinstance(given, Problem):
         raise InputError("a problem of your own needs a name: problems={'name': problem}")
     if not isinstance(given, str):
-        raise InputError(f"a problem is a name of the catalogue or a fbar.Problem; got {given!r}")
+        raise InputError(f"a problem is a name of the catalogue or a fbar.Problem; got {shown(given)}")
     name, _, which = given.partition("/")
     if which == "fresh":
         problem = load(name)
@@ -342,7 +345,7 @@ def _problem(given: Any) -> tuple[str, Problem]:
             raise InputError(f"the data of {name} are an event, so there are no fresh data")
         return given, problem
     if which and not which.isdigit():
-        raise InputError(f"write {name}/3 for its third observation, or {name}/fresh; got {given!r}")
+        raise InputError(f"write {name}/3 for its third observation, or {name}/fresh; got {shown(given)}")
     return given, load(name, int(which or 1))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import choice, finite_number, number, positive_number, without_mask
+from fbar.checks import choice, finite_number, number, positive_number, shown, without_mask
 from fbar.checks import function as check_function
 from fbar.errors import InputError
 from fbar.expressions import Expression
@@ -55,9 +55,9 @@ def probability(predicate: str | Function, *, name: str | None = None) -> Target
     label = name or f"probability:{predicate if isinstance(predicate, str) else _called(predicate)}"
 
     def indicator(points: Points) -> npt.NDArray[np.bool_]:
-        held = without_mask(function(points), f"what target {label!r} gives")
+        held = without_mask(function(points), f"what target {shown(label)} gives")
         if held.dtype != np.bool_:
-            raise InputError(f"target {label!r} must be true or false at each point; it gives {held.dtype} values")
+            raise InputError(f"target {shown(label)} must be true or false at each point; it gives {held.dtype} values")
         if isinstance(function, Expression) and not points.complete:
             for parameter in function.names:
                 held = held & points.present(parameter)
@@ -70,7 +70,7 @@ def interval(name: str, low: float, high: float) -> Target:
     """Posterior probability that low < θ < high."""
     low, high = number(low, "low"), number(high, "high")
     if not low < high:
-        raise InputError(f"interval of {name!r} needs low < high; got {low!r} and {high!r}")
+        raise InputError(f"interval of {shown(name)} needs low < high; got {shown(low)} and {shown(high)}")
     label = f"interval:{low:g}<{name}<{high:g}"
 
     def inside(points: Points) -> npt.NDArray[np.bool_]:
@@ -78,7 +78,8 @@ def interval(name: str, low: float, high: float) -> Target:
         unknown = np.isnan(column) & points.present(name)
         if unknown.any():
             raise InputError(
-                f"target {label!r} is not defined at {points.label(int(np.argmax(unknown)))}: {name} is not a number"
+                f"target {shown(label)} is not defined at {points.label(int(np.argmax(unknown)))}: {name} "
+                "is not a number"
             )
         return np.asarray((column > low) & (column < high))
 
@@ -96,7 +97,7 @@ def model_probability(model: Any, *, name: str = "model") -> Target:
         return np.asarray(column == model)
 
     def unknown(_: int, points: Points) -> str:
-        return f"there is no {name} {model!r}; known: {', '.join(map(str, dict.fromkeys(points[name].tolist())))}"
+        return f"there is no {name} {shown(model)}; known: {', '.join(map(str, dict.fromkeys(points[name].tolist())))}"
 
     return Expectation(chosen, label, is_indicator=True, requires_each=unknown)
 
@@ -104,7 +105,7 @@ def model_probability(model: Any, *, name: str = "model") -> Target:
 def quantile(name: str, level: float) -> Target:
     """Posterior quantile of a parameter. Its interval is read off the distribution function, and is not symmetric."""
     if not 0 < number(level, "level") < 1:
-        raise InputError(f"the level of a quantile must lie between 0 and 1; got {level!r}")
+        raise InputError(f"the level of a quantile must lie between 0 and 1; got {shown(level)}")
     return Quantile(name, float(level), f"quantile:{name},{level:g}")
 
 
@@ -134,7 +135,7 @@ def posterior(values: Mapping[str, npt.ArrayLike]) -> Target:
     paper: d_post is d_f with f = δ(θ' − θ)). Give the values as columns, such as ``prior.points``.
     """
     if not isinstance(values, Mapping):
-        raise InputError(f"posterior takes the wanted values as columns, such as prior.points; got {values!r}")
+        raise InputError(f"posterior takes the wanted values as columns, such as prior.points; got {shown(values)}")
     wanted = Points(dict(values.items()))
 
     def one_hot(points: Points) -> npt.NDArray[np.bool_]:
@@ -160,7 +161,7 @@ def parse(text: str) -> Target:
     ['mean:beta', 'quantile:beta,0.9', 'probability:beta > 3']
     """
     if not isinstance(text, str) or ":" not in text:
-        raise InputError(f"a target is written as kind:what, such as mean:beta; got {text!r}")
+        raise InputError(f"a target is written as kind:what, such as mean:beta; got {shown(text)}")
     kind, what = (part.strip() for part in text.split(":", 1))
     kind = "second_moment" if kind == "second-moment" else kind  # as it was written once
     choice(kind, _PARSERS, "kind of target")
@@ -169,7 +170,7 @@ def parse(text: str) -> Target:
     except (ValueError, IndexError, TypeError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"cannot read the target {text!r}; write it like {_EXAMPLES[kind]}") from None
+        raise InputError(f"cannot read the target {shown(text)}; write it like {_EXAMPLES[kind]}") from None
 
 
 def _two(what: str) -> list[str]:
