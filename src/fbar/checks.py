@@ -6,9 +6,11 @@ import difflib
 import inspect
 import math
 import numbers
+import os
 import reprlib
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,15 +22,17 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 MOST = 2**53
+MOST_ROWS = 10**9
+"""Rows of one batch."""
 NEARLY_SPELT_SO = 0.6
 """How alike two names must be (difflib's ratio) for one to be a slip of the other: correlation and expectation have
 0.55."""
+MOST_NAME = 1_000
 MOST_SHOWN = 120
 MOST_ERROR = 300
 """Characters of a value, and of what a user's function raised, in a message."""
 UNSAFE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 """Kinds of characters that move the cursor, turn the text round or show as nothing."""
-_WANTED = {None: "an array", np.float64: "numbers"}
 
 
 class _Shown(reprlib.Repr):
@@ -60,12 +64,18 @@ def shown(value: Any) -> str:
     ('[0, 1, 2, 3, 4, 5, ...]', True)
     """
     text = _Shown().repr(value)
-    text = text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"
-    return "".join(_escaped(c) if unicodedata.category(c) in UNSAFE else c for c in text)
+    return told(text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…")
 
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
+
+
+def told(text: object) -> str:
+    """Text, such as a path, in one line of a message: cut where it is long, control characters escaped."""
+    words = str(text)
+    words = words if len(words) <= MOST_ERROR else words[: MOST_ERROR - 1] + "…"
+    return "".join(_escaped(c) if unicodedata.category(c) in UNSAFE else c for c in words)
 
 
 def real(value: Any) -> float | None:
@@ -75,8 +85,10 @@ def real(value: Any) -> float | None:
     try:
         with np.errstate(over="ignore"):
             found = float(value)
+    except (TypeError, ValueError):  # numpy counts a time span among the whole numbers
+        return None
     except OverflowError:
-        found = math.inf if value > 0 else -math.inf
+        found = math.copysign(math.inf, 1 if value > 0 else -1)  # type: ignore[operator]
     return None if math.isnan(found) else found
 
 
@@ -99,6 +111,17 @@ def whole_number(value: Any, name: str, least: int = 0, most: int = MOST) -> int
     return int(value)
 
 
+def rows(value: Any, name: str) -> int:
+    """How many rows are wanted at a time."""
+    return whole_number(value, name, 0, MOST_ROWS)
+
+
+def generator(value: Any, name: str = "rng") -> np.random.Generator:
+    if not isinstance(value, np.random.Generator):
+        raise InputError(f"{name} must be a generator of random numbers, np.random.default_rng(1); got {shown(value)}")
+    return value
+
+
 def number(value: Any, name: str) -> float:
     found = real(value)
     if found is None:
@@ -111,6 +134,35 @@ def text(value: Any, name: str) -> str:
     if not isinstance(value, str):
         raise InputError(f"{name} must be text; got {shown(value)}")
     return value
+
+
+def path(value: Any, name: str) -> Path:
+    """A path that the system can take; whether there is anything is known when it is used."""
+    try:
+        if not isinstance(value, str | os.PathLike):
+            raise TypeError
+        given = os.fsdecode(os.fspath(value))
+        os.fsencode(given)
+    except Exception:  # of a path-like object of the user's, and of text that is not Unicode
+        raise InputError(f"{name} must be a path, such as 'results/{name}'; got {shown(value)}") from None
+    if not given or "\0" in given:
+        raise InputError(f"{name} must be a path, such as 'results/{name}'; got {shown(given)}")
+    return Path(given)
+
+
+def require_name(value: Any, what: str = "a parameter's name") -> str:
+    """A name of the user's choice: text that can be printed, stored and typed again."""
+    if not isinstance(value, str):
+        raise InputError(f"{what} must be text; got {shown(value)}")
+    if not value or not value.isprintable() or len(value) > MOST_NAME:
+        raise InputError(f"{what} must be of 1 to {MOST_NAME} characters that can be printed; got {shown(value)}")
+    return value
+
+
+def flag(value: Any, name: str) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False; got {shown(value)}")
+    return bool(value)
 
 
 def texts(values: Any, name: str, example: str) -> tuple[str, ...]:
@@ -185,11 +237,10 @@ def in_words(error: BaseException) -> str:
         said = " ".join(str(error).split())
     except Exception:
         said = "its message cannot be read"
-    said = said if len(said) <= MOST_ERROR else said[: MOST_ERROR - 1] + "…"
-    told = f"{type(error).__name__}: {said}"
+    words = f"{type(error).__name__}: {told(said)}"
     if isinstance(error, ValueError) and "read-only" in said:
-        told += " (it writes into its input, which is shared; let it work on a copy, such as theta['a'].copy())"
-    return "".join(_escaped(c) if unicodedata.category(c) in UNSAFE else c for c in told)
+        words += " (it writes into its input, which is shared; let it work on a copy, such as theta['a'].copy())"
+    return words
 
 
 def without_mask(values: Any, name: str) -> npt.NDArray[Any]:
@@ -209,15 +260,14 @@ def without_mask(values: Any, name: str) -> npt.NDArray[Any]:
     return as_array(values, name)
 
 
-def as_array(values: Any, name: str, dtype: Any = None) -> npt.NDArray[Any]:
+def as_array(values: Any, name: str) -> npt.NDArray[Any]:
     """Values as numpy takes them; what it cannot take is refused, whatever it raises."""
+    if isinstance(values, np.ndarray):
+        return values
     try:
-        with np.errstate(over="ignore"):
-            return np.asarray(values, dtype=dtype)
+        return np.asarray(values)
     except Exception as error:
-        raise InputError(
-            f"{name} must be {_WANTED.get(dtype, 'an array')}; got {shown(values)} ({in_words(error)})"
-        ) from None
+        raise InputError(f"{name} must be an array; got {shown(values)} ({in_words(error)})") from None
 
 
 def same_alone(alone: npt.NDArray[Any], among: npt.NDArray[Any], row: int) -> bool:
@@ -234,22 +284,45 @@ def same_alone(alone: npt.NDArray[Any], among: npt.NDArray[Any], row: int) -> bo
     return bool(np.allclose(alone[0], values[row], rtol=1e-2, atol=1e-2 * spread, equal_nan=True))
 
 
+def share(value: Any, name: str) -> float:
+    """A number between 0 and 1, both excluded."""
+    found = real(value)
+    if found is None or not 0 < found < 1:
+        raise InputError(f"{name} must lie between 0 and 1; got {shown(value)}")
+    return found
+
+
 def finite_number(value: float, name: str) -> float:
     if not math.isfinite(value):
         raise InputError(f"{name} must be finite; got {shown(value)}")
     return value
 
 
-def numeric_array(values: Any, name: str) -> FloatArray:
-    """Numbers as an array of their own: the caller may change its array later."""
+def floats(values: Any, name: str) -> FloatArray:
+    """Numbers as an array, which is the caller's own where it can be."""
     given = without_mask(values, name)
+    if given.dtype == np.float64:
+        return given
     if given.dtype.kind not in "biufO":
         raise InputError(f"{name} must be numbers; got {shown(values)}")
     try:
         with np.errstate(over="ignore"):
-            return np.array(given, dtype=np.float64)
+            return given.astype(np.float64)
     except Exception:  # of objects, which may raise anything
         raise InputError(f"{name} must be numbers; got {shown(values)}") from None
+
+
+def numeric_array(values: Any, name: str) -> FloatArray:
+    """Numbers as an array of their own: the caller may change its array later."""
+    return np.array(floats(values, name))
+
+
+def whole_numbers(values: Any, name: str) -> IntArray:
+    """Whole numbers as an array."""
+    given = floats(values, name)
+    if not (np.isfinite(given).all() and (given == np.rint(given)).all() and (np.abs(given) <= MOST).all()):
+        raise InputError(f"{name} must be whole numbers; got {shown(values)}")
+    return given.astype(np.int64)
 
 
 def probabilities(values: Any, name: str = "probabilities") -> FloatArray:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, choice, shown
+from fbar.checks import BoolArray, FloatArray, choice, in_words, real, share, text
+from fbar.checks import function as check_function
 from fbar.errors import InputError
 from fbar.notebook import joined, table
 from fbar.notebook import warnings as warned
@@ -85,8 +86,7 @@ class Estimate:
         That of a quantile is read off the weighted distribution function, and is not symmetric; it is infinite to a
         side where too few simulations lie.
         """
-        if not 0 < level < 1:
-            raise InputError(f"level must lie between 0 and 1; got {shown(level)}")
+        level = share(level, "level")
         if self.inverted is not None:
             return self.inverted(level)
         from scipy.special import stdtrit
@@ -170,6 +170,8 @@ class Estimates(Sequence[Estimate]):
 
         Scalar targets of a run without trials. Example: ``combine(lambda a, b: a / b, "mean:x", "mean:y")``.
         """
+        check_function(function, "combine's first argument")
+        text(name, "name")
         chosen = [self._index(n) for n in names]
         parts = [self._estimates[i] for i in chosen]
         if any(np.ndim(part.value) for part in parts):
@@ -180,12 +182,20 @@ class Estimates(Sequence[Estimate]):
         )
         step = 1e-3 * np.where(np.isfinite(scale), scale, np.maximum(1.0, np.abs(x)))
         unit = np.diag(step)
-        gradient = np.array([(function(*(x + h)) - function(*(x - h))) / (2 * h.sum()) for h in unit])
+
+        def value(at: FloatArray) -> float:
+            try:
+                found = real(np.asarray(function(*at)).item())
+            except Exception as error:
+                raise InputError(f"the function failed on {', '.join(names)}: {in_words(error)}") from error
+            return math.nan if found is None else found
+
+        gradient = np.array([(value(x + h) - value(x - h)) / (2 * h.sum()) for h in unit])
         rows = [self._slices[i].start for i in chosen]
         variance = float(gradient @ self.covariance[np.ix_(rows, rows)] @ gradient)
         return Estimate(
             name=name,
-            value=float(function(*x)),
+            value=value(x),
             standard_error=math.sqrt(max(variance, 0.0)),
             df=min(float(part.df) for part in parts),
             simulations=parts[0].simulations,
@@ -195,10 +205,14 @@ class Estimates(Sequence[Estimate]):
         )
 
     def difference(self, first: str, second: str) -> Estimate:
-        return self.combine(lambda a, b: a - b, first, second, name=f"{first} - {second}")
+        return self.combine(
+            lambda a, b: a - b, first, second, name=f"{text(first, 'first')} - {text(second, 'second')}"
+        )
 
     def ratio(self, first: str, second: str) -> Estimate:
-        return self.combine(lambda a, b: a / b, first, second, name=f"{first} / {second}")
+        return self.combine(
+            lambda a, b: a / b, first, second, name=f"{text(first, 'first')} / {text(second, 'second')}"
+        )
 
     def __str__(self) -> str:
         width = max((len(estimate.name) for estimate in self._estimates), default=0)

@@ -17,13 +17,29 @@ import numpy.typing as npt
 
 from fbar import theory
 from fbar.acceptance import Acceptance, accepted
-from fbar.checks import FloatArray, in_words, numeric_array, same_alone, shown, without_mask
+from fbar.checks import (
+    FloatArray,
+    as_array,
+    finite_number,
+    floats,
+    in_words,
+    mapping,
+    non_negative_number,
+    number,
+    numeric_array,
+    require_name,
+    same_alone,
+    shown,
+    texts,
+    whole_number,
+    without_mask,
+)
 from fbar.checks import arguments as check_arguments
 from fbar.checks import function as check_function
 from fbar.distances import PNorm, euclidean
 from fbar.errors import InputError
 from fbar.outcomes import SAMPLE, Batch, Failure, Outcomes, Seen, Simulated, Tally, require_simulated, tally
-from fbar.points import Points
+from fbar.points import Points, require_points
 from fbar.priors import Distribution, Finite, ModelChoice
 from fbar.simulators import (
     COST,
@@ -38,7 +54,7 @@ from fbar.simulators import (
     measured,
     without_costs,
 )
-from fbar.targets import Target
+from fbar.targets import Target, as_target, as_targets
 from fbar.truth import FiniteReference, Known, Listed, Reference, Truth
 
 Distance = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.ArrayLike]
@@ -89,9 +105,9 @@ def _stack(values: Any, name: str) -> npt.NDArray[Any]:
         if isinstance(values, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in values):
             values = [_filled(row) for row in values]
         return np.asarray(_filled(values))
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
+    except InputError:
+        raise
+    except Exception:  # of rows that differ, or of an object of the simulator's
         raise InputError(f"the simulator's outputs {shown(name)} differ in shape from row to row") from None
 
 
@@ -109,6 +125,23 @@ def _shape(row: Any) -> tuple[int, ...]:
         return np.shape(row["x"] if isinstance(row, Mapping) and "x" in row else row)
     except ValueError:  # ragged
         return (-1,)
+
+
+def _known(truth: Mapping[Any, Any]) -> list[Known]:
+    """Values of targets by name, as they were given with a problem."""
+    found = []
+    for name, given in truth.items():
+        require_name(name, "the name of a target of truth=")
+        if isinstance(given, Known):
+            found.append(given)
+            continue
+        pair = given if isinstance(given, tuple) else (given, 0.0)
+        if len(pair) != 2:
+            raise InputError(f"truth[{shown(name)}] must be a value or a pair (value, error); got {shown(given)}")
+        what = f"truth[{shown(name)}]"
+        value, error = finite_number(number(pair[0], what), what), non_negative_number(pair[1], f"the error of {what}")
+        found.append(Known(name, value, error))
+    return found
 
 
 def _observed(given: Any) -> npt.NDArray[Any]:
@@ -193,11 +226,17 @@ class Problem:
                 raise InputError("observed data are missing; give them as observed=")
         if distance is not None and accept is not None:
             raise InputError("give either a distance or an acceptance rule, not both")
+        if derived is not None:
+            mapping(derived, "derived", "{'R0': lambda t: t['beta'] / t['gamma']}")
+        if truth is not None and not isinstance(truth, Reference):
+            mapping(truth, "truth", "{'mean:beta': 0.3}")
+        if p_star is not None:
+            check_function(p_star, "p_star")
+            check_arguments(p_star, ("theta", "tolerance"), "p_star")
         for name in derived or {}:
+            require_name(name, "a derived parameter's name")
             if name in prior.names:
                 raise InputError(f"derived parameter {shown(name)} has the name of a parameter; choose another")
-            if not isinstance(name, str):
-                raise InputError(f"a derived parameter's name must be text; got {shown(name)}")
         if isinstance(simulate, each) and (unknown := simulate.names - {*prior.names, *(derived or {})}):
             known = ", ".join([*prior.names, *(derived or {})])
             raise InputError(
@@ -212,7 +251,8 @@ class Problem:
         self._cost = copy(cost) if isinstance(cost, np.ndarray | list) else cost  # ours: it may be changed later
         if isinstance(records, str):
             raise InputError(f"records must be a list of names, such as [{shown(records)}]; got {shown(records)}")
-        for name in records:
+        for name in texts(records, "records", "['peak']"):
+            require_name(name, "the name of a recorded output")
             if name in prior.names or name in (derived or {}):
                 raise InputError(f"the recorded output {shown(name)} has the name of a parameter; give it another")
         if len(set(records)) < len(records):
@@ -226,7 +266,7 @@ class Problem:
         self._probed: set[float] = set()
         self._apart: set[str] = set()
         self._p_star = p_star
-        self._truth = truth if isinstance(truth, Reference) else dict(truth or {})
+        self._truth = truth if isinstance(truth, Reference) else _known(truth or {})
         for name, given in (("summary", summary), ("distance", distance), ("accept", accept)):
             if given is not None:
                 check_function(given, name)
@@ -252,7 +292,8 @@ class Problem:
     @classmethod
     def bernoulli(cls, prior: Distribution, p_star: Callable[[Points], FloatArray], **options: Any) -> Problem:
         """A problem on any parameter space whose acceptance probability p(x*|θ) is a known function."""
-        return cls(prior, Bernoulli(p_star), p_star=lambda theta, tolerance: p_star(theta), **options)
+        event = Bernoulli(p_star)
+        return cls(prior, event, p_star=lambda theta, tolerance: event.p_star(theta), **options)
 
     @classmethod
     def models(
@@ -328,7 +369,7 @@ class Problem:
 
     def check_targets(self, targets: Sequence[Target]) -> None:
         """Refuse a target that is not defined on the parameters; each is tried once."""
-        for target in targets:
+        for target in as_targets(targets):
             if not any(target is seen for seen in self._checked):
                 target.check_space(self.probe)
                 self._checked.append(target)
@@ -488,7 +529,11 @@ class Problem:
         """p(x*|θ), where it is known: the probability that a simulation at θ comes within the tolerance."""
         if self._p_star is None:
             raise InputError("the acceptance probability of this problem is not known")
-        return np.asarray(self._p_star(theta, tolerance), dtype=np.float64)
+        require_points(theta, "theta", self.prior.names)
+        p = floats(_called("p_star", self._p_star, theta, number(tolerance, "tolerance")), "what p_star gives")
+        if p.shape not in ((), (theta.rows,)):
+            raise InputError(f"p_star must give one number for each of {theta.rows} rows; it gives shape {p.shape}")
+        return np.broadcast_to(p, (theta.rows,))
 
     @cached_property
     def reference(self) -> Reference:
@@ -497,14 +542,7 @@ class Problem:
             return FiniteReference(self.points, theory.posterior(self.finite.probabilities, self.p_star))
         if isinstance(self._truth, Reference):
             return self._truth
-        known = []
-        for name, given in self._truth.items():
-            if isinstance(given, Known):
-                known.append(given)
-                continue
-            value, error = given if isinstance(given, tuple) else (given, 0.0)
-            known.append(Known(name, float(value), float(error)))
-        return Listed(known, "given with the problem")
+        return Listed(self._truth, "given with the problem")
 
     @overload
     def truth(self) -> Truth: ...
@@ -512,11 +550,17 @@ class Problem:
     def truth(self, target: Target) -> FloatArray: ...
     def truth(self, target: Target | None = None) -> Truth | FloatArray:
         """The true value of a target, where it is known, shape (m,); without a target, all that is known by name."""
-        return self.reference.truth() if target is None else self.reference.expect(target)[0]
+        return self.reference.truth() if target is None else self._true(target)[0]
 
     def truth_error(self, target: Target) -> FloatArray:
         """The standard error of that value; 0 where it is exact."""
-        return self.reference.expect(target)[1]
+        return self._true(target)[1]
+
+    def _true(self, target: Target) -> tuple[FloatArray, FloatArray]:
+        as_target(target)
+        if isinstance(self.reference, FiniteReference):
+            self.check_targets([target])
+        return self.reference.expect(target)
 
     def with_observed(self, observed: Any) -> Problem:
         """The same question of other data. What was known of the truth belonged to the old data and is dropped."""
@@ -630,6 +674,7 @@ class Problem:
 
     def outcomes(self, output: Any, simulations: int) -> Simulated:
         """A simulator's output as outcomes: summarised, and what is None or not a number marked as a failure."""
+        simulations = whole_number(simulations, "simulations")
         output, costs = without_costs(output)
         found = self._outcomes(output, simulations)
         assert found.failure is not None
@@ -648,7 +693,7 @@ class Problem:
         recorded: dict[str, npt.NDArray[Any]] = {}
         if isinstance(output, Mapping):
             if "x" not in output:
-                raise InputError(f"a simulator's mapping must hold its data under 'x'; it holds {list(output)}")
+                raise InputError(f"a simulator's mapping must hold its data under 'x'; it holds {shown(list(output))}")
             recorded = {name: _stack(values, name) for name, values in output.items() if name != "x"}
             output = output["x"]
         try:
@@ -693,8 +738,17 @@ class Problem:
 
         ``measure`` replaces the problem's own distance.
         """
-        assert self.observed is not None
+        if self.observed is None:
+            raise InputError("this problem's simulations give no data, only a match: there is no distance")
+        summaries = as_array(summaries, "summaries")
         observed = self.observed
+        if summaries.shape[1:] != observed.shape or not summaries.ndim:
+            raise InputError(
+                f"summaries must have a row for each simulation, of the observed shape {observed.shape}; got shape "
+                f"{summaries.shape}"
+            )
+        if measure is not None:
+            check_function(measure, "measure")
         if self._accept is not None:
             accepted = _called("the acceptance rule", self._accept, _for_user(summaries), _for_user(observed))
             if accepted.dtype != np.bool_ or accepted.shape != (len(summaries),):

@@ -12,13 +12,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fbar.checks import function as check_function
-from fbar.checks import positive_number, shown
+from fbar.checks import mapping, path, positive_number, shown, text
 from fbar.errors import InputError
 from fbar.outcomes import Failure
 from fbar.processes import die_with_parent, prepare
@@ -78,9 +77,13 @@ class program(each):
             )
         if parse is not None:
             check_function(parse, "parse")
-        if cwd is not None and not Path(cwd).is_dir():
+        if cwd is not None and not path(cwd, "cwd").is_dir():
             raise InputError(f"cwd must be a directory; there is none at {shown(str(cwd))}")
-        words = [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in command]
+        if env is not None:
+            for name, value in mapping(env, "env", "{'PATH': '/usr/bin'}").items():
+                text(name, "a name in env")
+                text(value, f"env[{shown(name)}]")
+        words = [_word(word) for word in command]
         call = _Call(
             (_found(words[0], cwd, env), *words[1:]),
             parse or numbers,
@@ -91,6 +94,24 @@ class program(each):
         super().__init__(call)
         self.__doc__, self.__name__ = f"The program {words[0]}.", words[0]
         self.names = frozenset(name for word in words for name in PLACE.findall(word)) - {SEED}
+
+
+def _word(given: Any) -> str:
+    """One word of a command."""
+    if not isinstance(given, str | int | float | os.PathLike):
+        raise InputError(f"the words of a command must be text, numbers or paths; got {shown(given)}")
+    word = str(path(given, "a word of the command")) if isinstance(given, os.PathLike) else str(given)
+    if "\0" in word or (not word.isascii() and not _encodes(word)):
+        raise InputError(f"the words of a command must be text that a system can take; got {shown(given)}")
+    return word
+
+
+def _encodes(word: str) -> bool:
+    try:
+        os.fsencode(word)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def numbers(text: str) -> Any:
@@ -115,7 +136,9 @@ def _found(name: str, cwd: str | os.PathLike[str] | None, env: Mapping[str, str]
             raise InputError(
                 f"there is no program {shown(name)}; on this system a path is written with /, as in './model'"
             )
-        raise InputError(f"there is no program {shown(name)} on the search path; give its path, such as './{name}'")
+        raise InputError(
+            f"there is no program {shown(name)} on the search path; give its path, such as {shown('./' + name)}"
+        )
     return name
 
 

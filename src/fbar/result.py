@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import MOST, FloatArray, counted, positive_integer
+from fbar.checks import MOST, FloatArray, counted, flag, positive_integer, rows
 from fbar.errors import InputError, MissingExtra, NoPosterior
 from fbar.estimate import Estimates, brief, whole
 from fbar.explanation import Explanation, explain
@@ -377,7 +377,7 @@ class Result:
             Every point once, as it is, with its weight in ``sample_stats.weight``. ArviZ's own functions do not use it:
             what they say of these points is not of the posterior.
         """
-        if weighted and draws is not None:
+        if flag(weighted, "weighted") and draws is not None:
             raise InputError("draws= is the number of equally weighted draws; it does not go with weighted=True")
         try:
             with warnings.catch_warnings():  # it announces its own future at import
@@ -404,7 +404,7 @@ class Result:
             ess = self.posterior.ess or weights.sum() ** 2 / (weights**2).sum()
             draws = int(min(max(round(float(ess)), 1), MOST_DRAWS))
         rng = self.run.seeds.generator(Purpose.PREDICT, 1, 0)
-        return systematic(weights, positive_integer(draws, "draws"), rng)
+        return systematic(weights, rows(positive_integer(draws, "draws"), "draws"), rng)
 
 
 def json_seed(seed: int) -> int | str:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, IntArray, numeric_array, probabilities, shown
+from fbar.checks import BoolArray, FloatArray, IntArray, floats, in_words, instance, numeric_array, probabilities, shown
 from fbar.checks import function as check_function
 from fbar.errors import FbarError, InputError
 from fbar.outcomes import Failure, Tally
@@ -228,6 +228,7 @@ class Tabulated:
     """
 
     def __init__(self, prior: Finite, p_star: npt.ArrayLike) -> None:
+        instance(prior, Finite, "prior", "an fbar.Finite")
         self.p_star = probabilities(p_star, "acceptance probabilities")
         self.p_star.flags.writeable = False
         if self.p_star.shape != (prior.size,):
@@ -248,11 +249,25 @@ class Bernoulli:
     """A "simulator" of a known acceptance probability on any parameter space: x = x* with probability p*(θ)."""
 
     def __init__(self, p_star: Callable[[Points], FloatArray]) -> None:
+        check_function(p_star, "p_star")
         self.p_star = p_star
 
     def tally(self, theta: Points, rng: np.random.Generator) -> Tally:
-        matched = (rng.random(theta.rows) < self.p_star(theta)).astype(np.float64)
+        matched = (rng.random(theta.rows) < self.known(theta)).astype(np.float64)
         return Tally(matched, matched)
+
+    def known(self, theta: Points) -> FloatArray:
+        """p*(θ) of a batch, checked."""
+        try:
+            given = self.p_star(theta)
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"the acceptance probability p_star failed: {in_words(error)}") from error
+        p = floats(given, "acceptance probabilities p_star(theta)")
+        if p.shape not in ((), (theta.rows,)):
+            raise InputError(f"p_star must give one number for each of {theta.rows} rows; it gives shape {p.shape}")
+        return np.broadcast_to(p, (theta.rows,))
 
 
 class Separable:
@@ -262,6 +277,8 @@ class Separable:
     """
 
     def __init__(self, **parts: Callable[[FloatArray], FloatArray]) -> None:
+        for name, part in parts.items():
+            check_function(part, f"the function of {shown(name)}")
         self.parts = parts
 
     def __call__(self, points: Points) -> FloatArray:

@@ -15,7 +15,7 @@ import numpy as np
 
 from fbar import model_file, stopping
 from fbar.again import going_on
-from fbar.checks import counted, shown
+from fbar.checks import counted, path
 from fbar.checks import function as check_function
 from fbar.engine import Engine, InProcess
 from fbar.errors import InputError, LedgerError, NoPosterior
@@ -158,9 +158,7 @@ def _same_streams(stored: Mapping[str, Any], seed: Any) -> Seeds:
 
 
 def as_directory(run: Any) -> Path:
-    if not isinstance(run, str | Path) or not str(run):
-        raise InputError(f"run must be a directory's name; got {shown(run)}")
-    return Path(run)
+    return path(run, "run")
 
 
 def _last_leg(ledger: Ledger) -> Leg:

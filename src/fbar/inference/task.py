@@ -117,6 +117,7 @@ def make_task(
     if tolerance is not None:
         method = at_tolerance(method, non_negative_number(tolerance, "tolerance"))
     listed = as_targets(targets)
+    budget = None if budget is None else positive_integer(budget, "budget")
     if precision is not None and stop is not None:
         raise InputError("give either precision= or stop=, not both")
     if precision is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, choice, shown
+from fbar.checks import FloatArray, choice, shown, texts
 from fbar.errors import InputError
 from fbar.explanation import places_of, prior_of
 from fbar.plot.base import one_run
@@ -72,7 +72,7 @@ class Source:
     def checked(self, names: str | Sequence[str] | None) -> tuple[str, ...]:
         if names is None:
             return self.seen
-        listed = (names,) if isinstance(names, str) else tuple(names)
+        listed = (names,) if isinstance(names, str) else texts(names, "names", "['beta', 'gamma']")
         known = tuple(dict.fromkeys((*self.names, *self.posterior.points, *self.posterior.points.derived)))
         if not listed:
             raise InputError(f"name at least one parameter; known: {', '.join(known)}")

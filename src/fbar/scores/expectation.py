@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, numeric_array, shown
+from fbar.checks import FloatArray, instance, numeric_array, shown
 from fbar.errors import InputError
 from fbar.scores.approximation import Approximation
 from fbar.scores.base import Better, Needs, Scene, Score
-from fbar.targets import Target, mean, second_moment, variance
+from fbar.targets import Target, as_target, mean, second_moment, variance
 from fbar.truth import FiniteReference, Nodes
 
 MOST_TRUTH_ERROR = 0.01
@@ -54,6 +54,8 @@ class TrialError:
 
 def trial_errors(approximation: Approximation, scene: Scene) -> dict[str, TrialError]:
     """Every target of the scene in one trial, by name."""
+    instance(scene, Scene, "scene", "an fbar.scores.Scene")
+    instance(approximation, Approximation, "approximation", "an fbar.scores.Approximation")
     result = {}
     for target in scene.targets:
         given = approximation.estimate(target)
@@ -70,7 +72,8 @@ def posterior_deviation(target: Target, scene: Scene) -> float:
     As it is stored with the truth; else by the reference's own points; else from other truths that are known
     (√(f̄(1−f̄)) for a probability, the variance for a mean); else from draws of the truth.
     """
-    key = ("deviation", target.name)
+    instance(scene, Scene, "scene", "an fbar.scores.Scene")
+    key = ("deviation", as_target(target).name)
     if key not in scene.remembered:
         scene.remembered[key] = _deviation(target, scene)
     found: float = scene.remembered[key]

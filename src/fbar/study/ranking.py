@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import shown
+from fbar.checks import share, shown
 from fbar.errors import InputError
 from fbar.estimate import shorthand
 from fbar.scores.expectation import ExpectationMSE
@@ -166,8 +166,7 @@ class Ranking:
 
 def rank(result: StudyResult, score: str, target: str | None, level: float) -> Ranking:
     """Rank the methods of every problem and budget by the mean of a score over trials."""
-    if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1; got {shown(level)}")
+    level = share(level, "level")
     better = result.direction(score)
     if better == "nominal":
         raise InputError(f"the score {shown(score)} has a right value and no better one; it cannot rank methods")

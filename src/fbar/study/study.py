@@ -9,12 +9,12 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fbar.checks import choice, positive_integer, positive_number, shown
+from fbar.checks import choice, listed_of, positive_integer, positive_number, real, shown, texts
+from fbar.checks import path as as_path
 from fbar.errors import InputError
 from fbar.notebook import joined, table
 from fbar.problem import Problem
@@ -93,7 +93,8 @@ class Study:
         truth: str = "posterior",
     ) -> None:
         self.contenders = as_contenders(methods)
-        listed = [budgets] if np.ndim(budgets) == 0 else list(budgets)  # type: ignore[arg-type]
+        several = isinstance(budgets, Sequence | np.ndarray) and not isinstance(budgets, str) and len(np.shape(budgets))
+        listed = listed_of(budgets, "budgets") if several else [budgets]
         if not listed:
             raise InputError("give at least one budget")
         self.budgets = tuple(dict.fromkeys(positive_integer(budget, "budget") for budget in listed))
@@ -101,7 +102,7 @@ class Study:
         self.seed = Seeds.of(seed).entropy
         choice(truth, ("posterior", "tolerance"), "truth")
         self.truth, self.tolerance = truth, tolerance
-        given = [scores] if isinstance(scores, str | Score) else list(scores)
+        given = [scores] if isinstance(scores, str | Score) else listed_of(scores, "scores")
         self.scores: tuple[Score, ...] = tuple(as_score(score) for score in given)
         names = [score.name for score in self.scores]
         if not names:
@@ -157,7 +158,7 @@ class Study:
                 f"{shown(name)} is a problem of your own: give its tolerance as tolerance={{{shown(name)}: …}}"
             )
         known = problem.tolerances
-        if self.tolerance not in known:
+        if real(self.tolerance) not in known:
             levels = ", ".join(f"{level:g}" for level in known)
             raise InputError(
                 f"tolerance must be the share of the prior's simulations to accept, one of {levels}, or a mapping "
@@ -167,7 +168,7 @@ class Study:
 
     def only(self, problems: Iterable[str]) -> Study:
         """The same study of some of its problems: its trials are those of the whole."""
-        chosen = set(problems) & set(self.arenas)
+        chosen = set(texts(problems, "problems", "['ramp']")) & set(self.arenas)
         if not chosen:
             raise InputError(f"none of these is a problem of this study; it has {', '.join(self.arenas)}")
         other = copy.copy(self)
@@ -259,7 +260,7 @@ class Study:
         self, out: str | os.PathLike[str] | None, count: int, client: Any, progress: bool | Progress
     ) -> Trials:
         with ExitStack() as stack:
-            journal = stack.enter_context(Journal(Path(out), self.settings())) if out is not None else None
+            journal = stack.enter_context(Journal(as_path(out, "out"), self.settings())) if out is not None else None
             found: Trials = {} if journal is None else journal.trials
             chunks = self._chunks(found, count)
             stage = Stage(self.arenas, {item.name: item for item in self.contenders}, self.scores, self.seed)
@@ -310,7 +311,7 @@ def _processors() -> int:
 
 
 def _targets(given: Any) -> tuple[Target, ...]:
-    listed = [given] if isinstance(given, str | Target) else list(given)
+    listed = [given] if isinstance(given, str | Target) else listed_of(given, "targets")
     return as_targets([parse(item) if isinstance(item, str) else item for item in listed])
 
 
@@ -323,7 +324,7 @@ def _problems(given: Any) -> dict[str, Problem]:
                 raise InputError(f"{shown(name)} must be a problem; got {shown(problem)}")
         found = {str(name): problem for name, problem in given.items()}
     else:
-        listed = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+        listed = listed_of(given, "problems") if isinstance(given, Iterable) and not isinstance(given, str) else [given]
         found = dict(_problem(item) for item in listed)
     if not found:
         raise InputError("give at least one problem; `fbar problems` lists them")

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, choice, positive_integer, shown
+from fbar.checks import FloatArray, choice, instance, positive_integer, shown
 from fbar.engine import Engine, InProcess
 from fbar.errors import InputError, NoPosterior
 from fbar.methods.base import Run, Start
@@ -113,6 +113,7 @@ class LearnedSummaries:
 
     def check(self, problem: Problem) -> None:
         """Refuse a problem that has nothing to regress on."""
+        instance(problem, Problem, "problem", "an fbar.Problem")
         if isinstance(problem, LearntProblem):
             raise InputError("this problem's summaries are learnt already; give the problem that they were learnt from")
         if isinstance(problem.simulate, Tabulated | Bernoulli):

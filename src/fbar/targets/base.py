@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fbar.checks import BoolArray, FloatArray, same_alone, shown
+from fbar.checks import BoolArray, FloatArray, listed_of, same_alone, shown
 from fbar.errors import InputError
 from fbar.points import Points
 
@@ -115,7 +115,7 @@ def as_targets(targets: Target | Sequence[Target]) -> tuple[Target, ...]:
         raise InputError(
             f"a target is made by fbar.mean('theta'), fbar.probability('theta > 2'), …; got {shown(targets)}"
         )
-    listed = (targets,) if isinstance(targets, Target) else tuple(targets)
+    listed = (targets,) if isinstance(targets, Target) else tuple(listed_of(targets, "targets"))
     if not listed:
         raise InputError("give at least one target, such as fbar.mean('theta')")
     for target in listed:
@@ -130,8 +130,19 @@ def as_targets(targets: Target | Sequence[Target]) -> tuple[Target, ...]:
     return listed
 
 
+def as_target(target: Target) -> Target:
+    """One target."""
+    if not isinstance(target, Target):
+        raise InputError(
+            f"a target is made by fbar.mean('theta'), fbar.probability('theta > 2'), …; got {shown(target)}"
+        )
+    return target
+
+
 def whole_name(name: str, names: Sequence[str], what: str = "target") -> str:
     """A target's name from what follows its kind where that is clear: mean:R0 from R0; else the name as it is."""
+    if not isinstance(name, str):
+        raise InputError(f"{what} is named by text such as 'mean:theta'; got {shown(name)}")
     short = [full for full in names if full.partition(":")[2] == name]
     if name in names or not short:
         return name

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import choice, finite_number, number, positive_number, shown, without_mask
+from fbar.checks import choice, finite_number, flag, number, positive_number, require_name, shown, text, without_mask
 from fbar.checks import function as check_function
 from fbar.errors import InputError
 from fbar.expressions import Expression
@@ -18,26 +18,36 @@ from fbar.targets.kinds import Covariance, DensityAt, Expectation, Function
 from fbar.targets.quantiles import Quantile
 
 
+def _parameter(name: str) -> str:
+    """The name of a parameter; whether there is one is known when the target is used."""
+    return text(name, "a parameter's name")
+
+
+def _own(name: str | None) -> None:
+    if name is not None:
+        require_name(name, "a target's name")
+
+
 def mean(name: str) -> Target:
     """Posterior mean of a parameter (or of a derived one); of one that some models lack, given a model that has it."""
-    label = f"mean:{name}"
+    label = f"mean:{_parameter(name)}"
     return Expectation(lambda t: column_of(t, name, label), label, conditional_on=(name,))
 
 
 def second_moment(name: str) -> Target:
     """E[θ²|x*]."""
-    label = f"second_moment:{name}"
+    label = f"second_moment:{_parameter(name)}"
     return Expectation(lambda t: column_of(t, name, label) ** 2, label, conditional_on=(name,))
 
 
 def variance(name: str) -> Target:
     """Posterior variance of a parameter."""
-    return Covariance(name, name, f"variance:{name}")
+    return Covariance(name, name, f"variance:{_parameter(name)}")
 
 
 def covariance(first: str, second: str) -> Target:
     """Posterior covariance of two parameters."""
-    return Covariance(first, second, f"covariance:{first},{second}")
+    return Covariance(first, second, f"covariance:{_parameter(first)},{_parameter(second)}")
 
 
 def probability(predicate: str | Function, *, name: str | None = None) -> Target:
@@ -49,8 +59,9 @@ def probability(predicate: str | Function, *, name: str | None = None) -> Target
     >>> probability("abs(theta) < 2").name
     'probability:abs(theta) < 2'
     """
+    _own(name)
     if not isinstance(predicate, str):
-        check_function(predicate, "a predicate")
+        check_function(predicate, "a predicate, unless it is text such as 'beta > 3',")
     function: Function = Expression(predicate) if isinstance(predicate, str) else predicate
     label = name or f"probability:{predicate if isinstance(predicate, str) else _called(predicate)}"
 
@@ -68,6 +79,7 @@ def probability(predicate: str | Function, *, name: str | None = None) -> Target
 
 def interval(name: str, low: float, high: float) -> Target:
     """Posterior probability that low < θ < high."""
+    _parameter(name)
     low, high = number(low, "low"), number(high, "high")
     if not low < high:
         raise InputError(f"interval of {shown(name)} needs low < high; got {shown(low)} and {shown(high)}")
@@ -88,6 +100,9 @@ def interval(name: str, low: float, high: float) -> Target:
 
 def model_probability(model: Any, *, name: str = "model") -> Target:
     """Posterior probability of one model among those of a model choice."""
+    if not isinstance(model, str | int | float | np.generic):
+        raise InputError(f"a model is known by text or a number; got {shown(model)}")
+    _parameter(name)
     label = f"model-probability:{model}"
 
     def chosen(points: Points) -> npt.NDArray[np.bool_]:
@@ -104,6 +119,7 @@ def model_probability(model: Any, *, name: str = "model") -> Target:
 
 def quantile(name: str, level: float) -> Target:
     """Posterior quantile of a parameter. Its interval is read off the distribution function, and is not symmetric."""
+    _parameter(name)
     if not 0 < number(level, "level") < 1:
         raise InputError(f"the level of a quantile must lie between 0 and 1; got {shown(level)}")
     return Quantile(name, float(level), f"quantile:{name},{level:g}")
@@ -111,8 +127,9 @@ def quantile(name: str, level: float) -> Target:
 
 def density_at(name: str, x: float, *, bandwidth: float | None = None) -> Target:
     """Posterior density of a continuous parameter at x, smoothed by a Gaussian kernel; see `DensityAt`."""
+    _parameter(name)
     if bandwidth is not None:
-        positive_number(bandwidth, "bandwidth")
+        finite_number(positive_number(bandwidth, "bandwidth"), "bandwidth")
     x = finite_number(number(x, "x"), "x")
     return DensityAt(name, x, f"density:{name}={x:g}", bandwidth)
 
@@ -122,10 +139,11 @@ def expectation(function: str | Function, *, name: str | None = None, vector: bo
 
     ``vector=True`` if a function gives rows of values.
     """
+    _own(name)
     if isinstance(function, str):
         return Expectation(Expression(function), name or f"expectation:{function}")
-    check_function(function, "an expectation's argument")
-    return Expectation(function, name or f"expectation:{_called(function)}", vector=vector)
+    check_function(function, "an expectation's argument, unless it is text such as 'log(beta)',")
+    return Expectation(function, name or f"expectation:{_called(function)}", vector=flag(vector, "vector"))
 
 
 def posterior(values: Mapping[str, npt.ArrayLike]) -> Target:
