@@ -394,15 +394,15 @@ def _methods(rooms: Rooms) -> list[Entrance]:
             then=lambda s: fbar.infer(rooms.problem, fbar.mean("a"), budget=600, seed=1, summaries=s),
         ),
     ]
-    for name in ("NormalKernel", "LocalNormalKernel", "UniformKernel"):
-        listed.append(
-            Entrance(
-                f"fbar.{name}",
-                getattr(fbar, name),
-                {},
-                then=lambda k: rooms.use(fbar.SMC([2, 1], accepted=20, perturbation=k)),
-            )
+    listed += [
+        Entrance(
+            f"fbar.{name}",
+            getattr(fbar, name),
+            {},
+            then=lambda k: rooms.use(fbar.SMC([2, 1], accepted=20, perturbation=k)),
         )
+        for name in ("NormalKernel", "LocalNormalKernel", "UniformKernel")
+    ]
     return listed
 
 
@@ -438,13 +438,15 @@ def _running(rooms: Rooms) -> list[Entrance]:
         Entrance("fbar.Futures", fbar.Futures, {"executor": rooms.threads, "workers": 1}),
         Entrance(
             "fbar.load",
-            lambda run, problem, targets=None: fbar.load(rooms.copy() if run == () else run, problem, targets),
-            {"run": (), "problem": rooms.problem},
+            lambda run, problem, targets=None: fbar.load(
+                rooms.copy() if isinstance(run, Rooms) else run, problem, targets
+            ),
+            {"run": rooms, "problem": rooms.problem},
         ),
         Entrance(
             "fbar.extend",
-            lambda run, problem: fbar.extend(rooms.copy() if run == () else run, problem, budget=400),
-            {"run": (), "problem": rooms.problem},
+            lambda run, problem: fbar.extend(rooms.copy() if isinstance(run, Rooms) else run, problem, budget=400),
+            {"run": rooms, "problem": rooms.problem},
         ),
         Entrance(
             "fbar.extend by more",
@@ -647,16 +649,10 @@ def _equations(rooms: Rooms) -> list[Entrance]:
             takes = inspect.signature(equation).parameters
             listed.append(Entrance(f"fbar.theory.{name}", equation, {k: v for k, v in known.items() if k in takes}))
     square = {"problem": fbar.Problem.bernoulli(fbar.Prior(a=stats.uniform(0, 1)), lambda t: np.asarray(t["a"] ** 2))}
-    for name in ("targeted", "stratified"):
-        listed.append(
-            Entrance(
-                f"fbar.designs.{name}",
-                getattr(fbar.designs, name),
-                {**square, "targets": fbar.mean("a")},
-                then=rooms.draw,
-            )
-        )
-    for name in ("posterior", "max_ess"):
-        listed.append(Entrance(f"fbar.designs.{name}", getattr(fbar.designs, name), square, then=rooms.draw))
+    of_targets = {**square, "targets": fbar.mean("a")}
+    for names, right in ((("targeted", "stratified"), of_targets), (("posterior", "max_ess"), square)):
+        listed += [
+            Entrance(f"fbar.designs.{name}", getattr(fbar.designs, name), right, then=rooms.draw) for name in names
+        ]
     design = {"q": fbar.Prior(a=stats.norm()), "prior": fbar.Prior(a=stats.norm())}
     return [*listed, Entrance("fbar.designs.defensive", fbar.designs.defensive, design, then=rooms.draw)]

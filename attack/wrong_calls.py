@@ -20,8 +20,10 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from attack.entrances import Entrance, Rooms, entrances
-from attack.wrong_values import WRONG
+from attack.wrong_values import ARRAYS, CONTAINERS, FUNCTIONS, NUMBERS, TEXTS, WRONG
 from fbar.errors import FbarError
 
 PATIENCE = 10.0
@@ -44,7 +46,7 @@ class Outcome(NamedTuple):
     where: str = ""
 
 
-class _Late(KeyboardInterrupt):
+class Late(KeyboardInterrupt):
     """Time is up; a KeyboardInterrupt, because that is what a user would send."""
 
 
@@ -58,35 +60,56 @@ def wrong_calls(seed: int, number: int, rooms: Rooms | None = None) -> Iterator[
             order = rng.sample(doors, len(doors))
         door = order.pop()
         changed = rng.sample(door.open, min(len(door.open), 1 if rng.random() < 0.8 else 2))
-        yield attempt(door, {name: rng.choice(list(WRONG)) for name in changed})
+        yield attempt(door, {name: rng.choice(_kindred(door.right.get(name), rng)) for name in changed})
+
+
+def _kindred(right: Any, rng: Random) -> list[str]:
+    """Words of any wrong values, or as often of those that are like the right one and pass the first look."""
+    if rng.random() < 0.5:
+        return list(WRONG)
+    if callable(right) and not isinstance(right, type):
+        return list(FUNCTIONS)
+    if isinstance(right, int | float):
+        return list(NUMBERS)
+    if isinstance(right, str):
+        return list(TEXTS)
+    if isinstance(right, list | tuple | dict | np.ndarray):
+        return [*CONTAINERS, *ARRAYS]
+    return list(WRONG)
 
 
 def attempt(door: Entrance, wrong: dict[str, str]) -> Outcome:
     """One call, in a directory of its own, with its wrong arguments by their words."""
     words = f"{door.words}({', '.join(f'{name}: {value}' for name, value in wrong.items())})"
     much = any(value in MUCH and name in AMOUNTS for name, value in wrong.items())
-    with tempfile.TemporaryDirectory(prefix="fbar-wrong-call-") as place, _within(place), _clock(much):
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            try:
-                given = door({name: WRONG[value]() for name, value in wrong.items()})
-                f"{given!r} {given}"
-            except _Late as error:
-                return Outcome(words, "fine" if much else "endless", "", _where(error))
-            except BaseException as error:
-                return _judged(words, door, error)
+    with (
+        tempfile.TemporaryDirectory(prefix="fbar-wrong-call-") as place,
+        within(place),
+        warnings.catch_warnings(record=True) as told,
+        clock(much),
+    ):
+        warnings.simplefilter("always")
+        try:
+            given = door({name: WRONG[value]() for name, value in wrong.items()})
+            f"{given!r} {given}"
+        except Late as error:
+            return Outcome(words, "fine" if much else "endless", "", where(error))
+        except BaseException as error:
+            if any(name == "progress" and callable(WRONG[value]()) for name, value in wrong.items()):
+                return Outcome(words, "fine")  # what a user's own callback raises is theirs
+            return _judged(words, door, error)
     return _leaked(words, told)
 
 
 def _judged(words: str, door: Entrance, error: BaseException) -> Outcome:
     text = _said(error)
     if isinstance(error, door.protocol):
-        return Outcome(words, "refused" if text else "raw", text, _where(error))
+        return Outcome(words, "refused" if text else "raw", text, where(error))
     if not isinstance(error, FbarError):
-        return Outcome(words, "raw", f"{type(error).__name__}: {text}"[:300], _where(error))
+        return Outcome(words, "raw", f"{type(error).__name__}: {text}"[:300], where(error))
     if fault := unfit(text):
-        return Outcome(words, "raw", f"a message {fault}: {text[:300]!r}", _where(error))
-    return Outcome(words, "refused", text, _where(error))
+        return Outcome(words, "raw", f"a message {fault}: {text[:300]!r}", where(error))
+    return Outcome(words, "refused", text, where(error))
 
 
 def unfit(text: str) -> str:
@@ -117,7 +140,7 @@ def _said(error: BaseException) -> str:
         return f"(its message cannot be read: {type(spoilt).__name__})"
 
 
-def _where(error: BaseException) -> str:
+def where(error: BaseException) -> str:
     """The innermost line of fbar that the exception came through."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if f"{os.sep}fbar{os.sep}" in frame.filename:
@@ -126,7 +149,7 @@ def _where(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def _within(place: str) -> Iterator[None]:
+def within(place: str) -> Iterator[None]:
     before = os.getcwd()
     os.chdir(place)
     try:
@@ -136,9 +159,9 @@ def _within(place: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _clock(much: bool) -> Iterator[None]:
+def clock(much: bool) -> Iterator[None]:
     def late(*_: Any) -> None:
-        raise _Late
+        raise Late
 
     before = signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, INTERRUPTED if much else PATIENCE, 0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import inspect
 import math
 import numbers
@@ -67,15 +68,19 @@ def shown(value: Any) -> str:
     return told(text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…")
 
 
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+def escaped(text: str) -> str:
+    """Text whose characters show as what they are, and do nothing to a terminal.
+
+    >>> escaped("a\\x1b[2Jb")
+    'a\\\\x1b[2Jb'
+    """
+    return "".join(c.encode("unicode_escape").decode("ascii") if unicodedata.category(c) in UNSAFE else c for c in text)
 
 
 def told(text: object) -> str:
     """Text, such as a path, in one line of a message: cut where it is long, control characters escaped."""
     words = str(text)
-    words = words if len(words) <= MOST_ERROR else words[: MOST_ERROR - 1] + "…"
-    return "".join(_escaped(c) if unicodedata.category(c) in UNSAFE else c for c in words)
+    return escaped(words if len(words) <= MOST_ERROR else words[: MOST_ERROR - 1] + "…")
 
 
 def real(value: Any) -> float | None:
@@ -147,6 +152,11 @@ def path(value: Any, name: str) -> Path:
         raise InputError(f"{name} must be a path, such as 'results/{name}'; got {shown(value)}") from None
     if not given or "\0" in given:
         raise InputError(f"{name} must be a path, such as 'results/{name}'; got {shown(given)}")
+    try:
+        os.lstat(given)
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise InputError(f"{name} must be a path; of {told(given)} the system says: {error.strerror}") from None
     return Path(given)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, numeric_array, positive_number, shown
+from fbar.checks import FloatArray, flag, numeric_array, positive_number, shown
 from fbar.errors import InputError
 
 Summaries = npt.NDArray[Any]
@@ -69,6 +69,7 @@ class Scaled:
 
     def __post_init__(self) -> None:
         PNorm(self.p)
+        flag(self.each_round, "each_round")
 
     def learn(self, summaries: Summaries) -> PNorm:
         """The distance with scales from a batch of summaries (n, ...)."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, choice, in_words, real, share, text
+from fbar.checks import BoolArray, FloatArray, choice, in_words, real, share, shown, text
 from fbar.checks import function as check_function
 from fbar.errors import InputError
 from fbar.notebook import joined, table
@@ -159,7 +159,14 @@ class Estimates(Sequence[Estimate]):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             return self._estimates[self._index(key)]
-        return self._estimates[key]
+        try:
+            return self._estimates[key]
+        except IndexError:
+            raise IndexError(f"there are {len(self)} estimates, from 0 to {len(self) - 1}; got {shown(key)}") from None
+        except Exception:
+            raise InputError(
+                f"estimates are taken by position or by name, as in estimates['mean:R0']; got {shown(key)}"
+            ) from None
 
     def _index(self, name: str) -> int:
         names = [estimate.name for estimate in self._estimates]

@@ -9,11 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.checks import (
+    MOST_NAME,
     BoolArray,
     FloatArray,
     as_array,
     in_words,
     mapping,
+    require_name,
     rows,
     shown,
     texts,
@@ -28,11 +30,13 @@ Column = npt.NDArray[Any]
 
 def _locked(values: npt.ArrayLike, name: str) -> Column:
     """A column that nobody can write into: what a function of θ changed would be changed for all that comes after."""
-    if not isinstance(name, str):
-        raise InputError(f"a column's name must be text; got {shown(name)}")
     view = without_mask(values, f"the column {shown(name)}").view()
     view.flags.writeable = False
     return view
+
+
+def _printable(name: Any) -> bool:
+    return isinstance(name, str) and name.isprintable() and 0 < len(name) <= MOST_NAME
 
 
 def _rows(index: npt.ArrayLike, size: int) -> npt.NDArray[Any]:
@@ -96,6 +100,9 @@ class Points(Mapping[str, Column]):
         mapping(columns, "columns", "{'beta': [1.0, 2.0]}")
         self._columns = {name: _locked(values, name) for name, values in columns.items()}
         self.derived = {} if derived is None else mapping(derived, "derived", "{'double': lambda t: 2 * t['beta']}")
+        if not all(map(_printable, (*self._columns, *self.derived))):
+            for name in (*self._columns, *self.derived):
+                require_name(name, "a column's name")
         self._present = present or {}
         self.unit, self.owner = unit, owner
         shapes = {column.shape for column in self._columns.values()}

@@ -123,7 +123,7 @@ def _shape(row: Any) -> tuple[int, ...]:
     """The shape of one simulation's data."""
     try:
         return np.shape(row["x"] if isinstance(row, Mapping) and "x" in row else row)
-    except ValueError:  # ragged
+    except Exception:  # ragged, or an object of the simulator's that is no array
         return (-1,)
 
 

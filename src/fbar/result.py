@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import MOST, FloatArray, counted, flag, positive_integer, rows
+from fbar.checks import MOST, FloatArray, counted, flag, non_negative_number, number, positive_integer, rows
 from fbar.errors import InputError, MissingExtra, NoPosterior
 from fbar.estimate import Estimates, brief, whole
 from fbar.explanation import Explanation, explain
@@ -113,8 +113,8 @@ class Result:
 
         Any tolerance after `Targeted` and `SMC`, which keep every simulation; a smaller one after others.
         """
-        posterior = self.run.posterior_at(tolerance)
-        at = float(tolerance)
+        at = non_negative_number(tolerance, "tolerance")
+        posterior = self.run.posterior_at(at)
         return self._of(posterior, f".at({at!r})", f"at tolerance {at:.4g}, from the same simulations", at)
 
     def curve(
@@ -140,7 +140,8 @@ class Result:
         O(ε²) to O(ε⁴) where the summaries' density is smooth at the data, see `fbar.estimators.extrapolation`. Some
         weights are negative.
         """
-        tolerance = self.looked_at if tolerance is None else tolerance
+        tolerance = self.looked_at if tolerance is None else non_negative_number(tolerance, "tolerance")
+        ratio = number(ratio, "ratio")
         posterior, at = self.run.extrapolated(ratio, tolerance), self._at(tolerance)
         given = f"ratio={ratio!r}" + ("" if tolerance is None else f", tolerance={at!r}")
         what = f"extrapolated to tolerance 0, from tolerances {at:.4g} and {at / ratio:.4g}"
@@ -153,7 +154,7 @@ class Result:
         that of β̂, see `fbar.estimators.adjustment`. Removes the bias of a mean that is linear in the summaries; what
         the spread of θ does with them stays. ``tolerance`` is the run's by default (after `at`, that one).
         """
-        tolerance = self.looked_at if tolerance is None else tolerance
+        tolerance = self.looked_at if tolerance is None else non_negative_number(tolerance, "tolerance")
         posterior, at = self.run.adjusted(tolerance), self._at(tolerance)
         given = "" if tolerance is None else f"tolerance={at!r}"
         what = f"adjusted by regression on the summaries, at tolerance {at:.4g}"

@@ -69,10 +69,10 @@ class Seeds:
         return {"seed": str(self.entropy), **({} if self.streams == 1 else {"streams": self.streams})}
 
     def sequence(self, purpose: Purpose, round: int, block: int, row: int = 0) -> np.random.SeedSequence:
-        key = (int(purpose), round, block, row)
         try:
-            return np.random.SeedSequence(self.entropy, spawn_key=key)
-        except (TypeError, ValueError):
+            return np.random.SeedSequence(self.entropy, spawn_key=(int(purpose), round, block, row))
+        except Exception:  # of an object of the user's
+            key = (purpose, round, block, row)
             raise InputError(f"a stream's key is whole numbers from 0 to 2**32 - 1; got {shown(key)}") from None
 
     def generator(self, purpose: Purpose, round: int, block: int, row: int = 0) -> np.random.Generator:

@@ -237,7 +237,7 @@ def optimal_shares(alpha: ArrayLike, cost: ArrayLike = 1.0) -> Array:
     """
     root = np.sqrt(_a(alpha) / _a(cost))
     total = root.sum(axis=-1, keepdims=True)
-    return np.where(total > 0, root / np.where(total > 0, total, 1.0), 1 / root.shape[-1])
+    return np.where(total > 0, root / np.where(total > 0, total, 1.0), 1 / max(root.shape[-1], 1))
 
 
 @_equation

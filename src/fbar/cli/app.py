@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
 from cyclopts import App, CycloptsError
 
 import fbar
+from fbar.checks import in_words
 from fbar.cli.catalogue import methods, problems, scores
-from fbar.cli.common import fail
+from fbar.cli.common import fail, say
 from fbar.cli.export import export
 from fbar.cli.paper import paper
 from fbar.cli.report import report
@@ -32,11 +34,16 @@ for command in (init, infer, show, explain, report, resume, extend, export, scor
 
 
 def main() -> None:
-    """Run the command line; every error is one line on standard error."""
+    """Run the command line; every error is one line on standard error.
+
+    A name that cannot be written in the terminal's encoding, or is no Unicode at all, is printed with escapes.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app(exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        print(f"fbar: {' '.join(str(error).split())}", file=sys.stderr)
+        say(str(error))
         raise SystemExit(2) from None
     except FbarError as error:
         fail(error)
@@ -44,12 +51,12 @@ def main() -> None:
         sys.stderr.close()  # the reader of a pipe went away: nothing is left to be said
         raise SystemExit(1) from None
     except KeyboardInterrupt as error:
-        print(f"fbar: {str(error) or 'interrupted'}", file=sys.stderr)
+        say(str(error) or "interrupted")
         raise SystemExit(130) from None
     except OSError as error:
         fail(FbarError(f"{error.filename or 'the system'}: {error.strerror or error}"))
     except Exception as error:
         if os.environ.get("FBAR_DEBUG"):
             raise
-        what = " ".join(f"{type(error).__name__}: {error}".split())
+        what = in_words(error)
         fail(FbarError(f"a defect of fbar, or of the model: {what}; FBAR_DEBUG=1 shows where"))

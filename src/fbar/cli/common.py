@@ -12,20 +12,30 @@ from cyclopts import Parameter, Token
 from rich.console import Console
 from rich.table import Table
 
-from fbar.checks import shown
+from fbar.checks import escaped, shown
 from fbar.errors import FbarError
 from fbar.ledger import Ledger
 
+MOST_SAID = 900
+"""Characters of a message."""
+
+
+def say(text: str) -> None:
+    """One line on standard error, of a length that can be read; what a terminal would act upon is escaped."""
+    words = " ".join(text.split())
+    words = words if len(words) <= MOST_SAID else f"{words[: MOST_SAID // 2]} … {words[-MOST_SAID // 2 :]}"
+    print(f"fbar: {escaped(words)}", file=sys.stderr)
+
 
 def fail(error: FbarError) -> None:
-    print(f"fbar: {error}", file=sys.stderr)
+    say(str(error))
     raise SystemExit(2)
 
 
 def warn(text: str) -> None:
     """A warning on standard error; nothing for an empty text."""
     if text:
-        print(f"fbar: warning: {text}", file=sys.stderr)
+        say(f"warning: {text}")
 
 
 def lacking(ledger: Ledger) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from typing import Any
 
-from fbar.checks import positive_integer, positive_number, shown
+from fbar.checks import positive_number, shown, whole_number
 from fbar.engine.base import Engine
 from fbar.engine.executors import Dask, Futures
 from fbar.engine.in_process import InProcess
 from fbar.engine.workers import Workers
 from fbar.errors import InputError
+
+MOST_WORKERS = 10_000
+"""Processes on one machine."""
 
 
 def as_engine(engine: Any = None, workers: int | None = None, timeout: float | None = None) -> Engine:
@@ -21,9 +24,10 @@ def as_engine(engine: Any = None, workers: int | None = None, timeout: float | N
         if workers or timeout is not None:
             raise InputError("give either engine= or workers= and timeout=, not both")
         return _given(engine)
-    if not workers and timeout is None:
+    wanted = 0 if workers is None else whole_number(workers, "workers", 0, MOST_WORKERS)
+    if not wanted and timeout is None:
         return InProcess()
-    return Workers(positive_integer(workers or 1, "workers"), timeout=timeout)
+    return Workers(wanted or 1, timeout=timeout)
 
 
 def _given(engine: Any) -> Engine:

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fbar.checks import FloatArray, choice, positive_integer, positive_number, shown
+from fbar.checks import FloatArray, choice, finite_number, flag, positive_integer, positive_number, shown
 from fbar.errors import InputError
 from fbar.estimate import ErrorBars
 from fbar.estimators.draws import FEW_ACCEPTED, Draws
@@ -111,9 +111,11 @@ class KernelRegression:
             choice(self.bandwidth, ("paper", "cv"), "bandwidth")
         elif self.bandwidth is not None and positive_number(self.bandwidth, "bandwidth") > 0.5:
             raise InputError(
-                f"bandwidth is in the prior's unit coordinates, where 0.5 is half of everything; got {self.bandwidth:g}"
+                f"bandwidth is in the prior's unit coordinates, where 0.5 is half of everything; got "
+                f"{shown(self.bandwidth)}"
             )
-        positive_number(self.scale, "scale")
+        finite_number(positive_number(self.scale, "scale"), "scale")
+        flag(self.split, "split")
         choice(self.rule, ("gauss-kronrod", "gauss-legendre"), "quadrature rule")
         if self.panels is not None:
             positive_integer(self.panels, "panels")

@@ -78,7 +78,9 @@ class Importance(Method):
     kernel: str = "uniform"
 
     def __post_init__(self) -> None:
-        Acceptance(self.tolerance or 1.0, self.kernel)  # a kernel may be given its tolerance later
+        Acceptance(
+            non_negative_number(self.tolerance, "tolerance") or 1.0, self.kernel
+        )  # a kernel may be given its tolerance later
         choice(self.weighting, ("expected", "actual"), "weighting")
         finite_number(non_negative_number(self.pseudo_count, "pseudo_count"), "pseudo_count")
         if self.rounds is not None:
@@ -154,7 +156,8 @@ class Importance(Method):
                 estimator=self.estimator,
                 rounds=rounds,
             )
-        if self.scheme != "independent" or self.estimator != WeightedAverage():
+        plain = isinstance(self.scheme, str) and self.scheme == "independent"
+        if not plain or not isinstance(self.estimator, WeightedAverage):
             raise InputError(
                 "schemes and estimators are for parameters that are not finite; on a finite space fbar.Allocation "
                 "stratifies completely"

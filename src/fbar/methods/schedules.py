@@ -163,9 +163,10 @@ class AcceptanceRateSchedule(_Falling):
 def as_schedule(given: Schedule | Sequence[float]) -> Schedule:
     if isinstance(given, Schedule):
         return given
-    if isinstance(given, str) or np.ndim(given) != 1:
+    values = None if isinstance(given, str) else numeric_array(given, "schedule")
+    if values is None or values.ndim != 1:
         raise InputError(
             "schedule must be a list of falling tolerances, or such as fbar.QuantileSchedule(0.5, tolerance=1.0); "
             f"got {shown(given)}"
         )
-    return Tolerances(tuple(float(value) for value in numeric_array(given, "tolerances")))
+    return Tolerances(tuple(values.tolist()))

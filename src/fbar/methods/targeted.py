@@ -64,6 +64,9 @@ MOST_NUMBERS = 20_000_000
 GAIN = 0.2
 """The least share of the variance that evenly spread points could remove for which they are used."""
 
+MOST_GROUPS = 1_000
+"""Groups whose proposals learn from one another."""
+
 
 @dataclass(frozen=True)
 class Targeted(Method):
@@ -107,8 +110,11 @@ class Targeted(Method):
         Acceptance(1.0 if self.tolerance is None else self.tolerance, self.kernel)
         choice(self.goal, ("weighted", "worst"), "goal")
         choice(self.per, ("simulation", "second"), "per")
-        if positive_integer(self.groups, "groups") < 2:
-            raise InputError("proposals learn from other groups, so there must be at least 2; got groups=1")
+        if not 2 <= positive_integer(self.groups, "groups") <= MOST_GROUPS:
+            raise InputError(
+                f"proposals learn from other groups, so there must be from 2 to {MOST_GROUPS}; got "
+                f"groups={shown(self.groups)}"
+            )
         if self.defence is not None and not 0 < non_negative_number(self.defence, "defence") < 1:
             raise InputError(f"defence must lie between 0 and 1; got {shown(self.defence)}")
         check_importance(self.importance)

@@ -121,8 +121,8 @@ class Categorical:
 
     def _index(self, x: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         same = np.atleast_1d(as_array(x, "values"))
-        if same.ndim > 1:
-            raise InputError(f"values must be a flat list; got shape {same.shape}")
+        if same.ndim > 1 or same.dtype.kind == "V":
+            raise InputError(f"values must be a flat list of numbers or labels; got {shown(x)}")
         same = same[:, None] == self.values[None, :]
         return np.where(same.any(axis=1), same.argmax(axis=1), -1)
 

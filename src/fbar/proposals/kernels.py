@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray, choice, positive_integer, positive_number, shown
+from fbar.checks import FloatArray, IntArray, choice, finite_number, flag, positive_integer, positive_number, shown
 from fbar.errors import FbarError, InputError
 from fbar.proposals.sums import box_sums, normal_sums
 
@@ -195,7 +195,8 @@ class UniformKernel(Perturbation):
     share: float = 0.5
 
     def __post_init__(self) -> None:
-        positive_number(self.share, "share of the range")
+        share = finite_number(positive_number(self.share, "share of the range"), "share of the range")
+        object.__setattr__(self, "share", share)
 
     def fit(self, population: Population, centres: IntArray, next_tolerance: float) -> Components:
         half = self.share * np.ptp(population.x, axis=0)
@@ -217,7 +218,8 @@ class NormalKernel(Perturbation):
     scale: float = 2.0
 
     def __post_init__(self) -> None:
-        positive_number(self.scale, "scale of the covariance")
+        scale = finite_number(positive_number(self.scale, "scale of the covariance"), "scale of the covariance")
+        object.__setattr__(self, "scale", scale)
 
     def fit(self, population: Population, centres: IntArray, next_tolerance: float) -> Components:
         factor = _cholesky(self.scale * _spread(population))
@@ -239,7 +241,9 @@ class LocalNormalKernel(Perturbation):
     def __post_init__(self) -> None:
         if positive_integer(self.neighbours, "neighbours") < 2:
             raise InputError(f"neighbours must be at least 2; got {self.neighbours}")
-        positive_number(self.scale, "scale of the covariance")
+        scale = finite_number(positive_number(self.scale, "scale of the covariance"), "scale of the covariance")
+        object.__setattr__(self, "scale", scale)
+        flag(self.scaled, "scaled")
 
     def fit(self, population: Population, centres: IntArray, next_tolerance: float) -> Components:
         from scipy.spatial import cKDTree  # a quarter of the time that `import fbar` would take

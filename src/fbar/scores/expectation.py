@@ -24,6 +24,8 @@ from fbar.truth import FiniteReference, Nodes
 
 MOST_TRUTH_ERROR = 0.01
 """The largest part of a score that the truth's own squared error may make up."""
+MOST_ERROR = 1e150
+"""Above it the squares of errors are no numbers."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,10 @@ def summarise(errors: npt.ArrayLike, truth_error: npt.ArrayLike = 0.0, deviation
     if np.isnan(e).any():
         trial = int(np.argmax(np.isnan(e).reshape(len(e), -1).any(axis=1)))
         raise InputError(f"errors must be numbers; that of trial {trial} is NaN")
+    if not np.isfinite(e).all() or (np.abs(e) > MOST_ERROR).any():
+        raise InputError(
+            f"errors must be finite, and at most {MOST_ERROR:g} so that their squares are; got {shown(errors)}"
+        )
     own, sd = numeric_array(truth_error, "the truth's error"), numeric_array(deviation, "deviation")
     if (own < 0).any() or np.isnan(own).any():
         raise InputError(f"the truth's error must be a number of at least 0; got {shown(truth_error)}")

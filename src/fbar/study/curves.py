@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, choice, finite_number, positive_number
+from fbar.checks import FloatArray, finite_number, positive_number, shown
+from fbar.errors import InputError
 from fbar.estimate import shorthand
 
 if TYPE_CHECKING:
@@ -93,7 +94,9 @@ def relative(curves: list[Curve], reference: str, value: float | None = None) ->
 
     The score is ``value``, or what the reference has at its largest budget.
     """
-    reference = choice(reference, dict.fromkeys(c.method for c in curves), "reference method of this study")
+    known = list(dict.fromkeys(c.method for c in curves))
+    if not isinstance(reference, str) or reference not in known:
+        raise InputError(f"the reference method {shown(reference)} is not in the study; known: {', '.join(known)}")
     rows = []
     for base in (c for c in curves if c.method == reference):
         wanted = float(base.values[-1]) if value is None else value

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, choice, shown, text, told
+from fbar.checks import FloatArray, choice, positive_integer, shown, text, told
 from fbar.checks import path as as_path
 from fbar.errors import FbarError, InputError, MissingExtra
 from fbar.estimate import shorthand
@@ -95,7 +95,11 @@ class StudyResult:
         return [record.status for _, record in self.records(problem, method, budget)]
 
     def records(self, problem: str, method: str, budget: int) -> list[tuple[int, Any]]:
-        cell = Cell(self._problem(problem), choice(method, self.contenders(), "method of this study"), budget)
+        cell = Cell(
+            self._problem(problem),
+            choice(method, self.contenders(), "method of this study"),
+            positive_integer(budget, "budget"),
+        )
         if cell not in self.cells:
             budgets = ", ".join(f"{n:,}" for n in sorted({known.budget for known in self.cells}))
             raise InputError(f"budget must be one of the study's, {budgets}; got {shown(budget)}")
