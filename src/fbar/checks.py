@@ -8,7 +8,9 @@ import inspect
 import math
 import numbers
 import os
+import re
 import reprlib
+import types
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +34,8 @@ MOST_NAME = 1_000
 MOST_SHOWN = 120
 MOST_ERROR = 300
 """Characters of a value, and of what a user's function raised, in a message."""
+ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
+"""Where an object is in memory, which tells a user nothing."""
 UNSAFE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 """Kinds of characters that move the cursor, turn the text round or show as nothing."""
 
@@ -51,11 +55,14 @@ class _Shown(reprlib.Repr):
             return f"a whole number of {x.bit_length():,} bits"
 
     def repr_instance(self, x: Any, level: int) -> str:
+        if isinstance(x, types.FunctionType | types.ModuleType | type):
+            kind = {types.FunctionType: "function", types.ModuleType: "module"}.get(type(x), "class")
+            return f"the {kind} {getattr(x, '__name__', '')}"
         try:
             text = repr(x)
         except Exception:
             text = f"<{type(x).__name__}>"
-        return " ".join(text.split())
+        return ADDRESS.sub("", " ".join(text.split()))
 
 
 def shown(value: Any) -> str:
@@ -127,6 +134,13 @@ def generator(value: Any, name: str = "rng") -> np.random.Generator:
     return value
 
 
+def settle(record: Any, name: str, found: float) -> None:
+    """Keep a setting of a frozen record as a plain number: numpy's, fractions and huge ones are made one."""
+    value = getattr(record, name)
+    if type(value) not in (int, float) or not abs(value) <= MOST:
+        object.__setattr__(record, name, found)
+
+
 def number(value: Any, name: str) -> float:
     found = real(value)
     if found is None:
@@ -149,14 +163,14 @@ def path(value: Any, name: str) -> Path:
         given = os.fsdecode(os.fspath(value))
         os.fsencode(given)
     except Exception:  # of a path-like object of the user's, and of text that is not Unicode
-        raise InputError(f"{name} must be a path, such as 'results/{name}'; got {shown(value)}") from None
+        raise InputError(f"{name} must be a path; got {shown(value)}") from None
     if not given or "\0" in given:
-        raise InputError(f"{name} must be a path, such as 'results/{name}'; got {shown(given)}")
+        raise InputError(f"{name} must be a path; got {shown(given)}")
     try:
         os.lstat(given)
     except OSError as error:
         if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
-            raise InputError(f"{name} must be a path; of {told(given)} the system says: {error.strerror}") from None
+            raise InputError(f"{name} must be a path; of {shown(given)} the system says: {error.strerror}") from None
     return Path(given)
 
 
@@ -182,12 +196,14 @@ def texts(values: Any, name: str, example: str) -> tuple[str, ...]:
     listed = listed_of(values, name)
     for value in listed:
         if not isinstance(value, str):
-            raise InputError(f"{name} must be a list of names, such as {example}; {shown(value)} is none")
+            raise InputError(f"{name} must be a list of names, such as {example}; {shown(value)} is no name")
     return tuple(listed)
 
 
 def listed_of(values: Any, name: str) -> list[Any]:
     """What a user's iterable gives; it may fail on the way."""
+    if not isinstance(values, Iterable) or (isinstance(values, np.ndarray) and not values.ndim):
+        raise InputError(f"{name} must be a list; got {shown(values)}")
     try:
         return list(values)
     except Exception as error:
@@ -235,9 +251,9 @@ def non_negative_number(value: Any, name: str) -> float:
 
 
 def positive_number(value: Any, name: str) -> float:
-    found = non_negative_number(value, name)
-    if found == 0:
-        raise InputError(f"{name} must be greater than 0; got {shown(value)}")
+    found = real(value)
+    if found is None or found <= 0:
+        raise InputError(f"{name} must be a number greater than 0; got {shown(value)}")
     return found
 
 
@@ -277,7 +293,16 @@ def as_array(values: Any, name: str) -> npt.NDArray[Any]:
     try:
         return np.asarray(values)
     except Exception as error:
-        raise InputError(f"{name} must be an array; got {shown(values)} ({in_words(error)})") from None
+        raise InputError(f"{name} must be an array; got {shown(values)}, {_no_array(error)}") from None
+
+
+def _no_array(error: Exception) -> str:
+    """Why numpy makes no array of something."""
+    if isinstance(error, ValueError) and "inhomogeneous" in str(error):
+        return "whose rows differ in length"
+    if isinstance(error, ValueError) and "maximum number of dimension" in str(error):
+        return "which is nested too deep"
+    return f"of which numpy makes none ({in_words(error)})"
 
 
 def same_alone(alone: npt.NDArray[Any], among: npt.NDArray[Any], row: int) -> bool:
@@ -292,6 +317,14 @@ def same_alone(alone: npt.NDArray[Any], among: npt.NDArray[Any], row: int) -> bo
     known = np.isfinite(values)
     spread = float(np.std(values, where=known)) if known.any() else 0.0
     return bool(np.allclose(alone[0], values[row], rtol=1e-2, atol=1e-2 * spread, equal_nan=True))
+
+
+def between(value: Any, low: float, high: float, name: str) -> float:
+    """A number from ``low`` to ``high``."""
+    found = real(value)
+    if found is None or not low <= found <= high:
+        raise InputError(f"{name} must be a number from {low:g} to {high:g}; got {shown(value)}")
+    return found
 
 
 def share(value: Any, name: str) -> float:
@@ -344,11 +377,11 @@ def probabilities(values: Any, name: str = "probabilities") -> FloatArray:
     return p
 
 
-def distribution(values: Any, size: int, name: str = "probabilities") -> FloatArray:
+def distribution(values: Any, size: int, name: str = "probabilities", each: str = "parameter value") -> FloatArray:
     """Probabilities of ``size`` cells that sum to one; rounding in the last digits is mended."""
     p = probabilities(values, name)
     if p.shape != (size,):
-        raise InputError(f"{name} must be {size} numbers, one for each parameter value; got shape {p.shape}")
+        raise InputError(f"{name} must be {size} numbers, one for each {each}; got shape {p.shape}")
     total = float(p.sum())
     if not math.isclose(total, 1.0, abs_tol=1e-8):
         raise InputError(f"{name} must sum to 1; they sum to {total:.10g} (divide them by their sum)")
@@ -369,7 +402,9 @@ def choice(value: Any, known: Iterable[str], name: str) -> str:
     names = list(known)
     if isinstance(value, str) and value in names:
         return str(value)
-    nearest = _nearest(value, names) if isinstance(value, str) else None
+    if not isinstance(value, str):
+        raise InputError(f"{name} must be one of {', '.join(names)}; got {shown(value)}")
+    nearest = _nearest(value, names)
     hint = f"did you mean {nearest!r}? " if nearest else ""
     raise InputError(f"unknown {name} {shown(value)}; {hint}known: {', '.join(names)}")
 

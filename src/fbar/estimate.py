@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, choice, in_words, real, share, shown, text
+from fbar.checks import BoolArray, FloatArray, as_array, choice, in_words, real, share, shown, text
 from fbar.checks import function as check_function
 from fbar.errors import InputError
 from fbar.notebook import joined, table
@@ -192,7 +192,9 @@ class Estimates(Sequence[Estimate]):
 
         def value(at: FloatArray) -> float:
             try:
-                found = real(np.asarray(function(*at)).item())
+                found = real(as_array(function(*at), "what the function gives").item())
+            except InputError:
+                raise
             except Exception as error:
                 raise InputError(f"the function failed on {', '.join(names)}: {in_words(error)}") from error
             return math.nan if found is None else found

@@ -452,6 +452,9 @@ class Problem:
             raise InputError(f"cost must be one number for each of {size} {what}; got {shown(given)}") from None
         if not ((cost > 0) & np.isfinite(cost)).all():
             raise InputError(f"cost must be positive; got {cost[~((cost > 0) & np.isfinite(cost))][0]:g}")
+        extreme = (cost < 1e-100) | (cost > 1e100)
+        if extreme.any():
+            raise InputError(f"cost must lie from 1e-100 to 1e+100; got {cost[extreme][0]:g}: take another unit")
         return cost
 
     def costs(self, batch: Batch, outcomes: Outcomes) -> FloatArray | None:
@@ -716,7 +719,8 @@ class Problem:
         assert self.observed is not None
         if summaries.shape[1:] != self.observed.shape:
             raise InputError(
-                f"simulated summaries have shape {summaries.shape[1:]} and the observed ones {self.observed.shape}"
+                f"simulated summaries have shape {summaries.shape[1:]} and the observed ones {self.observed.shape}; "
+                "they must be the same"
             )
         if summaries.dtype.kind not in COMPARABLE or (
             (summaries.dtype.kind in "biuf") != (self.observed.dtype.kind in "biuf")
@@ -749,6 +753,8 @@ class Problem:
             )
         if measure is not None:
             check_function(measure, "measure")
+        if not len(summaries):
+            return np.zeros(0)
         if self._accept is not None:
             accepted = _called("the acceptance rule", self._accept, _for_user(summaries), _for_user(observed))
             if accepted.dtype != np.bool_ or accepted.shape != (len(summaries),):

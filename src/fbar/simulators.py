@@ -278,7 +278,7 @@ class Separable:
 
     def __init__(self, **parts: Callable[[FloatArray], FloatArray]) -> None:
         for name, part in parts.items():
-            check_function(part, f"the function of {shown(name)}")
+            check_function(part, f"the factor of {shown(name)}")
         self.parts = parts
 
     def __call__(self, points: Points) -> FloatArray:

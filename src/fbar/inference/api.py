@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fbar.checks import instance
 from fbar.engine import as_engine
 from fbar.inference.loop import Progress
 from fbar.inference.recorded import as_directory, continue_task, extend_run, run_task
@@ -117,6 +118,8 @@ def extend(
     What is left out stays as it was; ``budget`` counts the simulations that are there. ``problem`` can be left out
     for a run of a model file.
     """
+    if problem is not None:
+        instance(problem, Problem, "problem", "an fbar.Problem")
     chosen = as_engine(engine, workers, timeout)
     return extend_run(
         as_directory(run),
@@ -136,4 +139,6 @@ def load(run: str | Path, problem: Problem | None = None, targets: Target | Sequ
 
     ``problem`` can be left out for a run of a model file. ``targets`` are the run's own by default.
     """
+    if problem is not None:
+        instance(problem, Problem, "problem", "an fbar.Problem")
     return continue_task(as_directory(run), problem=problem, targets=targets, progress=False, replay_only=True)

@@ -18,6 +18,7 @@ from fbar.checks import (
     finite_number,
     non_negative_number,
     positive_integer,
+    settle,
     shown,
 )
 from fbar.designs.optimal import NAMED, lost_mass, named
@@ -78,11 +79,12 @@ class Importance(Method):
     kernel: str = "uniform"
 
     def __post_init__(self) -> None:
-        Acceptance(
-            non_negative_number(self.tolerance, "tolerance") or 1.0, self.kernel
-        )  # a kernel may be given its tolerance later
+        settle(self, "tolerance", non_negative_number(self.tolerance, "tolerance"))
+        Acceptance(self.tolerance or 1.0, self.kernel)  # a kernel may be given its tolerance later
         choice(self.weighting, ("expected", "actual"), "weighting")
-        finite_number(non_negative_number(self.pseudo_count, "pseudo_count"), "pseudo_count")
+        settle(
+            self, "pseudo_count", finite_number(non_negative_number(self.pseudo_count, "pseudo_count"), "pseudo_count")
+        )
         if self.rounds is not None:
             positive_integer(self.rounds, "rounds")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fbar.checks import FloatArray, non_negative_number, numeric_array, shown
+from fbar.checks import FloatArray, non_negative_number, numeric_array, settle, shown
 from fbar.errors import InputError
 
 
@@ -94,7 +94,7 @@ class _Falling(Schedule):
 
     def __post_init__(self) -> None:
         if self.tolerance is not None:
-            non_negative_number(self.tolerance, "tolerance")
+            settle(self, "tolerance", non_negative_number(self.tolerance, "tolerance"))
 
     @property
     def last(self) -> float | None:
@@ -163,7 +163,10 @@ class AcceptanceRateSchedule(_Falling):
 def as_schedule(given: Schedule | Sequence[float]) -> Schedule:
     if isinstance(given, Schedule):
         return given
-    values = None if isinstance(given, str) else numeric_array(given, "schedule")
+    try:
+        values = None if isinstance(given, str) else numeric_array(given, "schedule")
+    except InputError:
+        values = None
     if values is None or values.ndim != 1:
         raise InputError(
             "schedule must be a list of falling tolerances, or such as fbar.QuantileSchedule(0.5, tolerance=1.0); "

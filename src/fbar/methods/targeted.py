@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.acceptance import Acceptance, accepted
-from fbar.checks import BoolArray, FloatArray, IntArray, choice, non_negative_number, positive_integer, shown
+from fbar.checks import BoolArray, FloatArray, IntArray, choice, non_negative_number, positive_integer, settle, shown
 from fbar.designs.schemes import scrambled
 from fbar.errors import InputError, NoPosterior
 from fbar.estimate import Estimate
@@ -107,6 +107,8 @@ class Targeted(Method):
     defence: float | None = None
 
     def __post_init__(self) -> None:
+        if self.tolerance is not None:
+            settle(self, "tolerance", non_negative_number(self.tolerance, "tolerance"))
         Acceptance(1.0 if self.tolerance is None else self.tolerance, self.kernel)
         choice(self.goal, ("weighted", "worst"), "goal")
         choice(self.per, ("simulation", "second"), "per")

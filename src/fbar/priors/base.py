@@ -68,7 +68,7 @@ class Mixture:
             if not isinstance(component, Distribution):
                 raise InputError(f"a mixture's components must be priors or designs; got {shown(component)}")
         self.components = tuple(components)
-        self.weights = distribution(weights, len(self.components), "mixture weights")
+        self.weights = distribution(weights, len(self.components), "mixture weights", "component")
         names = {component.names for component in self.components}
         if len(names) != 1:
             raise InputError(f"a mixture's components must have the same parameters; got {sorted(names)}")

@@ -61,7 +61,9 @@ class ModelChoice:
             raise InputError(f"model names must be all text or all numbers; got {shown(list(self.models))}")
         self.labels = np.array(list(self.models))
         k = len(self.models)
-        self.probabilities = np.full(k, 1 / k) if probabilities is None else distribution(probabilities, k)
+        self.probabilities = (
+            np.full(k, 1 / k) if probabilities is None else distribution(probabilities, k, each="model")
+        )
         self._cumulative = np.concatenate([[0.0], np.cumsum(self.probabilities)])
         self.parameters = tuple(dict.fromkeys(n for prior in self.models.values() if prior for n in prior.names))
 

@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray, choice, finite_number, flag, positive_integer, positive_number, shown
+from fbar.checks import (
+    FloatArray,
+    IntArray,
+    between,
+    choice,
+    flag,
+    positive_integer,
+    settle,
+    shown,
+)
 from fbar.errors import FbarError, InputError
 from fbar.proposals.sums import box_sums, normal_sums
 
@@ -195,8 +204,7 @@ class UniformKernel(Perturbation):
     share: float = 0.5
 
     def __post_init__(self) -> None:
-        share = finite_number(positive_number(self.share, "share of the range"), "share of the range")
-        object.__setattr__(self, "share", share)
+        settle(self, "share", between(self.share, 1e-9, 100, "share of the range"))
 
     def fit(self, population: Population, centres: IntArray, next_tolerance: float) -> Components:
         half = self.share * np.ptp(population.x, axis=0)
@@ -218,8 +226,7 @@ class NormalKernel(Perturbation):
     scale: float = 2.0
 
     def __post_init__(self) -> None:
-        scale = finite_number(positive_number(self.scale, "scale of the covariance"), "scale of the covariance")
-        object.__setattr__(self, "scale", scale)
+        settle(self, "scale", between(self.scale, 1e-18, 1e4, "scale of the covariance"))
 
     def fit(self, population: Population, centres: IntArray, next_tolerance: float) -> Components:
         factor = _cholesky(self.scale * _spread(population))
@@ -241,8 +248,7 @@ class LocalNormalKernel(Perturbation):
     def __post_init__(self) -> None:
         if positive_integer(self.neighbours, "neighbours") < 2:
             raise InputError(f"neighbours must be at least 2; got {self.neighbours}")
-        scale = finite_number(positive_number(self.scale, "scale of the covariance"), "scale of the covariance")
-        object.__setattr__(self, "scale", scale)
+        settle(self, "scale", between(self.scale, 1e-18, 1e4, "scale of the covariance"))
         flag(self.scaled, "scaled")
 
     def fit(self, population: Population, centres: IntArray, next_tolerance: float) -> Components:

@@ -142,7 +142,7 @@ def as_target(target: Target) -> Target:
 def whole_name(name: str, names: Sequence[str], what: str = "target") -> str:
     """A target's name from what follows its kind where that is clear: mean:R0 from R0; else the name as it is."""
     if not isinstance(name, str):
-        raise InputError(f"{what} is named by text such as 'mean:theta'; got {shown(name)}")
+        raise InputError(f"a target's name must be text such as 'mean:theta'; got {shown(name)}")
     short = [full for full in names if full.partition(":")[2] == name]
     if name in names or not short:
         return name

@@ -17,6 +17,9 @@ from fbar.targets.base import Target, column_of
 from fbar.targets.kinds import Covariance, DensityAt, Expectation, Function
 from fbar.targets.quantiles import Quantile
 
+LEAST_LEVEL = 1e-12
+"""A quantile nearer to 0 or 1 cannot be told apart from them by any number of simulations."""
+
 
 def _parameter(name: str) -> str:
     """The name of a parameter; whether there is one is known when the target is used."""
@@ -120,7 +123,7 @@ def model_probability(model: Any, *, name: str = "model") -> Target:
 def quantile(name: str, level: float) -> Target:
     """Posterior quantile of a parameter. Its interval is read off the distribution function, and is not symmetric."""
     _parameter(name)
-    if not 0 < number(level, "level") < 1:
+    if not LEAST_LEVEL <= number(level, "level") <= 1 - LEAST_LEVEL:
         raise InputError(f"the level of a quantile must lie between 0 and 1; got {shown(level)}")
     return Quantile(name, float(level), f"quantile:{name},{level:g}")
 
