@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -94,7 +95,7 @@ WORDS = [
     ),
     *("quantile:a", "quantile:a,2", "density:a=x", "interval:1<a<0", "probability:a >", "probability:a > 1j"),
     *("expectation:(((((", "expectation:__import__('os')", "kind:a", "{}", "[]", "*", "'", '"', "\\", "/", ".", ".."),
-    *("/dev/null", "/proc/self/mem", "/no/such/place", "no-such-run", "model.py", "model.py:nothing", ":problem"),
+    *("/dev/null", "/proc/self/cmdline", "/no/such/place", "no-such-run", "model.py", "model.py:nothing", ":problem"),
     *("my-run", "my-run/ledger.sqlite", "\udcff", "mean:\udcff", "\x1b[2J", "a\nb", "\u202etxt", "💥", "x" * 5_000),
     *(
         "9" * 5_000,
@@ -191,8 +192,10 @@ def run(place: Path, words: Sequence[str]) -> Outcome:
         mock.patch.object(sys, "argv", ["fbar", *words]),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(told),
+        warnings.catch_warnings(),
         clock(much),
     ):
+        warnings.simplefilter("default")
         try:
             main()
         except SystemExit as ended:

@@ -73,6 +73,15 @@ def _whole(_: object, tokens: Sequence[Token]) -> int:
         return int(value)
 
 
+def _number(_: object, tokens: Sequence[Token]) -> float:
+    try:
+        return float(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"it must be a number; got {shown(tokens[0].value)}") from None
+
+
+Number = Annotated[float, Parameter(converter=_number)]
+MaybeNumber = Annotated[float | None, Parameter(converter=_number)]
 Whole = Annotated[int, Parameter(converter=_whole)]
 MaybeWhole = Annotated[int | None, Parameter(converter=_whole)]
 Flag = Annotated[bool, Parameter(negative="")]

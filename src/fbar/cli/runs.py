@@ -16,11 +16,12 @@ from cyclopts import Parameter
 from fbar import model_file, stopping
 from fbar.again import going_on
 from fbar.checks import counted, shown
-from fbar.cli.common import JsonFlag, MaybeWhole, QuietFlag, lacking, warn
+from fbar.cli.common import JsonFlag, MaybeNumber, MaybeWhole, QuietFlag, lacking, warn
 from fbar.cli.views import OWN, ViewOf, spoken, spoken_json
 from fbar.engine import Engine, as_engine
 from fbar.errors import InputError, LedgerError
 from fbar.estimate import shorthand
+from fbar.files import write_text
 from fbar.inference import continue_task, extend_run, load, make_task, run_task
 from fbar.ledger import Ledger
 from fbar.methods.forecasts import Forecast
@@ -43,7 +44,7 @@ def init(file: Path = Path("model.py"), /) -> None:
     """
     if file.exists():
         raise InputError(f"{file} is there already; give another name, as in: fbar init other.py")
-    file.write_text(model_file.TEMPLATE.format(name=file), encoding="utf-8")
+    write_text(file, model_file.TEMPLATE.format(name=file))
     print(f"wrote {file}; run it with: fbar infer {file} --budget 20000")
 
 
@@ -54,12 +55,12 @@ def infer(
     target: Targets = None,
     method: str | None = None,
     budget: MaybeWhole = None,
-    tolerance: float | None = None,
+    tolerance: MaybeNumber = None,
     precision: Precisions = None,
     run: Path | None = None,
     workers: MaybeWhole = None,
     dask: str | None = None,
-    timeout: float | None = None,
+    timeout: MaybeNumber = None,
     seed: MaybeWhole = None,
     block_size: MaybeWhole = None,
     summaries: str | None = None,
@@ -221,7 +222,7 @@ def resume(
     *,
     workers: MaybeWhole = None,
     dask: str | None = None,
-    timeout: float | None = None,
+    timeout: MaybeNumber = None,
     quiet: QuietFlag = False,
     json_: JsonFlag = False,
 ) -> None:
@@ -259,12 +260,12 @@ def extend(
     /,
     *,
     budget: MaybeWhole = None,
-    tolerance: float | None = None,
+    tolerance: MaybeNumber = None,
     target: Targets = None,
     precision: Precisions = None,
     workers: MaybeWhole = None,
     dask: str | None = None,
-    timeout: float | None = None,
+    timeout: MaybeNumber = None,
     quiet: QuietFlag = False,
     json_: JsonFlag = False,
 ) -> None:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from fbar.checks import choice, counted, shown
 from fbar.cli.catalogue import finite
-from fbar.cli.common import Flag, JsonFlag, MaybeWhole, QuietFlag, Whole, open_console, plain_table
+from fbar.cli.common import Flag, JsonFlag, MaybeWhole, Number, QuietFlag, Whole, open_console, plain_table
 from fbar.errors import InputError
 from fbar.estimate import shorthand
 from fbar.methods import Method
@@ -32,7 +32,7 @@ def score(
     trials: MaybeWhole = None,
     score: Several = None,
     target: Several = None,
-    tolerance: float = 1e-2,
+    tolerance: Number = 1e-2,
     truth: str = "posterior",
     reference: str | None = None,
     preset: str | None = None,

@@ -190,7 +190,7 @@ class Rejection(Method):
     kernel: str = "uniform"
 
     def __post_init__(self) -> None:
-        self._as_importance()
+        settle(self, "tolerance", self._as_importance().tolerance)
 
     def _as_importance(self) -> Importance:
         return Importance("prior", self.scheme, rounds=self.rounds, tolerance=self.tolerance, kernel=self.kernel)

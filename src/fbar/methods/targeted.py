@@ -64,6 +64,8 @@ MOST_NUMBERS = 20_000_000
 GAIN = 0.2
 """The least share of the variance that evenly spread points could remove for which they are used."""
 
+MOST_ROUND = 2**30
+"""Simulations of a round, whose blocks are planned together."""
 MOST_GROUPS = 1_000
 """Groups whose proposals learn from one another."""
 
@@ -201,7 +203,7 @@ class TargetedRun(Run):
     def _open(self, proposals: Sequence[Proposal], size: float, tolerance: float, *, even: bool = False) -> None:
         """Plan a round of about so many simulations, in equal parts for the groups."""
         left = self._most - self.simulations
-        size = min(size, left)
+        size = min(size, left, MOST_ROUND)
         if not even and left - size < LEAST_ROUND:
             size = left
         self._even = even

@@ -39,7 +39,7 @@ SETTINGS = ("posterior", "stratified-design-independent", "prior", "max-ess", "t
 class DrawnOnce(Stratified):
     """As published: one set of stratified θ for all trials, which shows the error given these θ alone."""
 
-    def unit(self, block: int, sizes: list[int], dimension: int, rng: np.random.Generator) -> FloatArray:
+    def unit(self, block: int, sizes: Sequence[int], dimension: int, rng: np.random.Generator) -> FloatArray:
         return super().unit(block, sizes, dimension, np.random.default_rng(4))
 
 

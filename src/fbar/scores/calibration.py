@@ -93,6 +93,10 @@ def uniformity(ranks: npt.ArrayLike, bins: int | None = None) -> Uniformity:
     return Uniformity(r.size, chi2, bins - 1, float(gammaincc((bins - 1) / 2, chi2 / 2)), tuple(counts.tolist()))
 
 
+LEAST_LEVEL = 1e-12
+"""A level nearer to 0 or 1 cannot be told apart from them by any number of trials."""
+
+
 @dataclass(frozen=True)
 class Coverage:
     """The share of trials whose central credible interval holds the true parameter, and its standard error.
@@ -110,7 +114,7 @@ def expected_coverage(ranks: npt.ArrayLike, levels: npt.ArrayLike = (0.5, 0.8, 0
     """How often central credible intervals of several levels hold the true parameter."""
     r, result = _ranks(ranks), []
     for level in np.atleast_1d(numeric_array(levels, "levels")).tolist():
-        if not 0 < level < 1:
+        if not LEAST_LEVEL <= level <= 1 - LEAST_LEVEL:
             raise InputError(f"a level must lie between 0 and 1; got {level:g}")
         share = float((np.abs(r - 0.5) <= level / 2).mean())
         error = math.sqrt(share * (1 - share) / r.size)

@@ -160,7 +160,7 @@ class DensityAt(Target):
             h = np.broadcast_to(self.bandwidth, (*weights.shape[:-1], 1))
 
         def at(where: Points) -> FloatArray:
-            with np.errstate(divide="ignore", invalid="ignore"):  # one point alone has no bandwidth
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # one point alone has no bandwidth
                 u = (self.components(where)[:, 0] - self.x) / h
                 return np.asarray(np.exp(-0.5 * u**2) / (h * np.sqrt(2 * np.pi)))
 
