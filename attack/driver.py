@@ -69,10 +69,11 @@ def install(watch: Watch) -> None:
     record = Ledger.record
 
     @functools.wraps(record)
-    def recorded(self: Ledger, batch: Any, outcomes: Any) -> None:
+    def recorded(self: Ledger, *answers: Any) -> None:
         place = "pilot" if self.directory.name == "pilot" else "run"
-        watch.note(f"{ARRIVED} {place} {batch.key[0]} {batch.key[1]}")
-        record(self, batch, outcomes)
+        for batch, _ in answers:
+            watch.note(f"{ARRIVED} {place} {batch.key[0]} {batch.key[1]}")
+        record(self, *answers)
 
     Ledger.record = recorded  # type: ignore[method-assign]
 

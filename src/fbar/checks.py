@@ -3,47 +3,218 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import inspect
 import math
 import numbers
+import os
+import re
 import reprlib
-from collections.abc import Callable, Iterable, Sequence
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fbar.errors import InputError
+from fbar.terminal import clean
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 MOST = 2**53
-MOST_SHORT = 80
+MOST_ROWS = 10**9
+"""Rows of one batch."""
 NEARLY_SPELT_SO = 0.6
 """How alike two names must be (difflib's ratio) for one to be a slip of the other: correlation and expectation have
 0.55."""
+MOST_NAME = 1_000
+MOST_SHOWN = 120
+MOST_ERROR = 300
+"""Characters of a value, and of what a user's function raised, in a message."""
+ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
+"""Where an object is in memory, which tells a user nothing."""
+
+
+class _Shown(reprlib.Repr):
+    """How values stand in messages: the first few parts of large ones, and of what cannot be printed its type."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxlist, self.maxtuple, self.maxdict, self.maxset = 3, 6, 6, 4, 6
+        self.maxstring, self.maxlong, self.maxother = 60, 40, MOST_SHOWN
+
+    def repr_int(self, x: int, level: int) -> str:
+        try:
+            return super().repr_int(x, level)
+        except ValueError:  # Python does not write whole numbers of more than some 4,300 digits
+            return f"a whole number of {x.bit_length():,} bits"
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        if isinstance(x, types.FunctionType | types.ModuleType | type):
+            kind = {types.FunctionType: "function", types.ModuleType: "module"}.get(type(x), "class")
+            return f"the {kind} {getattr(x, '__name__', '')}"
+        try:
+            text = repr(x)
+        except Exception:
+            text = f"<{type(x).__name__}>"
+        return ADDRESS.sub("", " ".join(text.split()))
+
+
+def shown(value: Any) -> str:
+    """A user's value as it stands in a message: short, in one line, whatever it is; control characters are escaped.
+
+    >>> shown(list(range(1000))), shown("a" * 100 + "b") == repr("a" * 28 + "..." + "a" * 28 + "b")
+    ('[0, 1, 2, 3, 4, 5, ...]', True)
+    """
+    text = _Shown().repr(value)
+    return told(text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…")
+
+
+def told(text: object) -> str:
+    """Text, such as a path, in one line of a message: cut where it is long, control characters escaped."""
+    words = str(text)
+    return clean(words if len(words) <= MOST_ERROR else words[: MOST_ERROR - 1] + "…")
+
+
+def real(value: Any) -> float | None:
+    """A real number as a float, infinite if it is too large for one; None for what is no real number, or NaN."""
+    if not isinstance(value, numbers.Real) or isinstance(value, bool | np.bool_):
+        return None
+    try:
+        with np.errstate(over="ignore"):
+            found = float(value)
+    except (TypeError, ValueError):  # numpy counts a time span among the whole numbers
+        return None
+    except OverflowError:
+        found = math.copysign(math.inf, 1 if value > 0 else -1)  # type: ignore[operator]
+    return None if math.isnan(found) else found
 
 
 def positive_integer(value: Any, name: str) -> int:
     """A whole number of at least one; 1e5 is whole, 0, -3, 2.5 and True are not accepted."""
-    whole = isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
-    if not whole or not math.isfinite(value) or int(value) != value or value < 1:
-        raise InputError(f"{name} must be a positive integer; got {value!r}")
-    if value > MOST:
-        raise InputError(f"{name} must be at most 2**53, beyond which counts are not exact; got {value!r}")
+    found = real(value)
+    if found is None or found < 1 or (math.isfinite(found) and int(found) != value):
+        raise InputError(f"{name} must be a positive integer; got {shown(value)}")
+    if found > MOST:
+        raise InputError(f"{name} must be at most 2**53, beyond which counts are not exact; got {shown(value)}")
     return int(value)
 
 
+def whole_number(value: Any, name: str, least: int = 0, most: int = MOST) -> int:
+    """A whole number from ``least`` to ``most``."""
+    found = real(value)
+    if found is None or not least <= found <= most or int(found) != value:
+        limits = f"of at least {least}" if most == MOST else f"from {least} to {most:,}"
+        raise InputError(f"{name} must be a whole number {limits}; got {shown(value)}")
+    return int(value)
+
+
+def rows(value: Any, name: str) -> int:
+    """How many rows are wanted at a time."""
+    return whole_number(value, name, 0, MOST_ROWS)
+
+
+def generator(value: Any, name: str = "rng") -> np.random.Generator:
+    if not isinstance(value, np.random.Generator):
+        raise InputError(f"{name} must be a generator of random numbers, np.random.default_rng(1); got {shown(value)}")
+    return value
+
+
+def settle(record: Any, name: str, found: float) -> None:
+    """Keep a setting of a frozen record as a plain number: numpy's, fractions and huge ones are made one."""
+    value = getattr(record, name)
+    if type(value) not in (int, float) or not abs(value) <= MOST:
+        object.__setattr__(record, name, found)
+
+
 def number(value: Any, name: str) -> float:
-    if not isinstance(value, numbers.Real) or isinstance(value, bool | np.bool_) or math.isnan(value):
-        raise InputError(f"{name} must be a number; got {value!r}")
-    return float(value)
+    found = real(value)
+    if found is None:
+        raise InputError(f"{name} must be a number; got {shown(value)}")
+    return found
+
+
+def text(value: Any, name: str) -> str:
+    """Text that can be printed, stored and typed again."""
+    if not isinstance(value, str):
+        raise InputError(f"{name} must be text; got {shown(value)}")
+    return value
+
+
+def path(value: Any, name: str) -> Path:
+    """A path that the system can take; whether there is anything is known when it is used."""
+    try:
+        if not isinstance(value, str | os.PathLike):
+            raise TypeError
+        given = os.fsdecode(os.fspath(value))
+        os.fsencode(given)
+    except Exception:  # of a path-like object of the user's, and of text that is not Unicode
+        raise InputError(f"{name} must be a path; got {shown(value)}") from None
+    if not given or "\0" in given:
+        raise InputError(f"{name} must be a path; got {shown(given)}")
+    try:
+        os.lstat(given)
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise InputError(f"{name} must be a path; of {shown(given)} the system says: {error.strerror}") from None
+    return Path(given)
+
+
+def require_name(value: Any, what: str = "a parameter's name") -> str:
+    """A name of the user's choice: text that can be printed, stored and typed again."""
+    if not isinstance(value, str):
+        raise InputError(f"{what} must be text; got {shown(value)}")
+    if not value or not value.isprintable() or len(value) > MOST_NAME:
+        raise InputError(f"{what} must be of 1 to {MOST_NAME} characters that can be printed; got {shown(value)}")
+    return value
+
+
+def flag(value: Any, name: str) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False; got {shown(value)}")
+    return bool(value)
+
+
+def texts(values: Any, name: str, example: str) -> tuple[str, ...]:
+    """Some names, as a tuple; a single one is refused, since it would be taken for its letters."""
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise InputError(f"{name} must be a list of names, such as {example}; got {shown(values)}")
+    listed = listed_of(values, name)
+    for value in listed:
+        if not isinstance(value, str):
+            raise InputError(f"{name} must be a list of names, such as {example}; {shown(value)} is no name")
+    return tuple(listed)
+
+
+def listed_of(values: Any, name: str) -> list[Any]:
+    """What a user's iterable gives; it may fail on the way."""
+    if not isinstance(values, Iterable) or (isinstance(values, np.ndarray) and not values.ndim):
+        raise InputError(f"{name} must be a list; got {shown(values)}")
+    try:
+        return list(values)
+    except Exception as error:
+        raise InputError(f"{name} cannot be read one by one: {in_words(error)}") from None
+
+
+def mapping(value: Any, name: str, example: str) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{name} must be a mapping, such as {example}; got {shown(value)}")
+    return value
+
+
+def instance(value: Any, kind: type | tuple[type, ...], name: str, what: str) -> Any:
+    """Refuse what is of another type than the wanted one; ``what`` says that in the user's words."""
+    if not isinstance(value, kind):
+        raise InputError(f"{name} must be {what}; got {shown(value)}")
+    return value
 
 
 def function(value: Any, name: str) -> None:
     if not callable(value):
-        raise InputError(f"{name} must be a function; got {value!r}")
+        raise InputError(f"{name} must be a function; got {shown(value)}")
 
 
 def arguments(value: Callable[..., Any], names: Sequence[str], name: str) -> None:
@@ -62,16 +233,17 @@ def arguments(value: Callable[..., Any], names: Sequence[str], name: str) -> Non
 
 
 def non_negative_number(value: Any, name: str) -> float:
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
-    if not number or math.isnan(value) or value < 0:
-        raise InputError(f"{name} must be a number of at least 0; got {value!r}")
-    return float(value)
+    found = real(value)
+    if found is None or found < 0:
+        raise InputError(f"{name} must be a number of at least 0; got {shown(value)}")
+    return found
 
 
 def positive_number(value: Any, name: str) -> float:
-    if non_negative_number(value, name) == 0:
-        raise InputError(f"{name} must be greater than 0; got {value!r}")
-    return float(value)
+    found = real(value)
+    if found is None or found <= 0:
+        raise InputError(f"{name} must be a number greater than 0; got {shown(value)}")
+    return found
 
 
 LONGEST = 1e8
@@ -85,24 +257,15 @@ def time_limit(seconds: Any, name: str) -> float | None:
 
 
 def in_words(error: BaseException) -> str:
-    """What a user's function raised; if it wrote into what it was given, how to do without."""
+    """What a user's function raised, in one line; if it wrote into what it was given, how to do without."""
     try:
-        said = str(error)
+        said = " ".join(str(error).split())
     except BaseException:
-        said = "(it cannot be said in words)"
-    text = f"{type(error).__name__}: {said}"
+        said = "its message cannot be read"
+    words = f"{type(error).__name__}: {told(said)}"
     if isinstance(error, ValueError) and "read-only" in said:
-        text += " (it writes into its input, which is shared; let it work on a copy, such as theta['a'].copy())"
-    return text
-
-
-def short(value: Any) -> str:
-    """A value as it is written in Python, if that is short and can be done."""
-    try:
-        text = " ".join(reprlib.repr(value).split())
-    except Exception:
-        return f"a {type(value).__name__}"
-    return text if len(text) <= MOST_SHORT else text[: MOST_SHORT - 1] + "…"
+        words += " (it writes into its input, which is shared; let it work on a copy, such as theta['a'].copy())"
+    return words
 
 
 def without_mask(values: Any, name: str) -> npt.NDArray[Any]:
@@ -119,7 +282,26 @@ def without_mask(values: Any, name: str) -> npt.NDArray[Any]:
         for part in values:  # numpy forgets the masks of arrays in a list
             if isinstance(part, np.ma.MaskedArray):
                 without_mask(part, name)
-    return np.asarray(values)
+    return as_array(values, name)
+
+
+def as_array(values: Any, name: str) -> npt.NDArray[Any]:
+    """Values as numpy takes them; what it cannot take is refused, whatever it raises."""
+    if isinstance(values, np.ndarray):
+        return values
+    try:
+        return np.asarray(values)
+    except Exception as error:
+        raise InputError(f"{name} must be an array; got {shown(values)}, {_no_array(error)}") from None
+
+
+def _no_array(error: Exception) -> str:
+    """Why numpy makes no array of something."""
+    if isinstance(error, ValueError) and "inhomogeneous" in str(error):
+        return "whose rows differ in length"
+    if isinstance(error, ValueError) and "maximum number of dimension" in str(error):
+        return "which is nested too deep"
+    return f"of which numpy makes none ({in_words(error)})"
 
 
 def same_alone(alone: npt.NDArray[Any], among: npt.NDArray[Any], row: int) -> bool:
@@ -136,23 +318,53 @@ def same_alone(alone: npt.NDArray[Any], among: npt.NDArray[Any], row: int) -> bo
     return bool(np.allclose(alone[0], values[row], rtol=1e-2, atol=1e-2 * spread, equal_nan=True))
 
 
+def between(value: Any, low: float, high: float, name: str) -> float:
+    """A number from ``low`` to ``high``."""
+    found = real(value)
+    if found is None or not low <= found <= high:
+        raise InputError(f"{name} must be a number from {low:g} to {high:g}; got {shown(value)}")
+    return found
+
+
+def share(value: Any, name: str) -> float:
+    """A number between 0 and 1, both excluded."""
+    found = real(value)
+    if found is None or not 0 < found < 1:
+        raise InputError(f"{name} must lie between 0 and 1; got {shown(value)}")
+    return found
+
+
 def finite_number(value: float, name: str) -> float:
     if not math.isfinite(value):
-        raise InputError(f"{name} must be finite; got {value!r}")
+        raise InputError(f"{name} must be finite; got {shown(value)}")
     return value
+
+
+def floats(values: Any, name: str) -> FloatArray:
+    """Numbers as an array, which is the caller's own where it can be."""
+    given = without_mask(values, name)
+    if given.dtype == np.float64:
+        return given
+    if given.dtype.kind not in "biufO":
+        raise InputError(f"{name} must be numbers; got {shown(values)}")
+    try:
+        with np.errstate(over="ignore"):
+            return given.astype(np.float64)
+    except Exception:  # of objects, which may raise anything
+        raise InputError(f"{name} must be numbers; got {shown(values)}") from None
 
 
 def numeric_array(values: Any, name: str) -> FloatArray:
     """Numbers as an array of their own: the caller may change its array later."""
-    try:
-        given = without_mask(values, name)
-        if given.dtype.kind not in "biufO":
-            raise TypeError
-        return np.array(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{name} must be numbers; got {values!r}") from None
+    return np.array(floats(values, name))
+
+
+def whole_numbers(values: Any, name: str) -> IntArray:
+    """Whole numbers as an array."""
+    given = floats(values, name)
+    if not (np.isfinite(given).all() and (given == np.rint(given)).all() and (np.abs(given) <= MOST).all()):
+        raise InputError(f"{name} must be whole numbers; got {shown(values)}")
+    return given.astype(np.int64)
 
 
 def probabilities(values: Any, name: str = "probabilities") -> FloatArray:
@@ -164,11 +376,11 @@ def probabilities(values: Any, name: str = "probabilities") -> FloatArray:
     return p
 
 
-def distribution(values: Any, size: int, name: str = "probabilities") -> FloatArray:
+def distribution(values: Any, size: int, name: str = "probabilities", each: str = "parameter value") -> FloatArray:
     """Probabilities of ``size`` cells that sum to one; rounding in the last digits is mended."""
     p = probabilities(values, name)
     if p.shape != (size,):
-        raise InputError(f"{name} must be {size} numbers, one for each parameter value; got shape {p.shape}")
+        raise InputError(f"{name} must be {size} numbers, one for each {each}; got shape {p.shape}")
     total = float(p.sum())
     if not math.isclose(total, 1.0, abs_tol=1e-8):
         raise InputError(f"{name} must sum to 1; they sum to {total:.10g} (divide them by their sum)")
@@ -184,14 +396,20 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
-def choice(value: str, known: Iterable[str], name: str) -> str:
+def choice(value: Any, known: Iterable[str], name: str) -> str:
     """One of the known names; otherwise one that is spelt nearly so, or begins so, is suggested."""
     names = list(known)
-    if value in names:
-        return value
-    given, lower = str(value).lower(), [known.lower() for known in names]
+    if isinstance(value, str) and value in names:
+        return str(value)
+    if not isinstance(value, str):
+        raise InputError(f"{name} must be one of {', '.join(names)}; got {shown(value)}")
+    nearest = _nearest(value, names)
+    hint = f"did you mean {nearest!r}? " if nearest else ""
+    raise InputError(f"unknown {name} {shown(value)}; {hint}known: {', '.join(names)}")
+
+
+def _nearest(given: str, names: Sequence[str]) -> str | None:
+    given, lower = given[:MOST_SHOWN].lower(), [known.lower() for known in names]
     near = difflib.get_close_matches(given, lower, n=1, cutoff=NEARLY_SPELT_SO)
     near = near or [known for known in lower if len(given) > 2 and known.startswith(given)]
-    nearest = next((known for known in names if near and known.lower() == near[0]), None)
-    hint = f"did you mean {nearest!r}? " if nearest else ""
-    raise InputError(f"unknown {name} {value!r}; {hint}known: {', '.join(names)}")
+    return next((known for known in names if near and known.lower() == near[0]), None)

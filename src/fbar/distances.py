@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, numeric_array, positive_number
+from fbar.checks import FloatArray, flag, numeric_array, positive_number, settle, shown
 from fbar.errors import InputError
 
 Summaries = npt.NDArray[Any]
+
+TINY = 1e-280
+"""Below it powers may have lost digits."""
 
 
 def euclidean(summaries: Summaries, observed: Summaries) -> FloatArray:
@@ -35,8 +38,9 @@ class PNorm:
     scales: npt.ArrayLike = 1.0
 
     def __post_init__(self) -> None:
-        if positive_number(self.p, "p") < 1:
-            raise InputError(f"p must be at least 1 for a distance; got {self.p!r}")
+        settle(self, "p", positive_number(self.p, "p"))
+        if self.p < 1:
+            raise InputError(f"p must be at least 1 for a distance; got {shown(self.p)}")
         scales = numeric_array(self.scales, "scales")
         if not (scales > 0).all():
             raise InputError(f"scales must be positive; got {scales[~(scales > 0)].flat[0]:g}")
@@ -53,7 +57,15 @@ class PNorm:
             return np.asarray(away.max(axis=1))
         if self.p == 1:
             return np.asarray(away.sum(axis=1))
-        return np.asarray((away**self.p).sum(axis=1) ** (1 / self.p))
+        with np.errstate(over="ignore", under="ignore"):
+            total = (away**self.p).sum(axis=1)
+        found = np.asarray(total ** (1 / self.p))
+        off = ~(np.isfinite(total) & (total > TINY)) & (away > 0).any(axis=1) & np.isfinite(away).all(axis=1)
+        if off.any():  # the powers are too large or too small for numbers: in parts of the largest they are not
+            largest = away[off].max(axis=1)
+            with np.errstate(under="ignore"):
+                found[off] = largest * ((away[off] / largest[:, None]) ** self.p).sum(axis=1) ** (1 / self.p)
+        return found
 
 
 @dataclass(frozen=True)
@@ -69,6 +81,7 @@ class Scaled:
 
     def __post_init__(self) -> None:
         PNorm(self.p)
+        flag(self.each_round, "each_round")
 
     def learn(self, summaries: Summaries) -> PNorm:
         """The distance with scales from a batch of summaries (n, ...)."""

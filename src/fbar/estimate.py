@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, choice
+from fbar.checks import BoolArray, FloatArray, as_array, choice, in_words, real, share, shown, text
+from fbar.checks import function as check_function
 from fbar.errors import InputError
 from fbar.notebook import joined, table
 from fbar.notebook import warnings as warned
@@ -86,8 +87,7 @@ class Estimate:
         That of a quantile is read off the weighted distribution function, and is not symmetric; it is infinite to a
         side where too few simulations lie.
         """
-        if not 0 < level < 1:
-            raise InputError(f"level must lie between 0 and 1; got {level!r}")
+        level = share(level, "level")
         if self.inverted is not None:
             return self.inverted(level)
         from scipy.special import stdtrit
@@ -160,7 +160,14 @@ class Estimates(Sequence[Estimate]):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             return self._estimates[self._index(key)]
-        return self._estimates[key]
+        try:
+            return self._estimates[key]
+        except IndexError:
+            raise IndexError(f"there are {len(self)} estimates, from 0 to {len(self) - 1}; got {shown(key)}") from None
+        except Exception:
+            raise InputError(
+                f"estimates are taken by position or by name, as in estimates['mean:R0']; got {shown(key)}"
+            ) from None
 
     def _index(self, name: str) -> int:
         names = [estimate.name for estimate in self._estimates]
@@ -171,6 +178,8 @@ class Estimates(Sequence[Estimate]):
 
         Scalar targets of a run without trials. Example: ``combine(lambda a, b: a / b, "mean:x", "mean:y")``.
         """
+        check_function(function, "combine's first argument")
+        text(name, "name")
         chosen = [self._index(n) for n in names]
         parts = [self._estimates[i] for i in chosen]
         if any(np.ndim(part.value) for part in parts):
@@ -181,12 +190,22 @@ class Estimates(Sequence[Estimate]):
         )
         step = 1e-3 * np.where(np.isfinite(scale), scale, np.maximum(1.0, np.abs(x)))
         unit = np.diag(step)
-        gradient = np.array([(function(*(x + h)) - function(*(x - h))) / (2 * h.sum()) for h in unit])
+
+        def value(at: FloatArray) -> float:
+            try:
+                found = real(as_array(function(*at), "what the function gives").item())
+            except InputError:
+                raise
+            except Exception as error:
+                raise InputError(f"the function failed on {', '.join(names)}: {in_words(error)}") from error
+            return math.nan if found is None else found
+
+        gradient = np.array([(value(x + h) - value(x - h)) / (2 * h.sum()) for h in unit])
         rows = [self._slices[i].start for i in chosen]
         variance = float(gradient @ self.covariance[np.ix_(rows, rows)] @ gradient)
         return Estimate(
             name=name,
-            value=float(function(*x)),
+            value=value(x),
             standard_error=math.sqrt(max(variance, 0.0)),
             df=min(float(part.df) for part in parts),
             simulations=parts[0].simulations,
@@ -196,10 +215,14 @@ class Estimates(Sequence[Estimate]):
         )
 
     def difference(self, first: str, second: str) -> Estimate:
-        return self.combine(lambda a, b: a - b, first, second, name=f"{first} - {second}")
+        return self.combine(
+            lambda a, b: a - b, first, second, name=f"{text(first, 'first')} - {text(second, 'second')}"
+        )
 
     def ratio(self, first: str, second: str) -> Estimate:
-        return self.combine(lambda a, b: a / b, first, second, name=f"{first} / {second}")
+        return self.combine(
+            lambda a, b: a / b, first, second, name=f"{text(first, 'first')} / {text(second, 'second')}"
+        )
 
     def __str__(self) -> str:
         names = [clean(estimate.name) for estimate in self._estimates]

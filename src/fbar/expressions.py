@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray
+from fbar.checks import BoolArray, shown
 from fbar.errors import InputError
 
 MOST_CHARACTERS = 10_000
@@ -101,7 +101,7 @@ class Expression:
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
-            raise InputError(f"an expression is text such as 'beta > 3'; got {text!r}")
+            raise InputError(f"an expression is text such as 'beta > 3'; got {shown(text)}")
         if len(text) > MOST_CHARACTERS:
             raise InputError(
                 f"an expression may have {MOST_CHARACTERS:,} characters; this has {len(text):,}: give a function of "
@@ -273,7 +273,7 @@ class Expression:
             return _Value(np.asarray(array, dtype=np.float64))
         if array.dtype.kind in "bUSO":
             return _Value(array)
-        raise self._cannot(f"{name!r} holds {array.dtype} values, neither numbers nor labels")
+        raise self._cannot(f"{shown(name)} holds {array.dtype} values, neither numbers nor labels")
 
     def _condition(self, value: _Value, word: str) -> _Value:
         if value.kind != "condition":

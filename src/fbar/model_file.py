@@ -17,6 +17,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from fbar.checks import shown
 from fbar.errors import InputError, LedgerError, UntrustedModel
 from fbar.files import NO_LINKS, require_own_file, written_beside
 from fbar.methods import Method
@@ -128,7 +129,7 @@ def _read(path: Path, content: bytes, name: str, targets: Sequence[str] = (), *,
         raise InputError(f"{text} must define {name} = fbar.Problem(...); {name} {what}")
     method = getattr(module, "method", None)
     if method is not None and not isinstance(method, Method):
-        raise InputError(f"{text} must define method = fbar.SMC(...) or another method; it is {method!r}")
+        raise InputError(f"{text} must define method = fbar.SMC(...) or another method; it is {shown(method)}")
     if targets:
         return ModelFile(problem, tuple(parse(target) for target in targets), path, name, content, method)
     own = getattr(module, "targets", None)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import IntArray, short
+from fbar.checks import IntArray, shown
 from fbar.outcomes import Failure
 from fbar.simulators import Nonsense, RowFailed, Unusable
 
@@ -220,7 +220,7 @@ def _require_numbers_where_there_are(good: dict[int, Usable], table: Table, form
 
 
 def not_alike(name: str, value: Any) -> Unusable:
-    return Unusable(f"{name!r} of the simulator's output is a number in other simulations; got {short(value)}")
+    return Unusable(f"{name!r} of the simulator's output is a number in other simulations; got {shown(value)}")
 
 
 def _class(values: npt.NDArray[Any]) -> str:
@@ -306,7 +306,7 @@ def _record(value: Any, name: str) -> npt.NDArray[Any]:
 def _require_names(others: Mapping[Any, Any], form: Form) -> None:
     for name in form.records:
         if name not in others:
-            holds = short(["x", *others])
+            holds = shown(["x", *others])
             raise Unusable(f"the simulator's output lacks the record {name!r}; it holds {holds}", Failure.WRONG_SHAPE)
     for name in others:
         if name in form.taken:
@@ -315,12 +315,12 @@ def _require_names(others: Mapping[Any, Any], form: Form) -> None:
 
 def _not_one_value(name: str, value: Any) -> Unusable:
     return Unusable(
-        f"{name!r} of the simulator's output must be one number or text for each simulation; got {short(value)}"
+        f"{name!r} of the simulator's output must be one number or text for each simulation; got {shown(value)}"
     )
 
 
 def _without_data(output: Mapping[Any, Any]) -> str:
-    return f"a simulator's mapping must hold its data under 'x'; it holds {short(list(output))}"
+    return f"a simulator's mapping must hold its data under 'x'; it holds {shown(list(output))}"
 
 
 def _another_number(simulations: int, name: Any, shape: tuple[int, ...]) -> Unusable:

@@ -8,7 +8,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, in_words, without_mask
+from fbar.checks import (
+    MOST_NAME,
+    BoolArray,
+    FloatArray,
+    as_array,
+    in_words,
+    mapping,
+    require_name,
+    rows,
+    shown,
+    texts,
+    whole_number,
+    whole_numbers,
+    without_mask,
+)
 from fbar.errors import InputError
 
 Column = npt.NDArray[Any]
@@ -16,9 +30,37 @@ Column = npt.NDArray[Any]
 
 def _locked(values: npt.ArrayLike, name: str) -> Column:
     """A column that nobody can write into: what a function of θ changed would be changed for all that comes after."""
-    view = without_mask(values, f"the column {name!r}").view()
+    view = without_mask(values, f"the column {shown(name)}").view()
     view.flags.writeable = False
     return view
+
+
+def _printable(name: Any) -> bool:
+    return isinstance(name, str) and name.isprintable() and 0 < len(name) <= MOST_NAME
+
+
+def _rows(index: npt.ArrayLike, size: int) -> npt.NDArray[Any]:
+    """Rows of a batch by number or by a mask."""
+    which = index if isinstance(index, np.ndarray) else as_array(index, "rows")
+    if which.dtype == np.bool_ and which.shape == (size,):
+        return which
+    if which.dtype.kind not in "iu" or which.ndim != 1:
+        if which.size or which.ndim != 1:
+            raise InputError(f"rows are taken by their numbers, or by a mask of {size} rows; got {shown(index)}")
+        which = which.astype(np.int64)
+    if which.size and not (-size <= int(which.min()) and int(which.max()) < size):
+        raise InputError(f"there are {size} rows, from 0 to {size - 1}; got {shown(index)}")
+    return which
+
+
+def require_points(given: Any, name: str = "points", needed: Iterable[str] = ()) -> Points:
+    """A user's batch of θ; refused if it is none, or lacks a parameter."""
+    if not isinstance(given, Points):
+        raise InputError(f"{name} must be fbar.Points, such as fbar.Points({{'beta': [1.0, 2.0]}}); got {shown(given)}")
+    for parameter in needed:
+        if parameter not in given:
+            raise InputError(f"{name} lack the parameter {shown(parameter)}; they have {', '.join(given)}")
+    return given
 
 
 class Points(Mapping[str, Column]):
@@ -55,8 +97,12 @@ class Points(Mapping[str, Column]):
         unit: FloatArray | None = None,
         owner: object = None,
     ) -> None:
+        mapping(columns, "columns", "{'beta': [1.0, 2.0]}")
         self._columns = {name: _locked(values, name) for name, values in columns.items()}
-        self.derived = derived or {}
+        self.derived = {} if derived is None else mapping(derived, "derived", "{'double': lambda t: 2 * t['beta']}")
+        if not all(map(_printable, (*self._columns, *self.derived))):
+            for name in (*self._columns, *self.derived):
+                require_name(name, "a column's name")
         self._present = present or {}
         self.unit, self.owner = unit, owner
         shapes = {column.shape for column in self._columns.values()}
@@ -74,27 +120,29 @@ class Points(Mapping[str, Column]):
             return column
         if isinstance(name, str) and name in self.derived:
             try:
-                made = without_mask(self.derived[name](self), f"derived parameter {name!r}")
+                made = without_mask(self.derived[name](self), f"derived parameter {shown(name)}")
                 return np.broadcast_to(made, (self.rows,))
             except InputError:
                 raise
             except (Exception, RecursionError) as error:
                 raise InputError(
-                    f"derived parameter {name!r} cannot be computed for {self.rows} rows: {in_words(error)}"
+                    f"derived parameter {shown(name)} cannot be computed for {self.rows} rows: {in_words(error)}"
                 ) from None
         known = ", ".join([*self._columns, *self.derived])
         if not isinstance(name, str):
             first = next(iter(self._columns))
-            raise InputError(f"parameters are taken by name, as in theta[{first!r}], not by position; known: {known}")
-        raise InputError(f"there is no parameter {name!r}; known: {known}")
+            raise InputError(
+                f"parameters are taken by name, as in theta[{shown(first)}], not by position; known: {known}"
+            )
+        raise InputError(f"there is no parameter {shown(name)}; known: {known}")
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name in self:
-            raise AttributeError(f"parameters are taken by name: write theta[{name!r}], not theta.{name}")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise AttributeError(f"parameters are taken by name: write theta[{shown(name)}], not theta.{name}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {shown(name)}")
 
     def __contains__(self, name: object) -> bool:
-        return name in self._columns or name in self.derived
+        return isinstance(name, str) and (name in self._columns or name in self.derived)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)
@@ -111,6 +159,8 @@ class Points(Mapping[str, Column]):
 
     def present(self, name: str) -> BoolArray:
         """The rows in which a parameter exists. A derived one exists where it is a number."""
+        if not isinstance(name, str):
+            raise InputError(f"a parameter's name must be text; got {shown(name)}")
         if name in self._present:
             return self._present[name]
         if name in self.derived and self._present:
@@ -125,7 +175,7 @@ class Points(Mapping[str, Column]):
 
     def take(self, index: npt.ArrayLike) -> Points:
         """The rows of ``index`` (numbers or a mask), in its order."""
-        which = np.asarray(index)
+        which = _rows(index, self.rows)
         return Points(
             {name: column[which] for name, column in self._columns.items()},
             self.derived,
@@ -140,39 +190,52 @@ class Points(Mapping[str, Column]):
 
     def only(self, names: Sequence[str]) -> Points:
         """Some of the columns, as a complete batch."""
-        return Points({name: self._columns[name] for name in names})
+        return Points({name: self[name] for name in texts(names, "names", "['beta']")})
 
     def without(self, names: Iterable[str]) -> Points:
         """All columns but some, such as outputs that a simulator recorded."""
-        gone = set(names) & set(self._columns)
+        gone = set(texts(names, "names", "['beta']")) & set(self._columns)
         if not gone:
             return self
         columns = {name: column for name, column in self._columns.items() if name not in gone}
         return Points(columns, self.derived, self._present, self.unit, self.owner)
 
     def with_derived(self, derived: Mapping[str, Callable[[Points], npt.ArrayLike]]) -> Points:
-        return Points(self._columns, derived, self._present, self.unit, self.owner) if derived else self
+        if derived is None or (isinstance(derived, Mapping) and not derived):
+            return self
+        return Points(self._columns, derived, self._present, self.unit, self.owner)
 
     def with_columns(self, columns: Mapping[str, npt.ArrayLike]) -> Points:
         """The batch with further columns, such as outputs that a simulator recorded."""
-        if not columns:
+        if not mapping(columns, "columns", "{'beta': [1.0, 2.0]}"):
             return self
         for name in columns:
             if name in self:
-                raise InputError(f"a recorded output is called {name!r}, like a parameter; give it another name")
+                raise InputError(f"a recorded output is called {shown(name)}, like a parameter; give it another name")
         return Points({**self._columns, **columns}, self.derived, self._present, self.unit, self.owner)
 
     def repeat(self, times: npt.ArrayLike) -> Points:
         """Each row as often as ``times`` says, in row order."""
-        return self.take(np.repeat(np.arange(self.rows), np.asarray(times, dtype=np.int64)))
+        counts = whole_numbers(times, "times")
+        if counts.shape not in ((), (self.rows,)) or (counts < 0).any():
+            raise InputError(
+                f"times must be a whole number of at least 0 for each of {self.rows} rows; got {shown(times)}"
+            )
+        rows(int(counts.sum()), "the sum of times")
+        return self.take(np.repeat(np.arange(self.rows), counts))
 
     def label(self, row: int) -> str:
         """How one row is called in messages: ``theta=3`` or ``beta=1, gamma=0.5``."""
+        row = whole_number(row, "row", 0, max(self.rows - 1, 0))
         return ", ".join(f"{name}={column[row]}" for name, column in self._columns.items() if self.present(name)[row])
 
     @staticmethod
     def concatenate(parts: Sequence[Points]) -> Points:
         """Batches one after the other, with the columns that all have."""
+        if isinstance(parts, Points) or not isinstance(parts, Sequence) or not len(parts):
+            raise InputError(f"give the batches as a list of fbar.Points; got {shown(parts)}")
+        for part in parts:
+            require_points(part, "each part")
         parts = [part for part in parts if part.rows] or parts[:1]
         if len(parts) == 1:
             return parts[0]

@@ -13,7 +13,7 @@ from fbar.estimate import ErrorBars, Estimate, Estimates
 from fbar.markup import paragraph
 from fbar.notebook import joined, table
 from fbar.points import Points
-from fbar.targets import Target, as_targets
+from fbar.targets import Target, as_target, as_targets
 from fbar.targets.quantiles import Inversion, Inverted, Quantile
 
 
@@ -94,7 +94,7 @@ class Posterior:
 
     def value(self, target: Target) -> FloatArray:
         """The target's value alone, shape (..., m): cheaper than `expect` when no error bar is wanted."""
-        return target.value(self.points, self.weights)
+        return as_target(target).value(self.points, self.weights)
 
     def expect(self, targets: Target | Sequence[Target]) -> Any:
         """The `Estimate` of one target, or the `Estimates` of several with their joint covariance."""
@@ -161,6 +161,7 @@ class Posterior:
 
         None where the error does not come about as a sum over single simulations.
         """
+        as_target(target)
         of = getattr(self.errors, "contributions", None)
         found: FloatArray | None = None if of is None else of(np.concatenate(self._influences((target,)), axis=-1))
         return found

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.checks import FloatArray, IntArray
+from fbar.checks import rows as count_of
 from fbar.engine import Engine, InProcess, Session
 from fbar.errors import FbarError
 from fbar.methods import Run
@@ -63,6 +64,8 @@ def predict(
 
     ``number`` simulations, or as many of 200 as there is time for. A run whose simulations have no data has none.
     """
+    if number is not None:
+        number = count_of(number, "number")
     problem = run.problem
     nothing = np.zeros(0)
     if problem.observed is None or number == 0:

@@ -16,14 +16,31 @@ import numpy.typing as npt
 
 from fbar import theory
 from fbar.acceptance import Acceptance, accepted
-from fbar.checks import FloatArray, IntArray, in_words, numeric_array, same_alone, short, without_mask
+from fbar.checks import (
+    FloatArray,
+    IntArray,
+    as_array,
+    finite_number,
+    floats,
+    in_words,
+    mapping,
+    non_negative_number,
+    number,
+    numeric_array,
+    require_name,
+    same_alone,
+    shown,
+    texts,
+    whole_number,
+    without_mask,
+)
 from fbar.checks import arguments as check_arguments
 from fbar.checks import function as check_function
 from fbar.distances import PNorm, euclidean
 from fbar.errors import InputError
 from fbar.outcomes import SAMPLE, Batch, Failure, Outcomes, Seen, Simulated, Tally, require_simulated, tally
 from fbar.outputs import COMPARABLE, Form, Table, as_row, by_parts, read, require_comparable
-from fbar.points import Points
+from fbar.points import Points, require_points
 from fbar.priors import Distribution, Finite, ModelChoice
 from fbar.simulators import (
     COST,
@@ -42,7 +59,7 @@ from fbar.simulators import (
     measured,
     without_costs,
 )
-from fbar.targets import Target
+from fbar.targets import Target, as_target, as_targets
 from fbar.truth import FiniteReference, Known, Listed, Reference, Truth
 
 Distance = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.ArrayLike]
@@ -75,7 +92,7 @@ def _numbers(distances: npt.NDArray[Any]) -> FloatArray:
     try:
         return numeric_array(distances, "distances")
     except (InputError, OverflowError):
-        raise Nonsense(f"distances must be numbers; got {short(distances)}") from None
+        raise Nonsense(f"distances must be numbers; got {shown(distances)}") from None
 
 
 def _for_user(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -90,6 +107,23 @@ def _for_user(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return values.astype(np.float64) if values.dtype == np.float16 else values.copy()
 
 
+def _known(truth: Mapping[Any, Any]) -> list[Known]:
+    """Values of targets by name, as they were given with a problem."""
+    found = []
+    for name, given in truth.items():
+        require_name(name, "the name of a target of truth=")
+        if isinstance(given, Known):
+            found.append(given)
+            continue
+        pair = given if isinstance(given, tuple) else (given, 0.0)
+        if len(pair) != 2:
+            raise InputError(f"truth[{shown(name)}] must be a value or a pair (value, error); got {shown(given)}")
+        what = f"truth[{shown(name)}]"
+        value, error = finite_number(number(pair[0], what), what), non_negative_number(pair[1], f"the error of {what}")
+        found.append(Known(name, value, error))
+    return found
+
+
 def _observed(given: Any) -> npt.NDArray[Any]:
     if isinstance(given, Mapping):
         raise InputError("observed must be the data alone, in the form of a simulator's 'x', not a mapping")
@@ -100,7 +134,7 @@ def _observed(given: Any) -> npt.NDArray[Any]:
             raise
         raise InputError("observed must be an array; its rows differ in length") from None
     if observed.dtype.kind not in "biufU":
-        raise InputError(f"observed must be numbers or a label; got {given!r}")
+        raise InputError(f"observed must be numbers or a label; got {shown(given)}")
     observed.flags.writeable = False
     return observed
 
@@ -162,24 +196,32 @@ class Problem:
         if not isinstance(prior, Distribution):
             raise InputError(
                 "prior must be a prior such as fbar.Prior(beta=scipy.stats.uniform(0, 1)) or fbar.Finite(...); "
-                f"got {prior!r}"
+                f"got {shown(prior)}"
             )
         if not isinstance(simulate, Tabulated | Bernoulli):
             if not callable(simulate):
-                raise InputError(f"simulate must be a function simulate(theta, rng); got {simulate!r}")
+                raise InputError(f"simulate must be a function simulate(theta, rng); got {shown(simulate)}")
             check_arguments(simulate.function if isinstance(simulate, each) else simulate, ("theta", "rng"), "simulate")
             if observed is None:
                 raise InputError("observed data are missing; give them as observed=")
         if distance is not None and accept is not None:
             raise InputError("give either a distance or an acceptance rule, not both")
+        if derived is not None:
+            mapping(derived, "derived", "{'R0': lambda t: t['beta'] / t['gamma']}")
+        if truth is not None and not isinstance(truth, Reference):
+            mapping(truth, "truth", "{'mean:beta': 0.3}")
+        if p_star is not None:
+            check_function(p_star, "p_star")
+            check_arguments(p_star, ("theta", "tolerance"), "p_star")
         for name in derived or {}:
+            require_name(name, "a derived parameter's name")
             if name in prior.names:
-                raise InputError(f"derived parameter {name!r} has the name of a parameter; choose another")
-            if not isinstance(name, str):
-                raise InputError(f"a derived parameter's name must be text; got {name!r}")
+                raise InputError(f"derived parameter {shown(name)} has the name of a parameter; choose another")
         if isinstance(simulate, each) and (unknown := simulate.names - {*prior.names, *(derived or {})}):
             known = ", ".join([*prior.names, *(derived or {})])
-            raise InputError(f"the simulator needs the parameter {min(unknown)!r}, which is not known; known: {known}")
+            raise InputError(
+                f"the simulator needs the parameter {shown(min(unknown))}, which is not known; known: {known}"
+            )
         self.prior = prior
         self.simulate = simulate
         self.summary = summary
@@ -188,10 +230,11 @@ class Problem:
         self._accept = accept
         self._cost = copy(cost) if isinstance(cost, np.ndarray | list) else cost  # ours: it may be changed later
         if isinstance(records, str):
-            raise InputError(f"records must be a list of names, such as [{records!r}]; got {records!r}")
-        for name in records:
+            raise InputError(f"records must be a list of names, such as [{shown(records)}]; got {shown(records)}")
+        for name in texts(records, "records", "['peak']"):
+            require_name(name, "the name of a recorded output")
             if name in prior.names or name in (derived or {}):
-                raise InputError(f"the recorded output {name!r} has the name of a parameter; give it another")
+                raise InputError(f"the recorded output {shown(name)} has the name of a parameter; give it another")
         if len(set(records)) < len(records):
             raise InputError(f"records names an output twice: {', '.join(map(str, records))}")
         if COST in records:
@@ -203,12 +246,12 @@ class Problem:
         self._probed: set[float] = set()
         self._apart: set[str] = set()
         self._p_star = p_star
-        self._truth = truth if isinstance(truth, Reference) else dict(truth or {})
+        self._truth = truth if isinstance(truth, Reference) else _known(truth or {})
         for name, given in (("summary", summary), ("distance", distance), ("accept", accept)):
             if given is not None:
                 check_function(given, name)
         for name, rule in (derived or {}).items():
-            check_function(rule, f"derived parameter {name!r}")
+            check_function(rule, f"derived parameter {shown(name)}")
         self.raw = None if observed is None else _observed(observed)  # before the summary
         self._raw_shape = None if self.raw is None else np.shape(self.raw)
         self.observed = None if self.raw is None else self._summary_of_data(self.raw)
@@ -229,7 +272,8 @@ class Problem:
     @classmethod
     def bernoulli(cls, prior: Distribution, p_star: Callable[[Points], FloatArray], **options: Any) -> Problem:
         """A problem on any parameter space whose acceptance probability p(x*|θ) is a known function."""
-        return cls(prior, Bernoulli(p_star), p_star=lambda theta, tolerance: p_star(theta), **options)
+        event = Bernoulli(p_star)
+        return cls(prior, event, p_star=lambda theta, tolerance: event.p_star(theta), **options)
 
     @classmethod
     def models(
@@ -250,7 +294,9 @@ class Problem:
         given = {label: m if isinstance(m, Model) else Model(m) for label, m in models.items()}
         for label, (simulator, _) in given.items():
             if not callable(simulator):
-                raise InputError(f"model {label!r} must be a function simulate(theta, rng); got {simulator!r}")
+                raise InputError(
+                    f"model {shown(label)} must be a function simulate(theta, rng); got {shown(simulator)}"
+                )
             check_arguments(
                 simulator.function if isinstance(simulator, each) else simulator, ("theta", "rng"), "simulate"
             )
@@ -273,7 +319,7 @@ class Problem:
         """The prior, for methods that need a finite parameter space."""
         if not isinstance(self.prior, Finite):
             raise InputError(
-                f"this method needs a finite prior (fbar.Finite); this problem has {self.prior!r}, "
+                f"this method needs a finite prior (fbar.Finite); this problem has {shown(self.prior)}, "
                 "for which there are fbar.Rejection and fbar.Importance"
             )
         return self.prior
@@ -303,7 +349,7 @@ class Problem:
 
     def check_targets(self, targets: Sequence[Target]) -> None:
         """Refuse a target that is not defined on the parameters; each is tried once."""
-        for target in targets:
+        for target in as_targets(targets):
             if not any(target is seen for seen in self._checked):
                 target.check_space(self.probe)
                 self._checked.append(target)
@@ -315,7 +361,7 @@ class Problem:
         given = self._cost
         if isinstance(given, str):
             if given != RETURNED:
-                raise InputError(f"cost must be numbers, a function of theta, or {RETURNED!r}; got {given!r}")
+                raise InputError(f"cost must be numbers, a function of theta, or {RETURNED!r}; got {shown(given)}")
             if isinstance(self.simulate, Tabulated | Bernoulli):
                 raise InputError("this problem's simulations return nothing; give cost= as numbers or a function")
         elif isinstance(self.prior, Finite):
@@ -383,9 +429,12 @@ class Problem:
         try:
             cost = np.broadcast_to(cost, (size,))
         except ValueError:
-            raise InputError(f"cost must be one number for each of {size} {what}; got {given!r}") from None
+            raise InputError(f"cost must be one number for each of {size} {what}; got {shown(given)}") from None
         if not ((cost > 0) & np.isfinite(cost)).all():
             raise InputError(f"cost must be positive; got {cost[~((cost > 0) & np.isfinite(cost))][0]:g}")
+        extreme = (cost < 1e-100) | (cost > 1e100)
+        if extreme.any():
+            raise InputError(f"cost must lie from 1e-100 to 1e+100; got {cost[extreme][0]:g}: take another unit")
         return cost
 
     def costs(self, batch: Batch, outcomes: Outcomes) -> FloatArray | None:
@@ -498,7 +547,11 @@ class Problem:
         """p(x*|θ), where it is known: the probability that a simulation at θ comes within the tolerance."""
         if self._p_star is None:
             raise InputError("the acceptance probability of this problem is not known")
-        return np.asarray(self._p_star(theta, tolerance), dtype=np.float64)
+        require_points(theta, "theta", self.prior.names)
+        p = floats(_called("p_star", self._p_star, theta, number(tolerance, "tolerance")), "what p_star gives")
+        if p.shape not in ((), (theta.rows,)):
+            raise InputError(f"p_star must give one number for each of {theta.rows} rows; it gives shape {p.shape}")
+        return np.broadcast_to(p, (theta.rows,))
 
     @cached_property
     def reference(self) -> Reference:
@@ -507,14 +560,7 @@ class Problem:
             return FiniteReference(self.points, theory.posterior(self.finite.probabilities, self.p_star))
         if isinstance(self._truth, Reference):
             return self._truth
-        known = []
-        for name, given in self._truth.items():
-            if isinstance(given, Known):
-                known.append(given)
-                continue
-            value, error = given if isinstance(given, tuple) else (given, 0.0)
-            known.append(Known(name, float(value), float(error)))
-        return Listed(known, "given with the problem")
+        return Listed(self._truth, "given with the problem")
 
     @overload
     def truth(self) -> Truth: ...
@@ -522,11 +568,17 @@ class Problem:
     def truth(self, target: Target) -> FloatArray: ...
     def truth(self, target: Target | None = None) -> Truth | FloatArray:
         """The true value of a target, where it is known, shape (m,); without a target, all that is known by name."""
-        return self.reference.truth() if target is None else self.reference.expect(target)[0]
+        return self.reference.truth() if target is None else self._true(target)[0]
 
     def truth_error(self, target: Target) -> FloatArray:
         """The standard error of that value; 0 where it is exact."""
-        return self.reference.expect(target)[1]
+        return self._true(target)[1]
+
+    def _true(self, target: Target) -> tuple[FloatArray, FloatArray]:
+        as_target(target)
+        if isinstance(self.reference, FiniteReference):
+            self.check_targets([target])
+        return self.reference.expect(target)
 
     def with_observed(self, observed: Any) -> Problem:
         """The same question of other data. What was known of the truth belonged to the old data and is dropped."""
@@ -631,6 +683,7 @@ class Problem:
         An output that cannot be used as a whole, such as one of another number of rows, is refused. With ``apart`` so
         is a summary that gives nonsense or, as is looked at once, does not treat every row by itself.
         """
+        simulations = whole_number(simulations, "simulations")
         output, costs = without_costs(output)
         table = read(output, simulations, self.form)
         summaries = self._summaries(table, apart)
@@ -683,8 +736,19 @@ class Problem:
 
         ``measure`` replaces the problem's own distance.
         """
-        assert self.observed is not None
+        if self.observed is None:
+            raise InputError("this problem's simulations give no data, only a match: there is no distance")
+        summaries = as_array(summaries, "summaries")
         observed = self.observed
+        if summaries.shape[1:] != observed.shape or not summaries.ndim:
+            raise InputError(
+                f"summaries must have a row for each simulation, of the observed shape {observed.shape}; got shape "
+                f"{summaries.shape}"
+            )
+        if measure is not None:
+            check_function(measure, "measure")
+        if not len(summaries):
+            return np.zeros(0)
         if self._accept is not None:
             accepted = _called("the acceptance rule", self._accept, _for_user(summaries), _for_user(observed))
             if accepted.dtype != np.bool_ or accepted.shape != (len(summaries),):

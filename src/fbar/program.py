@@ -8,13 +8,12 @@ import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fbar.checks import function as check_function
-from fbar.checks import time_limit
+from fbar.checks import mapping, path, shown, text, time_limit
 from fbar.errors import InputError
 from fbar.keeping import Done, KeeperLost, run_program
 from fbar.outcomes import Failure
@@ -73,12 +72,18 @@ class program(each):
         env: Mapping[str, str] | None = None,
     ) -> None:
         if isinstance(command, str | bytes) or not isinstance(command, Sequence) or not command:
-            raise InputError(f"command must be a list such as ['./model', '{{beta}}', '{{seed}}']; got {command!r}")
+            raise InputError(
+                f"command must be a list such as ['./model', '{{beta}}', '{{seed}}']; got {shown(command)}"
+            )
         if parse is not None:
             check_function(parse, "parse")
-        if cwd is not None and not Path(cwd).is_dir():
-            raise InputError(f"cwd must be a directory; there is none at {str(cwd)!r}")
-        words = [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in command]
+        if cwd is not None and not path(cwd, "cwd").is_dir():
+            raise InputError(f"cwd must be a directory; there is none at {shown(str(cwd))}")
+        if env is not None:
+            for name, value in mapping(env, "env", "{'PATH': '/usr/bin'}").items():
+                text(name, "a name in env")
+                text(value, f"env[{shown(name)}]")
+        words = [_word(word) for word in command]
         call = _Call(
             (_found(words[0], cwd, env), *words[1:]),
             parse or numbers,
@@ -89,6 +94,24 @@ class program(each):
         super().__init__(call)
         self.__doc__, self.__name__ = f"The program {words[0]}.", words[0]
         self.names = frozenset(name for word in words for name in PLACE.findall(word)) - {SEED}
+
+
+def _word(given: Any) -> str:
+    """One word of a command."""
+    if not isinstance(given, str | int | float | os.PathLike):
+        raise InputError(f"the words of a command must be text, numbers or paths; got {shown(given)}")
+    word = str(path(given, "a word of the command")) if isinstance(given, os.PathLike) else str(given)
+    if "\0" in word or (not word.isascii() and not _encodes(word)):
+        raise InputError(f"the words of a command must be text that a system can take; got {shown(given)}")
+    return word
+
+
+def _encodes(word: str) -> bool:
+    try:
+        os.fsencode(word)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def numbers(text: str) -> Any:
@@ -102,16 +125,20 @@ def numbers(text: str) -> Any:
 def _found(name: str, cwd: str | os.PathLike[str] | None, env: Mapping[str, str] | None) -> str:
     """The program's path; in full unless the search path has it."""
     if PLACE.search(name):
-        raise InputError(f"the program itself cannot depend on a parameter; got {name!r}")
+        raise InputError(f"the program itself cannot depend on a parameter; got {shown(name)}")
     if os.path.dirname(name):
         path = os.path.abspath(os.path.join(cwd or ".", name))
         if not os.path.isfile(path) or not os.access(path, os.X_OK):
-            raise InputError(f"there is no program that can be run at {path!r}; give its path, and chmod +x it")
+            raise InputError(f"there is no program that can be run at {shown(path)}; give its path, and chmod +x it")
         return path
     if not name or shutil.which(name, path=(os.environ if env is None else env).get("PATH")) is None:
         if "\\" in name:  # it would have been a path on Windows
-            raise InputError(f"there is no program {name!r}; on this system a path is written with /, as in './model'")
-        raise InputError(f"there is no program {name!r} on the search path; give its path, such as './{name}'")
+            raise InputError(
+                f"there is no program {shown(name)}; on this system a path is written with /, as in './model'"
+            )
+        raise InputError(
+            f"there is no program {shown(name)} on the search path; give its path, such as {shown('./' + name)}"
+        )
     return name
 
 
@@ -146,7 +173,7 @@ class _Call:
         def value(place: re.Match[str]) -> str:
             name = place[1]
             if name not in theta and name != SEED:
-                raise InputError(f"the program needs the parameter {name!r}; known: {', '.join(theta)}, {SEED}")
+                raise InputError(f"the program needs the parameter {shown(name)}; known: {', '.join(theta)}, {SEED}")
             return _written({**theta, **seed}[name])
 
         return [PLACE.sub(value, word) for word in self.command]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import MOST, FloatArray, counted, positive_integer
+from fbar.checks import MOST, FloatArray, counted, flag, non_negative_number, number, positive_integer, rows
 from fbar.engine import Engine, as_before
 from fbar.errors import InputError, MissingExtra, NoPosterior
 from fbar.estimate import Estimates, brief, whole
@@ -115,8 +115,8 @@ class Result:
 
         Any tolerance after `Targeted` and `SMC`, which keep every simulation; a smaller one after others.
         """
-        posterior = self.run.posterior_at(tolerance)
-        at = float(tolerance)
+        at = non_negative_number(tolerance, "tolerance")
+        posterior = self.run.posterior_at(at)
         return self._of(posterior, f".at({at!r})", f"at tolerance {at:.4g}, from the same simulations", at)
 
     def curve(
@@ -142,7 +142,8 @@ class Result:
         O(ε²) to O(ε⁴) where the summaries' density is smooth at the data, see `fbar.estimators.extrapolation`. Some
         weights are negative.
         """
-        tolerance = self.looked_at if tolerance is None else tolerance
+        tolerance = self.looked_at if tolerance is None else non_negative_number(tolerance, "tolerance")
+        ratio = number(ratio, "ratio")
         posterior, at = self.run.extrapolated(ratio, tolerance), self._at(tolerance)
         given = f"ratio={ratio!r}" + ("" if tolerance is None else f", tolerance={at!r}")
         what = f"extrapolated to tolerance 0, from tolerances {at:.4g} and {at / ratio:.4g}"
@@ -155,7 +156,7 @@ class Result:
         that of β̂, see `fbar.estimators.adjustment`. Removes the bias of a mean that is linear in the summaries; what
         the spread of θ does with them stays. ``tolerance`` is the run's by default (after `at`, that one).
         """
-        tolerance = self.looked_at if tolerance is None else tolerance
+        tolerance = self.looked_at if tolerance is None else non_negative_number(tolerance, "tolerance")
         posterior, at = self.run.adjusted(tolerance), self._at(tolerance)
         given = "" if tolerance is None else f"tolerance={at!r}"
         what = f"adjusted by regression on the summaries, at tolerance {at:.4g}"
@@ -397,7 +398,7 @@ class Result:
             Every point once, as it is, with its weight in ``sample_stats.weight``. ArviZ's own functions do not use it:
             what they say of these points is not of the posterior.
         """
-        if weighted and draws is not None:
+        if flag(weighted, "weighted") and draws is not None:
             raise InputError("draws= is the number of equally weighted draws; it does not go with weighted=True")
         try:
             with warnings.catch_warnings():  # it announces its own future at import
@@ -424,7 +425,7 @@ class Result:
             ess = self.posterior.ess or weights.sum() ** 2 / (weights**2).sum()
             draws = int(min(max(round(float(ess)), 1), MOST_DRAWS))
         rng = self.run.seeds.generator(Purpose.PREDICT, 1, 0)
-        return systematic(weights, positive_integer(draws, "draws"), rng)
+        return systematic(weights, rows(positive_integer(draws, "draws"), "draws"), rng)
 
 
 def json_seed(seed: int) -> int | str:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from fbar.checks import shown, whole_number
 from fbar.errors import InputError
 
 STREAMS = 2
@@ -55,7 +56,7 @@ class Seeds:
             assert isinstance(entropy, int)
             return cls(entropy)
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**128:
-            raise InputError(f"seed must be a whole number from 0 to 2**128 - 1, or None; got {seed!r}")
+            raise InputError(f"seed must be a whole number from 0 to 2**128 - 1, or None; got {shown(seed)}")
         return cls(int(seed))
 
     @classmethod
@@ -68,13 +69,18 @@ class Seeds:
         return {"seed": str(self.entropy), **({} if self.streams == 1 else {"streams": self.streams})}
 
     def sequence(self, purpose: Purpose, round: int, block: int, row: int = 0) -> np.random.SeedSequence:
-        return np.random.SeedSequence(self.entropy, spawn_key=(int(purpose), round, block, row))
+        try:
+            return np.random.SeedSequence(self.entropy, spawn_key=(int(purpose), round, block, row))
+        except Exception:  # of an object of the user's
+            key = (purpose, round, block, row)
+            raise InputError(f"a stream's key is whole numbers from 0 to 2**32 - 1; got {shown(key)}") from None
 
     def generator(self, purpose: Purpose, round: int, block: int, row: int = 0) -> np.random.Generator:
         return np.random.Generator(np.random.PCG64(self.sequence(purpose, round, block, row)))
 
     def trial(self, index: int) -> Seeds:
         """The seeds of an independent run, such as one trial of a study."""
+        index = whole_number(index, "index")
         return self._child(Purpose.TRIAL, index >> 32, index & 0xFFFFFFFF)
 
     def pilot(self) -> Seeds:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, IntArray, numeric_array, probabilities, short
+from fbar.checks import BoolArray, FloatArray, IntArray, floats, in_words, instance, numeric_array, probabilities, shown
 from fbar.checks import function as check_function
 from fbar.errors import FbarError, InputError
 from fbar.outcomes import Failure, Tally
@@ -149,12 +149,12 @@ class _Theta(dict[str, Any]):
     """One parameter set; a name that it has not is answered with those that it has."""
 
     def __missing__(self, name: str) -> Any:
-        raise KeyError(f"there is no parameter {name!r}; known: {', '.join(self)}")
+        raise KeyError(f"there is no parameter {shown(name)}; known: {', '.join(self)}")
 
     def __getattr__(self, name: str) -> Any:
         if name in self:
-            raise AttributeError(f"parameters are taken by name: write theta[{name!r}], not theta.{name}")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise AttributeError(f"parameters are taken by name: write theta[{shown(name)}], not theta.{name}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {shown(name)}")
 
 
 def _kept(output: Any) -> Any:
@@ -265,7 +265,7 @@ def _numbers(value: Any) -> FloatArray:
     try:
         return numeric_array(value, f"the simulator's {COST!r}")
     except (InputError, OverflowError):
-        raise Unusable(f"the simulator's {COST!r} must be numbers; got {short(value)}") from None
+        raise Unusable(f"the simulator's {COST!r} must be numbers; got {shown(value)}") from None
 
 
 def _cost(value: Any) -> float:
@@ -289,6 +289,7 @@ class Tabulated:
     """
 
     def __init__(self, prior: Finite, p_star: npt.ArrayLike) -> None:
+        instance(prior, Finite, "prior", "an fbar.Finite")
         self.p_star = probabilities(p_star, "acceptance probabilities")
         self.p_star.flags.writeable = False
         if self.p_star.shape != (prior.size,):
@@ -309,11 +310,25 @@ class Bernoulli:
     """A "simulator" of a known acceptance probability on any parameter space: x = x* with probability p*(θ)."""
 
     def __init__(self, p_star: Callable[[Points], FloatArray]) -> None:
+        check_function(p_star, "p_star")
         self.p_star = p_star
 
     def tally(self, theta: Points, rng: np.random.Generator) -> Tally:
-        matched = (rng.random(theta.rows) < self.p_star(theta)).astype(np.float64)
+        matched = (rng.random(theta.rows) < self.known(theta)).astype(np.float64)
         return Tally(matched, matched)
+
+    def known(self, theta: Points) -> FloatArray:
+        """p*(θ) of a batch, checked."""
+        try:
+            given = self.p_star(theta)
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"the acceptance probability p_star failed: {in_words(error)}") from error
+        p = floats(given, "acceptance probabilities p_star(theta)")
+        if p.shape not in ((), (theta.rows,)):
+            raise InputError(f"p_star must give one number for each of {theta.rows} rows; it gives shape {p.shape}")
+        return np.broadcast_to(p, (theta.rows,))
 
 
 class Separable:
@@ -323,6 +338,8 @@ class Separable:
     """
 
     def __init__(self, **parts: Callable[[FloatArray], FloatArray]) -> None:
+        for name, part in parts.items():
+            check_function(part, f"the factor of {shown(name)}")
         self.parts = parts
 
     def __call__(self, points: Points) -> FloatArray:
@@ -380,14 +397,15 @@ class Choice:
             x = np.asarray(output)
             if x.shape[:1] != rows.shape:
                 raise Unusable(
-                    f"model {label!r} was asked for {rows.size} simulations and gave an output of shape {x.shape}",
+                    f"model {shown(label)} was asked for {rows.size} simulations and gave an output of shape {x.shape}",
                     Failure.WRONG_SHAPE,
                 )
             if result is None:
                 result = np.empty((theta.rows, *x.shape[1:]), dtype=x.dtype)
             elif x.shape[1:] != result.shape[1:]:
                 raise Unusable(
-                    f"the models' outputs differ in shape: {label!r} gives {x.shape[1:]}, others {result.shape[1:]}",
+                    f"the models' outputs differ in shape: {shown(label)} gives {x.shape[1:]}, others "
+                    f"{result.shape[1:]}",
                     Failure.WRONG_SHAPE,
                 )
             result = result.astype(np.result_type(result, x), copy=False)
@@ -429,7 +447,9 @@ def _rows(output: Any, size: int, label: Any) -> list[Any]:
     for values in columns.values():
         gave = len(values) if hasattr(values, "__len__") else "no list"
         if gave != size:
-            raise Unusable(f"model {label!r} was asked for {size} simulations and gave {gave}", Failure.WRONG_SHAPE)
+            raise Unusable(
+                f"model {shown(label)} was asked for {size} simulations and gave {gave}", Failure.WRONG_SHAPE
+            )
     if not isinstance(output, Mapping):
         return list(output)
     return [dict(zip(output, values, strict=True)) for values in zip(*output.values(), strict=True)]

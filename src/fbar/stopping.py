@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from fbar.checks import choice, counted, finite_number, positive_integer, positive_number
+from fbar.checks import choice, counted, finite_number, positive_integer, positive_number, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimate import Estimate
 from fbar.methods import Run
@@ -287,7 +287,7 @@ def wanted_precision(name: str, wanted: float | str, targets: Sequence[Target]) 
             raise ValueError
     except ValueError:
         raise InputError(
-            f"a precision is a standard error such as 0.05, or a part such as '1%'; got {wanted!r}"
+            f"a precision is a standard error such as 0.05, or a part such as '1%'; got {shown(wanted)}"
         ) from None
     return RelativeError(full, share)
 
@@ -333,7 +333,7 @@ def _require_settling(run: Run) -> None:
 
 def require_rule(rule: object) -> StoppingRule:
     if not isinstance(rule, StoppingRule):
-        raise InputError(f"a stopping rule is made by fbar.Budget(…), fbar.StandardError(…), …; got {rule!r}")
+        raise InputError(f"a stopping rule is made by fbar.Budget(…), fbar.StandardError(…), …; got {shown(rule)}")
     return rule
 
 

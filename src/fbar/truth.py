@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.checks import FloatArray, shown
 from fbar.errors import InputError
 from fbar.points import Points
 from fbar.targets import Target, mean, second_moment
@@ -83,7 +83,9 @@ class Reference(ABC):
         """The true value of any target, shape (m,), and its own standard error."""
         known = self.truth()
         if target.name not in known:
-            raise InputError(f"the truth of {target.name!r} is not known for this problem; known: {', '.join(known)}")
+            raise InputError(
+                f"the truth of {shown(target.name)} is not known for this problem; known: {', '.join(known)}"
+            )
         item = known[target.name]
         return np.array([item.value]), np.array([item.standard_error])
 

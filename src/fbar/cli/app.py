@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
 from cyclopts import App, CycloptsError
 
 import fbar
+from fbar.checks import choice, in_words, shown
 from fbar.cli.catalogue import methods, problems, scores
 from fbar.cli.common import complain, fail
 from fbar.cli.export import export
@@ -15,7 +17,7 @@ from fbar.cli.paper import paper
 from fbar.cli.report import report
 from fbar.cli.runs import explain, extend, infer, init, resume, show
 from fbar.cli.score import score
-from fbar.errors import FbarError
+from fbar.errors import FbarError, InputError
 from fbar.signals import ending_as_by_ctrl_c, exit_status
 
 app = App(
@@ -32,13 +34,33 @@ for command in (init, infer, show, explain, report, resume, extend, export, scor
     app.command(command)
 
 
+def _wrong(error: CycloptsError) -> str:
+    """What is wrong with a command line."""
+    words, kind = error.unused_tokens or [""], type(error).__name__  # its names differ between versions of cyclopts
+    if kind in ("UnknownCommandError", "InvalidCommandError"):
+        known = [command for command in app if not command.startswith("-")]
+        try:
+            return choice(words[0], known, "command")
+        except InputError as unknown:
+            return str(unknown)
+    if kind == "UnusedCliTokensError":
+        chain = " ".join(("fbar", *(error.command_chain or ())))
+        return f"{chain} takes no further word {shown(words[0])}; {chain} --help tells what it takes"
+    return str(error)
+
+
 def main() -> None:
-    """Run the command line; every error is one line on standard error."""
+    """Run the command line; every error is one line on standard error.
+
+    A name that cannot be written in the terminal's encoding, or is no Unicode at all, is printed with escapes.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with ending_as_by_ctrl_c():
-            app(exit_on_error=False, print_error=False)
+            app(sys.argv[1:], exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        complain(" ".join(str(error).split()))
+        complain(_wrong(error))
         raise SystemExit(2) from None
     except FbarError as error:
         fail(error)
@@ -53,5 +75,5 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("FBAR_DEBUG"):
             raise
-        what = " ".join(f"{type(error).__name__}: {error}".split())
+        what = in_words(error)
         fail(FbarError(f"a defect of fbar, or of the model: {what}; FBAR_DEBUG=1 shows where"))

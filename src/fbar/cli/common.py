@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fbar import model_file
+from fbar.checks import shown
 from fbar.errors import FbarError, LedgerError
 from fbar.ledger import Ledger
 from fbar.schema import check_legs
@@ -27,9 +28,15 @@ def say(text: object) -> None:
     print(clean(str(text)))
 
 
+MOST_SAID = 900
+"""Characters of a message."""
+
+
 def complain(text: object) -> None:
-    """The same on standard error."""
-    print(clean(f"fbar: {text}"), file=sys.stderr)
+    """The same on standard error, of a length that can be read."""
+    words = " ".join(str(text).split())
+    words = words if len(words) <= MOST_SAID else f"{words[: MOST_SAID // 2]} … {words[-MOST_SAID // 2 :]}"
+    print(clean(f"fbar: {words}"), file=sys.stderr)
 
 
 def fail(error: FbarError) -> None:
@@ -101,10 +108,19 @@ def _whole(_: object, tokens: Sequence[Token]) -> int:
         except ValueError:
             value = math.nan
         if not math.isfinite(value) or value != int(value):
-            raise ValueError(f"it must be a whole number; got {text!r}") from None
+            raise ValueError(f"it must be a whole number; got {shown(text)}") from None
         return int(value)
 
 
+def _number(_: object, tokens: Sequence[Token]) -> float:
+    try:
+        return float(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"it must be a number; got {shown(tokens[0].value)}") from None
+
+
+Number = Annotated[float, Parameter(converter=_number)]
+MaybeNumber = Annotated[float | None, Parameter(converter=_number)]
 Whole = Annotated[int, Parameter(converter=_whole)]
 MaybeWhole = Annotated[int | None, Parameter(converter=_whole)]
 Flag = Annotated[bool, Parameter(negative="")]

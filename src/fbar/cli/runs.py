@@ -16,8 +16,8 @@ from cyclopts import Parameter
 
 from fbar import model_file, stopping
 from fbar.again import going_on
-from fbar.checks import counted
-from fbar.cli.common import JsonFlag, MaybeWhole, QuietFlag, TrustFlag, keep_trust, lacking, say, warn
+from fbar.checks import counted, shown
+from fbar.cli.common import JsonFlag, MaybeNumber, MaybeWhole, QuietFlag, TrustFlag, keep_trust, lacking, say, warn
 from fbar.cli.views import OWN, ViewOf, spoken, spoken_json
 from fbar.engine import as_engine
 from fbar.errors import InputError
@@ -58,12 +58,12 @@ def infer(
     target: Targets = None,
     method: str | None = None,
     budget: MaybeWhole = None,
-    tolerance: float | None = None,
+    tolerance: MaybeNumber = None,
     precision: Precisions = None,
     run: Path | None = None,
     workers: MaybeWhole = None,
     dask: str | None = None,
-    timeout: float | None = None,
+    timeout: MaybeNumber = None,
     seed: MaybeWhole = None,
     block_size: MaybeWhole = None,
     summaries: str | None = None,
@@ -237,7 +237,7 @@ def resume(
     *,
     workers: MaybeWhole = None,
     dask: str | None = None,
-    timeout: float | None = None,
+    timeout: MaybeNumber = None,
     trust: TrustFlag = False,
     quiet: QuietFlag = False,
     json_: JsonFlag = False,
@@ -275,12 +275,12 @@ def extend(
     /,
     *,
     budget: MaybeWhole = None,
-    tolerance: float | None = None,
+    tolerance: MaybeNumber = None,
     target: Targets = None,
     precision: Precisions = None,
     workers: MaybeWhole = None,
     dask: str | None = None,
-    timeout: float | None = None,
+    timeout: MaybeNumber = None,
     trust: TrustFlag = False,
     quiet: QuietFlag = False,
     json_: JsonFlag = False,
@@ -361,7 +361,9 @@ def _precisions(given: Sequence[str] | None) -> Mapping[str, float | str] | None
         except ValueError:
             equals = ""
         if not equals:
-            raise InputError(f"a precision is written as TARGET=ERROR, such as mean:rate=0.05 or rate=1%; got {text!r}")
+            raise InputError(
+                f"a precision is written as TARGET=ERROR, such as mean:rate=0.05 or rate=1%; got {shown(text)}"
+            )
     return found
 
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from fbar.checks import choice, counted
+from fbar.checks import choice, counted, shown
 from fbar.cli.catalogue import finite
-from fbar.cli.common import Flag, JsonFlag, MaybeWhole, QuietFlag, Whole, open_console, plain_table
+from fbar.cli.common import Flag, JsonFlag, MaybeWhole, Number, QuietFlag, Whole, open_console, plain_table
 from fbar.errors import InputError
 from fbar.estimate import shorthand
 from fbar.methods import Method
@@ -32,7 +32,7 @@ def score(
     trials: MaybeWhole = None,
     score: Several = None,
     target: Several = None,
-    tolerance: float = 1e-2,
+    tolerance: Number = 1e-2,
     truth: str = "posterior",
     reference: str | None = None,
     preset: str | None = None,
@@ -163,7 +163,7 @@ def _whole(text: str) -> int:
     except ValueError:
         value = 0.5
     if not value >= 1 or value != int(value):
-        raise InputError(f"budget must be a positive whole number; got {text!r}")
+        raise InputError(f"budget must be a positive whole number; got {shown(text)}")
     return int(value)
 
 
@@ -181,7 +181,7 @@ def contenders(names: list[str]) -> dict[str, Any]:
             raise InputError(f"name the function too, as in: --method {path}:algorithm")
         given = getattr(imported(Path(path).resolve()), attribute, None)
         if not isinstance(given, Method) and not callable(given):
-            raise InputError(f"{path} defines no method or function {attribute!r}")
+            raise InputError(f"{path} defines no method or function {shown(attribute)}")
         found[attribute.replace("_", "-")] = given
     return found
 

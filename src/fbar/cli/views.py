@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from fbar.cli.common import Flag
+from fbar.cli.common import Flag, MaybeNumber
 from fbar.errors import InputError
 from fbar.result import Result
 
@@ -35,7 +35,7 @@ class View:
         The estimates extrapolated to tolerance 0, from the run's tolerance or the one of --at, and half of it.
     """
 
-    at: float | None = None
+    at: MaybeNumber = None
     adjusted: Flag = False
     extrapolated: Flag = False
 

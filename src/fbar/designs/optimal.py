@@ -22,7 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, positive_number
+from fbar.checks import FloatArray, instance, listed_of, non_negative_number, positive_number, shown
+from fbar.checks import share as as_share
 from fbar.designs.partition import Partition
 from fbar.errors import InputError, ZeroDensity
 from fbar.points import Points
@@ -219,6 +220,7 @@ def _influence_scale(
 ) -> Callable[[Points], FloatArray]:
     """√Σ_j c_j ψ_j², with c_j = 1/Var(ψ_j), or 1/tolerance_j²; with one target c = 1."""
     if tolerances is not None:
+        tolerances = listed_of(tolerances, "tolerances")
         if len(tolerances) != len(targets):
             raise InputError(f"give one tolerance for each of {len(targets)} targets; got {len(tolerances)}")
         for value in tolerances:
@@ -252,13 +254,21 @@ def _influence_scale(
 # ---------------------------------------------------------------- the designs
 
 
+def _asked(problem: Problem, tolerance: float) -> float:
+    """The tolerance, checked, of a design for a problem."""
+    instance(problem, Problem, "problem", "an fbar.Problem")
+    return non_negative_number(tolerance, "tolerance")
+
+
 def posterior(problem: Problem, *, tolerance: float = 0.0) -> Distribution:
     """q = p(θ|x*)."""
+    tolerance = _asked(problem, tolerance)
     return true_posterior(problem, tolerance)[0]
 
 
 def max_ess(problem: Problem, *, tolerance: float = 0.0) -> Distribution:
     """q ∝ p √p*, which maximises the effective sample size (Fearnhead & Prangle 2012; section S3.3)."""
+    tolerance = _asked(problem, tolerance)
     return build(problem.prior, _map(_p_star(problem, tolerance), np.sqrt))[0]
 
 
@@ -273,7 +283,7 @@ def targeted(
 
     Several targets share it, each weighted by 1/Var(ψ_j), or by 1/tolerance_j² if tolerances are given.
     """
-    listed = as_targets(targets)
+    tolerance, listed = _asked(problem, tolerance), as_targets(targets)
     scale = _influence_scale(problem, listed, tolerance, tolerances)
     base = _map(_p_star(problem, tolerance), np.sqrt)
     return build(problem.prior, Factor(lambda t: base.function(t) * scale(t), base.parts), floor=True)[0]
@@ -287,7 +297,7 @@ def stratified(
     tolerances: Sequence[float] | None = None,
 ) -> Distribution:
     """q ∝ p √(p*(1−p*)) |ψ|, the best for stratified draws (section S5.2, e:stratified_optimal_n)."""
-    listed = as_targets(targets)
+    tolerance, listed = _asked(problem, tolerance), as_targets(targets)
     scale = _influence_scale(problem, listed, tolerance, tolerances)
     p_star = _p_star(problem, tolerance).function
 
@@ -312,9 +322,7 @@ class Defensive(Mixture):
 
 def defensive(q: Distribution, prior: Distribution, share: float = 0.1) -> Distribution:
     """A mixture of a design with a share of the prior."""
-    if not 0 < share < 1:
-        raise InputError(f"the prior's share must lie between 0 and 1; got {share!r}")
-    return Defensive(q, prior, share)
+    return Defensive(q, prior, as_share(share, "the prior's share"))
 
 
 def log_weights(prior: Distribution, q: Distribution, points: Points) -> FloatArray:
@@ -338,7 +346,7 @@ def _model_log_weights(prior: ModelChoice, q: ModelChoice, points: Points) -> Fl
         if own is None and proposal is None:
             result[rows] = share
         elif own is None or proposal is None:
-            raise InputError(f"model {label!r} has parameters in the prior or in q, but not in both")
+            raise InputError(f"model {shown(label)} has parameters in the prior or in q, but not in both")
         elif rows.size:
             result[rows] = share + log_weights(own, proposal, prior.own(label, points.take(rows)))
     return result

@@ -9,9 +9,11 @@ V̂ = Σ_s c_s/(c_s−1) Σ_{c∈s} (ζ_c − ζ̄_s)², ζ_c the sum of z over 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import overload
 
 import numpy as np
 
@@ -43,14 +45,14 @@ class Scheme(ABC):
         return 1
 
     @abstractmethod
-    def sizes(self, n: int, block_size: int) -> list[int]:
+    def sizes(self, n: int, block_size: int) -> Sequence[int]:
         """The sizes of a round's blocks."""
 
     @abstractmethod
-    def unit(self, block: int, sizes: list[int], dimension: int, rng: np.random.Generator) -> FloatArray:
+    def unit(self, block: int, sizes: Sequence[int], dimension: int, rng: np.random.Generator) -> FloatArray:
         """The coordinates of one block's draws, shape (n, dimension)."""
 
-    def groups(self, block: int, sizes: list[int]) -> Groups:
+    def groups(self, block: int, sizes: Sequence[int]) -> Groups:
         """The groups of one block's draws."""
         return Groups()
 
@@ -67,8 +69,24 @@ class Scheme(ABC):
         return f"{self.name} draws need a budget of at least {self.least}; got {n}"
 
 
-def _blocks(n: int, size: int) -> list[int]:
-    return [min(size, n - start) for start in range(0, n, size)]
+class _Blocks(Sequence[int]):
+    """The sizes of blocks of one size, the last of what is left; not written out, since there may be any number."""
+
+    def __init__(self, n: int, size: int) -> None:
+        self._n, self._size = n, size
+
+    def __len__(self) -> int:
+        return -(-self._n // self._size)
+
+    @overload
+    def __getitem__(self, block: int) -> int: ...
+    @overload
+    def __getitem__(self, block: slice) -> list[int]: ...
+    def __getitem__(self, block: int | slice) -> int | list[int]:
+        if isinstance(block, slice):
+            return [self[i] for i in range(*block.indices(len(self)))]
+        start = range(0, self._n, self._size)[block]
+        return min(self._size, self._n - start)
 
 
 @dataclass(frozen=True)
@@ -77,10 +95,10 @@ class Independent(Scheme):
 
     name = "independent"
 
-    def sizes(self, n: int, block_size: int) -> list[int]:
-        return _blocks(n, block_size)
+    def sizes(self, n: int, block_size: int) -> Sequence[int]:
+        return _Blocks(n, block_size)
 
-    def unit(self, block: int, sizes: list[int], dimension: int, rng: np.random.Generator) -> FloatArray:
+    def unit(self, block: int, sizes: Sequence[int], dimension: int, rng: np.random.Generator) -> FloatArray:
         return rng.random((dimension, sizes[block])).T  # each coordinate contiguous
 
 
@@ -134,8 +152,8 @@ class Stratified(Scheme):
     def too_few(self, n: int) -> str:
         return "a single stratum with one draw has no error bar; raise the budget to at least 2"
 
-    def sizes(self, n: int, block_size: int) -> list[int]:
-        return _blocks(n, block_size)
+    def sizes(self, n: int, block_size: int) -> Sequence[int]:
+        return _Blocks(n, block_size)
 
     def _strata(self, n: int) -> tuple[int, IntArray]:
         """K strata, and the stratum of every draw; draws left over go to the first strata."""
@@ -144,13 +162,13 @@ class Stratified(Scheme):
         counts[: n % number] += 1
         return number, np.repeat(np.arange(number), counts)
 
-    def unit(self, block: int, sizes: list[int], dimension: int, rng: np.random.Generator) -> FloatArray:
+    def unit(self, block: int, sizes: Sequence[int], dimension: int, rng: np.random.Generator) -> FloatArray:
         number, stratum = self._strata(sum(sizes))
         mine = stratum[sum(sizes[:block]) :][: sizes[block]]
         low, width = strata(number, dimension)
         return low[mine] + width[mine] * rng.random((sizes[block], dimension))
 
-    def groups(self, block: int, sizes: list[int]) -> Groups:
+    def groups(self, block: int, sizes: Sequence[int]) -> Groups:
         n = sum(sizes)
         number, stratum = self._strata(n)
         mine = stratum[sum(sizes[:block]) :][: sizes[block]]
@@ -191,13 +209,13 @@ class Sobol(Scheme):
     def too_few(self, n: int) -> str:
         return f"{self.replicates} scrambles need a budget of at least {self.replicates}; got {n}"
 
-    def sizes(self, n: int, block_size: int) -> list[int]:
+    def sizes(self, n: int, block_size: int) -> Sequence[int]:
         return [n // self.replicates + (index < n % self.replicates) for index in range(self.replicates)]
 
-    def unit(self, block: int, sizes: list[int], dimension: int, rng: np.random.Generator) -> FloatArray:
+    def unit(self, block: int, sizes: Sequence[int], dimension: int, rng: np.random.Generator) -> FloatArray:
         return scrambled(sizes[block], dimension, rng)
 
-    def groups(self, block: int, sizes: list[int]) -> Groups:
+    def groups(self, block: int, sizes: Sequence[int]) -> Groups:
         size = sizes[block]
         factor = np.full(size, sum(sizes) / (len(sizes) * size)) if len(set(sizes)) > 1 else None
         return Groups(factor, np.full(size, block), np.zeros(size, dtype=np.int64))

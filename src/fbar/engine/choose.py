@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from typing import Any
 
-from fbar.checks import positive_integer, time_limit
+from fbar.checks import shown, time_limit, whole_number
 from fbar.engine.base import Engine, Session
 from fbar.engine.executors import Dask, Futures
 from fbar.engine.in_process import InProcess
@@ -14,8 +14,11 @@ from fbar.engine.workers import Workers, processors
 from fbar.errors import InputError, MissingExtra
 from fbar.problem import Problem
 
-MOST_WORKERS = 64
-"""As many as a record may ask for, or four for each processor if that is more: it may come from another machine."""
+MOST_RECORDED = 64
+"""Workers that a record may ask for, or four for each processor if that is more: it may be of another machine."""
+
+MOST_WORKERS = 10_000
+"""Processes on one machine."""
 
 
 def as_engine(engine: Any = None, workers: int | None = None, timeout: float | None = None) -> Engine:
@@ -25,9 +28,10 @@ def as_engine(engine: Any = None, workers: int | None = None, timeout: float | N
         if workers or timeout is not None:
             raise InputError("give either engine= or workers= and timeout=, not both")
         return _given(engine)
-    if not workers and limit is None:
+    wanted = 0 if workers is None else whole_number(workers, "workers", 0, MOST_WORKERS)
+    if not wanted and limit is None:
         return InProcess()
-    return Workers(positive_integer(workers or 1, "workers"), timeout=limit)
+    return Workers(wanted or 1, timeout=limit)
 
 
 def machine_of(engine: Engine) -> dict[str, Any]:
@@ -47,7 +51,7 @@ def as_before(
     """
     if engine is None and workers is None:
         workers = _number(machine.get("workers"), int) or (1 if machine.get("engine") else None)
-        workers = None if workers is None else min(workers, max(MOST_WORKERS, 4 * processors()))
+        workers = None if workers is None else min(workers, max(MOST_RECORDED, 4 * processors()))
         timeout = _number(machine.get("timeout"), float, int) if timeout is None else timeout
     elif engine is None and workers and timeout is None:
         timeout = _number(machine.get("timeout"), float, int)
@@ -82,5 +86,5 @@ def _given(engine: Any) -> Engine:
         return Dask(engine)
     raise InputError(
         "engine must be an engine such as fbar.engine.Workers(4), a concurrent.futures.Executor, a distributed.Client "
-        f"or its address; got {engine!r}"
+        f"or its address; got {shown(engine)}"
     )

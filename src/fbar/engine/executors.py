@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, CancelledError, Future
 from typing import Any
 
-from fbar.checks import positive_integer, positive_number
+from fbar.checks import positive_integer, positive_number, shown
 from fbar.engine.base import Engine, Session
 from fbar.engine.pool import Fault, Pool, PoolSession
 from fbar.engine.work import Job, Report, packed, work_watched
@@ -33,7 +33,7 @@ class Futures(Engine):
 
     def __init__(self, executor: Any, workers: int | None = None, *, bundle_seconds: float = 0.5) -> None:
         if isinstance(executor, type) or not callable(getattr(executor, "submit", None)):
-            raise InputError(f"executor must be an open concurrent.futures.Executor; got {executor!r}")
+            raise InputError(f"executor must be an open concurrent.futures.Executor; got {shown(executor)}")
         known = getattr(executor, "_max_workers", None) or os.cpu_count() or 1
         self.executor = executor
         self.workers = positive_integer(known if workers is None else workers, "workers")
@@ -65,7 +65,7 @@ class Dask(Engine):
         except ImportError:
             raise MissingExtra("distributed", "dask") from None
         if not isinstance(client, Client | str):
-            raise InputError(f"client must be a distributed.Client or a scheduler's address; got {client!r}")
+            raise InputError(f"client must be a distributed.Client or a scheduler's address; got {shown(client)}")
         self.client: Any = client
         self.bundle_seconds = positive_number(bundle_seconds, "bundle_seconds")
 

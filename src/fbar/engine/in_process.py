@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from fbar.checks import instance
 from fbar.engine.attempt import attempt_block
 from fbar.engine.base import Engine, Session
 from fbar.engine.recovery import recover_here
@@ -16,6 +17,8 @@ from fbar.simulators import RowFailed
 
 def simulate(problem: Problem, batch: Batch) -> Outcomes:
     """Run one block. A row that fails is a failed simulation, also where its simulator failed for the whole block."""
+    instance(problem, Problem, "problem", "an fbar.Problem")
+    instance(batch, Batch, "batch", "one that a run asked for, run.ask()[0]")
     outcomes = attempt_block(problem, batch)
     return recover_here(problem, batch, outcomes) if isinstance(outcomes, RowFailed) else outcomes
 

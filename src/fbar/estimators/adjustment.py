@@ -31,7 +31,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from fbar.checks import FloatArray
+from fbar.checks import FloatArray, shown
 from fbar.errors import InputError
 from fbar.estimate import ErrorBars
 from fbar.estimators.draws import DrawErrors
@@ -133,5 +133,5 @@ def _require_continuous(prior: Distribution, points: Points) -> None:
         discrete = isinstance(prior, Prior) and getattr(prior.marginals[name], "discrete", False)
         if discrete or points[name].dtype.kind != "f":
             raise InputError(
-                f"adjustment moves parameters, and {name!r} takes single values only; use extrapolated() instead"
+                f"adjustment moves parameters, and {shown(name)} takes single values only; use extrapolated() instead"
             )

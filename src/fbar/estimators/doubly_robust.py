@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray, positive_integer, positive_number
+from fbar.checks import FloatArray, IntArray, positive_integer, positive_number, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimate import ErrorBars
 from fbar.estimators.draws import FEW_ACCEPTED, ONE_CARRIES, Draws, WeightedAverage
@@ -82,7 +82,8 @@ class DoublyRobust:
             raise InputError("cross-fitting needs at least 2 folds; got 1")
         if self.bandwidth is not None and positive_number(self.bandwidth, "bandwidth") > 0.5:
             raise InputError(
-                f"bandwidth is in the prior's unit coordinates, where 0.5 is half of everything; got {self.bandwidth:g}"
+                f"bandwidth is in the prior's unit coordinates, where 0.5 is half of everything; got "
+                f"{shown(self.bandwidth)}"
             )
 
     @property

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray, number
+from fbar.checks import FloatArray, IntArray, number, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimate import ErrorBars
 from fbar.estimators.draws import FEW_ACCEPTED, DrawErrors
@@ -38,7 +38,7 @@ def as_ratio(ratio: Any) -> float:
     """c, the larger tolerance over the smaller."""
     value = number(ratio, "ratio")
     if not 1 < value < np.inf:
-        raise InputError(f"ratio must be larger than 1, such as 2 for the tolerances ε and ε/2; got {ratio!r}")
+        raise InputError(f"ratio must be larger than 1, such as 2 for the tolerances ε and ε/2; got {shown(ratio)}")
     return value
 
 

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fbar.checks import FloatArray, choice, positive_integer, positive_number
+from fbar.checks import FloatArray, choice, finite_number, flag, positive_integer, positive_number, shown
 from fbar.errors import InputError
 from fbar.estimate import ErrorBars
 from fbar.estimators.draws import FEW_ACCEPTED, Draws
@@ -74,7 +74,7 @@ def require_continuous(problem: Problem, who: str) -> None:
     prior = problem.prior
     discrete = isinstance(prior, Prior) and any(getattr(m, "discrete", False) for m in prior.marginals.values())
     if discrete or not isinstance(prior, Prior | UnitTransform):
-        raise InputError(f"{who} smooths over continuous parameters; {prior!r} has others, use WeightedAverage()")
+        raise InputError(f"{who} smooths over continuous parameters; {shown(prior)} has others, use WeightedAverage()")
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,11 @@ class KernelRegression:
             choice(self.bandwidth, ("paper", "cv"), "bandwidth")
         elif self.bandwidth is not None and positive_number(self.bandwidth, "bandwidth") > 0.5:
             raise InputError(
-                f"bandwidth is in the prior's unit coordinates, where 0.5 is half of everything; got {self.bandwidth:g}"
+                f"bandwidth is in the prior's unit coordinates, where 0.5 is half of everything; got "
+                f"{shown(self.bandwidth)}"
             )
-        positive_number(self.scale, "scale")
+        finite_number(positive_number(self.scale, "scale"), "scale")
+        flag(self.split, "split")
         choice(self.rule, ("gauss-kronrod", "gauss-legendre"), "quadrature rule")
         if self.panels is not None:
             positive_integer(self.panels, "panels")

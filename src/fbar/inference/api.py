@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fbar.checks import instance
 from fbar.engine import as_engine
 from fbar.inference.loop import Progress
 from fbar.inference.recorded import as_directory, continue_task, engine_of, extend_run, run_task
@@ -123,6 +124,8 @@ def extend(
     It is simulated as the run was: on as many local processes and with the same time limit, unless ``workers``,
     ``timeout`` (inf for none) or ``engine`` say otherwise.
     """
+    if problem is not None:
+        instance(problem, Problem, "problem", "an fbar.Problem")
     directory = as_directory(run)
     return extend_run(
         directory,
@@ -152,6 +155,8 @@ def load(
     is executed; targets of the run that are functions of your own must then be among ``targets``. These are the run's
     own by default.
     """
+    if problem is not None:
+        instance(problem, Problem, "problem", "an fbar.Problem")
     directory = as_directory(run)
     with waiting(f"reading {directory}"):
         return continue_task(directory, problem=problem, targets=targets, progress=False, replay_only=True, trust=trust)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from fbar.checks import function as check_function
+from fbar.checks import instance, shown, whole_number
 from fbar.engine import Engine, InProcess, Session
 from fbar.errors import InputError, SimulatorFailed
 from fbar.faults import FailureWatch
@@ -46,6 +48,13 @@ def drive(
     the start of that round, ``replay_only`` where the record ends. ``history=False`` spares the looks at the posterior
     that fill ``run.history``.
     """
+    instance(run, Run, "run", "a run, as a method's start gives it")
+    if engine is not None and not isinstance(engine, Engine):
+        raise InputError(f"engine must be an engine such as fbar.Workers(4); got {shown(engine)}")
+    if progress is not None:
+        check_function(progress, "progress")
+    if until_round is not None:
+        whole_number(until_round, "until_round")
     if stop is not None:
         require_rule(stop).check(run)
     recorder = Recorder(run) if history else None

@@ -17,7 +17,7 @@ import numpy as np
 
 from fbar import model_file, stopping
 from fbar.again import going_on
-from fbar.checks import counted
+from fbar.checks import counted, listed_of, path
 from fbar.checks import function as check_function
 from fbar.engine import Engine, InProcess, as_before, machine_of
 from fbar.errors import InputError, LedgerError, NoPosterior
@@ -188,9 +188,7 @@ def _same_streams(stored: Mapping[str, Any], seed: Any) -> Seeds:
 
 
 def as_directory(run: Any) -> Path:
-    if not isinstance(run, str | Path) or not str(run):
-        raise InputError(f"run must be a directory's name; got {run!r}")
-    return Path(run)
+    return path(run, "run")
 
 
 def _last_leg(ledger: Ledger) -> Leg:
@@ -228,7 +226,7 @@ def _model_of(
 
 
 def _read_targets(given: Target | Sequence[Target] | Sequence[str]) -> tuple[Target, ...]:
-    listed: list[Any] = [given] if isinstance(given, Target | str) else list(given)
+    listed: list[Any] = [given] if isinstance(given, Target | str) else listed_of(given, "targets")
     return as_targets([parse(item) if isinstance(item, str) else item for item in listed])
 
 
@@ -524,7 +522,7 @@ def _driven(
     title: str = "",
 ) -> str:
     """Drive a run with its progress shown; who stops it is told what is recorded. Returns why it ended."""
-    if progress not in (None, True, False):
+    if progress is not None and not isinstance(progress, bool):
         check_function(progress, "progress")
     live = None
     if progress is True or (progress is None and is_terminal()):

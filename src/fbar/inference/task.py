@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fbar.checks import non_negative_number, positive_integer
+from fbar.checks import non_negative_number, positive_integer, shown
 from fbar.errors import InputError
 from fbar.methods import AdaptiveAllocation, Method, Run, Targeted
 from fbar.methods.named import as_method, at_tolerance
@@ -110,13 +110,14 @@ def make_task(
 ) -> Task:
     """Check what is asked, and choose what was left open."""
     if not isinstance(problem, Problem):
-        raise InputError(f"problem must be an fbar.Problem; got {problem!r}")
+        raise InputError(f"problem must be an fbar.Problem; got {shown(problem)}")
     if method is None:
         method = AdaptiveAllocation() if isinstance(problem.prior, Finite) else Targeted()
     method = as_method(method)
     if tolerance is not None:
         method = at_tolerance(method, non_negative_number(tolerance, "tolerance"))
     listed = as_targets(targets)
+    budget = None if budget is None else positive_integer(budget, "budget")
     if precision is not None and stop is not None:
         raise InputError("give either precision= or stop=, not both")
     if precision is not None:

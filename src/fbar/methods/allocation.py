@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fbar import theory
 from fbar.acceptance import Acceptance
-from fbar.checks import FloatArray, IntArray, choice, distribution, numeric_array
+from fbar.checks import FloatArray, IntArray, choice, distribution, numeric_array, shown
 from fbar.designs.allocation import RULES, largest_remainder, top_up
 from fbar.errors import InputError
 from fbar.estimators.cells import ActualCounts
@@ -29,7 +29,7 @@ def oracle_shares(rule: str, problem: Problem, targets: Sequence[Target]) -> Flo
         return prior
     if problem.p_star is None:
         raise InputError(
-            f"the allocation {rule!r} needs acceptance probabilities that this problem does not know; "
+            f"the allocation {shown(rule)} needs acceptance probabilities that this problem does not know; "
             "use fbar.AdaptiveAllocation(), which learns them, or give the shares as numbers"
         )
     # ψ has posterior mean zero, so that it takes the place of f; several targets are scaled as they are in
@@ -99,13 +99,13 @@ class Allocation(Method):
 
     def check_floor(self) -> None:
         if isinstance(self.floor, bool) or not isinstance(self.floor, int) or self.floor < 0:
-            raise InputError(f"floor must be a whole number of at least 0; got {self.floor!r}")
+            raise InputError(f"floor must be a whole number of at least 0; got {shown(self.floor)}")
 
     def whole_counts(self, k: int) -> IntArray:
         counts = numeric_array(self.counts, "counts")
         good = counts.shape == (k,) and np.isfinite(counts).all() and (counts >= 0).all() and counts.sum() >= 1
         if not good or (counts != np.floor(counts)).any():
-            raise InputError(f"counts must be {k} whole numbers of at least 0, not all 0; got {self.counts!r}")
+            raise InputError(f"counts must be {k} whole numbers of at least 0, not all 0; got {shown(self.counts)}")
         return counts.astype(np.int64)
 
     def wanted_shares(self, problem: Problem, targets: Sequence[Target]) -> FloatArray:
@@ -125,7 +125,9 @@ class Allocation(Method):
         values = problem.finite.points[names[0]].tolist()
         unknown = [value for value in shares if value not in values]
         if unknown:
-            raise InputError(f"shares name {unknown[0]!r}, which is not a value of {names[0]!r}; its values: {values}")
+            raise InputError(
+                f"shares name {shown(unknown[0])}, which is not a value of {shown(names[0])}; its values: {values}"
+            )
         return [shares.get(value, 0.0) for value in values]
 
     def _begin(self, start: Start) -> AllocationRun:

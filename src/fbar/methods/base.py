@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import positive_integer
+from fbar.checks import instance, positive_integer, positive_number, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.methods.forecasts import Ahead, Forecast, forecast, proportional
 from fbar.methods.history import Moment
@@ -237,6 +237,10 @@ class Run(OtherTolerances):
 
         For a stopping rule see `StoppingRule.forecast`.
         """
+        if posterior is not None and not isinstance(posterior, Posterior):
+            raise InputError(f"posterior must be a run's posterior; got {shown(posterior)}")
+        if not (isinstance(wanted, np.ndarray) and np.ndim(wanted) and wanted.dtype.kind == "f"):
+            wanted = positive_number(wanted, "the wanted standard error")
         if posterior is None:
             if not self.settled:
                 return None
@@ -438,6 +442,8 @@ class Method(ABC):
         block_size
             Simulations in a block. Part of what the seed determines: another size gives other numbers.
         """
+
+        instance(problem, Problem, "problem", "an fbar.Problem")
 
         def whole(value: int | None, name: str) -> int | None:
             return None if value is None else positive_integer(value, name)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.acceptance import Acceptance
-from fbar.checks import FloatArray, IntArray, positive_integer
+from fbar.checks import FloatArray, IntArray, positive_integer, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimators.cells import Cells
 from fbar.methods.base import ROUNDS, Run, Stage, Start
@@ -72,7 +72,7 @@ class CellRun(Run):
             target.check_space(self._points)
             if not target.smooth:
                 raise InputError(
-                    f"target {target.name!r} is not defined on a finite parameter space; "
+                    f"target {shown(target.name)} is not defined on a finite parameter space; "
                     "ask for probabilities, such as fbar.probability('theta > 2')"
                 )
 

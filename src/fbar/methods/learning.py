@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from fbar.acceptance import Acceptance, accepted
-from fbar.checks import FloatArray, IntArray, non_negative_number
+from fbar.checks import FloatArray, IntArray, non_negative_number, shown
 from fbar.errors import InputError
 from fbar.estimators.crossfitted import Crossfitted
 from fbar.points import Points
@@ -68,7 +68,7 @@ class Aim:
         names = [target.name for target in targets]
         for name in importance or {}:
             if name not in names:
-                raise InputError(f"importance names {name!r}, which is no target; targets: {', '.join(names)}")
+                raise InputError(f"importance names {shown(name)}, which is no target; targets: {', '.join(names)}")
         if importance and all(importance.get(name, 1.0) == 0 for name in names):
             raise InputError("the importance of every target is 0, so there is no error to reduce; make one positive")
         return Aim(tuple(targets), goal, dict(importance or {}))
@@ -100,10 +100,10 @@ def check_importance(importance: Any) -> None:
     if importance is None:
         return
     if not isinstance(importance, Mapping):
-        raise InputError(f"importance must be weights by the targets' names, {{'mean:a': 2}}; got {importance!r}")
+        raise InputError(f"importance must be weights by the targets' names, {{'mean:a': 2}}; got {shown(importance)}")
     for name, weight in importance.items():
-        if not math.isfinite(non_negative_number(weight, f"the importance of {name!r}")):
-            raise InputError(f"the importance of {name!r} must be finite; got {weight!r}")
+        if not math.isfinite(non_negative_number(weight, f"the importance of {shown(name)}")):
+            raise InputError(f"the importance of {shown(name)} must be finite; got {shown(weight)}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any, get_type_hints
 
-from fbar.checks import choice
+from fbar.checks import choice, shown
 from fbar.designs.schemes import Independent, Sobol, Stratified
 from fbar.distances import Scaled
 from fbar.errors import InputError
@@ -70,7 +70,7 @@ def as_method(given: Method | str) -> Method:
     if isinstance(given, str):
         return METHODS[choice(given, METHODS, "method")]()
     if not isinstance(given, Method):
-        raise InputError(f"method must be a method such as fbar.Rejection(), or its name; got {given!r}")
+        raise InputError(f"method must be a method such as fbar.Rejection(), or its name; got {shown(given)}")
     return given
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray, non_negative_number
+from fbar.checks import FloatArray, IntArray, floats, non_negative_number
 from fbar.errors import InputError, NoPosterior
 from fbar.estimators.adjustment import AdjustedPosterior
 from fbar.estimators.draws import FEW_ACCEPTED
@@ -79,7 +79,7 @@ class OtherTolerances(ABC):
     ) -> list[tuple[float, Any]]:
         """The estimates against the tolerance, from the same simulations: pairs (tolerance, `Estimates`)."""
         listed = self.targets if targets is None else as_targets(targets)
-        at = self._curve_tolerances() if tolerances is None else tolerances
+        at = self._curve_tolerances() if tolerances is None else floats(tolerances, "tolerances").ravel().tolist()
         return [(tolerance, self.posterior_at(tolerance).expect(list(listed))) for tolerance in at]
 
     def _curve_tolerances(self) -> list[float]:

@@ -18,6 +18,8 @@ from fbar.checks import (
     finite_number,
     non_negative_number,
     positive_integer,
+    settle,
+    shown,
 )
 from fbar.designs.optimal import NAMED, lost_mass, named
 from fbar.designs.schemes import SCHEMES, Independent, Scheme
@@ -77,16 +79,21 @@ class Importance(Method):
     kernel: str = "uniform"
 
     def __post_init__(self) -> None:
+        settle(self, "tolerance", non_negative_number(self.tolerance, "tolerance"))
         Acceptance(self.tolerance or 1.0, self.kernel)  # a kernel may be given its tolerance later
         choice(self.weighting, ("expected", "actual"), "weighting")
-        finite_number(non_negative_number(self.pseudo_count, "pseudo_count"), "pseudo_count")
+        settle(
+            self, "pseudo_count", finite_number(non_negative_number(self.pseudo_count, "pseudo_count"), "pseudo_count")
+        )
         if self.rounds is not None:
             positive_integer(self.rounds, "rounds")
 
     def distribution(self, problem: Problem, targets: Sequence[Target]) -> FloatArray:
         """q on a finite space."""
         if isinstance(self.q, Distribution):
-            raise InputError(f"q must be probabilities of the {problem.finite.size} parameter values; got {self.q!r}")
+            raise InputError(
+                f"q must be probabilities of the {problem.finite.size} parameter values; got {shown(self.q)}"
+            )
         given = oracle_shares(self.q, problem, targets) if isinstance(self.q, str) else self.q
         q = distribution(given, problem.finite.size, "q")
         lost = (q == 0) & (problem.finite.probabilities > 0)
@@ -103,7 +110,7 @@ class Importance(Method):
         if isinstance(self.q, str):
             return named(choice(self.q, NAMED, "design"), problem, tuple(targets), self.tolerance)
         if not isinstance(self.q, Prior | ModelChoice) and not isinstance(self.q, Distribution):
-            raise InputError(f"q must be a distribution of {', '.join(problem.prior.names)}; got {self.q!r}")
+            raise InputError(f"q must be a distribution of {', '.join(problem.prior.names)}; got {shown(self.q)}")
         if set(self.q.names) != set(problem.prior.names):
             raise InputError(
                 f"q has the parameters {', '.join(self.q.names)}, the prior {', '.join(problem.prior.names)}; "
@@ -131,11 +138,12 @@ class Importance(Method):
             scheme = SCHEMES[choice(self.scheme, SCHEMES, "scheme")] if isinstance(self.scheme, str) else self.scheme
             if not isinstance(scheme, Scheme):
                 raise InputError(
-                    f"scheme must be one of {', '.join(SCHEMES)}, or such as Stratified(2); got {scheme!r}"
+                    f"scheme must be one of {', '.join(SCHEMES)}, or such as Stratified(2); got {shown(scheme)}"
                 )
             if not isinstance(self.estimator, WeightedAverage | KernelRegression | DoublyRobust):
                 raise InputError(
-                    f"estimator must be WeightedAverage(), KernelRegression() or DoublyRobust(); got {self.estimator!r}"
+                    "estimator must be WeightedAverage(), KernelRegression() or DoublyRobust(); got "
+                    f"{shown(self.estimator)}"
                 )
             if isinstance(self.estimator, DoublyRobust):
                 self.estimator.check(problem, scheme.name, start.budget if start.limit is None else start.limit)
@@ -150,7 +158,8 @@ class Importance(Method):
                 estimator=self.estimator,
                 rounds=rounds,
             )
-        if self.scheme != "independent" or self.estimator != WeightedAverage():
+        plain = isinstance(self.scheme, str) and self.scheme == "independent"
+        if not plain or not isinstance(self.estimator, WeightedAverage):
             raise InputError(
                 "schemes and estimators are for parameters that are not finite; on a finite space fbar.Allocation "
                 "stratifies completely"
@@ -181,7 +190,7 @@ class Rejection(Method):
     kernel: str = "uniform"
 
     def __post_init__(self) -> None:
-        self._as_importance()
+        settle(self, "tolerance", self._as_importance().tolerance)
 
     def _as_importance(self) -> Importance:
         return Importance("prior", self.scheme, rounds=self.rounds, tolerance=self.tolerance, kernel=self.kernel)

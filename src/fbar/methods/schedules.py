@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fbar.checks import FloatArray, non_negative_number, numeric_array
+from fbar.checks import FloatArray, non_negative_number, numeric_array, settle, shown
 from fbar.errors import InputError
 
 
@@ -83,7 +83,7 @@ def weighted_quantile(values: FloatArray, weights: FloatArray, share: float) -> 
 
 def _share(value: float, name: str) -> None:
     if not 0 < non_negative_number(value, name) < 1:
-        raise InputError(f"{name} must lie between 0 and 1; got {value!r}")
+        raise InputError(f"{name} must lie between 0 and 1; got {shown(value)}")
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class _Falling(Schedule):
 
     def __post_init__(self) -> None:
         if self.tolerance is not None:
-            non_negative_number(self.tolerance, "tolerance")
+            settle(self, "tolerance", non_negative_number(self.tolerance, "tolerance"))
 
     @property
     def last(self) -> float | None:
@@ -163,9 +163,13 @@ class AcceptanceRateSchedule(_Falling):
 def as_schedule(given: Schedule | Sequence[float]) -> Schedule:
     if isinstance(given, Schedule):
         return given
-    if isinstance(given, str) or np.ndim(given) != 1:
+    try:
+        values = None if isinstance(given, str) else numeric_array(given, "schedule")
+    except InputError:
+        values = None
+    if values is None or values.ndim != 1:
         raise InputError(
             "schedule must be a list of falling tolerances, or such as fbar.QuantileSchedule(0.5, tolerance=1.0); "
-            f"got {given!r}"
+            f"got {shown(given)}"
         )
-    return Tolerances(tuple(float(value) for value in numeric_array(given, "tolerances")))
+    return Tolerances(tuple(values.tolist()))

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.acceptance import Acceptance, accepted
-from fbar.checks import FloatArray, IntArray, choice, non_negative_number, positive_integer
+from fbar.checks import FloatArray, IntArray, between, choice, non_negative_number, positive_integer, settle, shown
 from fbar.distances import PNorm, Scaled
 from fbar.errors import InputError, NoPosterior
 from fbar.estimators.rounds import WEIGHTINGS, MixtureErrors, Piece, Round, Rounds
@@ -100,18 +100,17 @@ class SMC(Method):
         if self.distance is not None and not isinstance(self.distance, Scaled):
             raise InputError(
                 "distance must be fbar.Scaled(...), which learns scales; give a distance of your own to the Problem; "
-                f"got {self.distance!r}"
+                f"got {shown(self.distance)}"
             )
         if self.distance is not None and self.distance.each_round and isinstance(self.schedule, Tolerances):
             raise InputError(
                 "scales that change each round have no fixed tolerances; use fbar.QuantileSchedule(...) as schedule, "
                 "or fbar.Scaled(each_round=False)"
             )
-        if not 0 <= non_negative_number(self.jump, "jump") <= 1:
-            raise InputError(f"jump must be a probability; got {self.jump!r}")
+        settle(self, "jump", between(self.jump, 0, 1, "jump, a probability,"))
         if self.centres is not None:
             positive_integer(self.centres, "centres")
-        non_negative_number(self.least_rate, "least_rate")
+        settle(self, "least_rate", non_negative_number(self.least_rate, "least_rate"))
         assert isinstance(self.schedule, Schedule)
         if self.kernel != "uniform" and self.schedule.last == 0:
             raise InputError(f"the {self.kernel} acceptance kernel needs tolerances above 0; got 0")

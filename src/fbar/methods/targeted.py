@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.acceptance import Acceptance, accepted
-from fbar.checks import FloatArray, IntArray, choice, non_negative_number, positive_integer
+from fbar.checks import FloatArray, IntArray, choice, non_negative_number, positive_integer, settle, shown
 from fbar.designs.schemes import scrambled
 from fbar.errors import InputError, NoPosterior
 from fbar.estimate import Estimate
@@ -64,6 +64,11 @@ MOST_NUMBERS = 20_000_000
 GAIN = 0.2
 """The least share of the variance that evenly spread points could remove for which they are used."""
 
+MOST_ROUND = 2**30
+"""Simulations of a round, whose blocks are planned together."""
+MOST_GROUPS = 1_000
+"""Groups whose proposals learn from one another."""
+
 
 @dataclass(frozen=True)
 class Targeted(Method):
@@ -104,13 +109,18 @@ class Targeted(Method):
     defence: float | None = None
 
     def __post_init__(self) -> None:
+        if self.tolerance is not None:
+            settle(self, "tolerance", non_negative_number(self.tolerance, "tolerance"))
         Acceptance(1.0 if self.tolerance is None else self.tolerance, self.kernel)
         choice(self.goal, ("weighted", "worst"), "goal")
         choice(self.per, ("simulation", "second"), "per")
-        if positive_integer(self.groups, "groups") < 2:
-            raise InputError("proposals learn from other groups, so there must be at least 2; got groups=1")
+        if not 2 <= positive_integer(self.groups, "groups") <= MOST_GROUPS:
+            raise InputError(
+                f"proposals learn from other groups, so there must be from 2 to {MOST_GROUPS}; got "
+                f"groups={shown(self.groups)}"
+            )
         if self.defence is not None and not 0 < non_negative_number(self.defence, "defence") < 1:
-            raise InputError(f"defence must lie between 0 and 1; got {self.defence!r}")
+            raise InputError(f"defence must lie between 0 and 1; got {shown(self.defence)}")
         check_importance(self.importance)
 
     def _begin(self, start: Start) -> Run:
@@ -193,7 +203,7 @@ class TargetedRun(Run):
     def _open(self, proposals: Sequence[Proposal], size: float, tolerance: float, *, even: bool = False) -> None:
         """Plan a round of about so many simulations, in equal parts for the groups."""
         left = self._most - self.simulations
-        size = min(size, left)
+        size = min(size, left, MOST_ROUND)
         if not even and left - size < LEAST_ROUND:
             size = left
         self._even = even

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ SETTINGS = ("posterior", "stratified-design-independent", "prior", "max-ess", "t
 class DrawnOnce(Stratified):
     """As published: one set of stratified θ for all trials, which shows the error given these θ alone."""
 
-    def unit(self, block: int, sizes: list[int], dimension: int, rng: np.random.Generator) -> FloatArray:
+    def unit(self, block: int, sizes: Sequence[int], dimension: int, rng: np.random.Generator) -> FloatArray:
         return super().unit(block, sizes, dimension, np.random.default_rng(4))
 
 

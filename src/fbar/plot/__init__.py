@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
+from fbar.checks import flag
 from fbar.plot.error import Error
 from fbar.plot.influence import Influence
 from fbar.plot.marginals import Marginals
@@ -75,7 +76,7 @@ def places(result: Result, names: str | Sequence[str] | None = None, *, pairs: b
 
     With ``pairs`` the simulated values of two parameters, as points under the posterior's regions.
     """
-    if pairs:
+    if flag(pairs, "pairs"):
         return PlacesPair.of(result, [names] if isinstance(names, str) else names).draw(ax)
     return Places.of(result, names).draw(ax)
 

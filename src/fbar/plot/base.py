@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from fbar.checks import shown
 from fbar.errors import InputError
 from fbar.explanation import as_json
 from fbar.pictures import legend_entries, look, panels, plain
@@ -76,7 +77,7 @@ class Record:
                     spare.set_visible(False)
                 self.render(flat[: self.number], figure)
                 return figure
-            flat = list(np.ravel(np.asarray(ax, dtype=object)))
+            flat = _axes(ax)
             if self.empty:
                 _say(flat[0], self.message)
                 return ax
@@ -118,6 +119,17 @@ class Panels(Record):
     def size(self) -> tuple[float, float]:
         rows, columns = self.grid
         return WIDTHS[columns - 1], self.height * rows + self.around
+
+
+def _axes(ax: Any) -> list[Any]:
+    """The axes that a user gave, one or several."""
+    try:
+        flat = list(np.ravel(np.asarray(ax, dtype=object)))
+    except Exception:  # of an object of the user's
+        flat = [ax]
+    if not flat or not all(hasattr(item, "set_axis_off") for item in flat):
+        raise InputError(f"ax must be axes of matplotlib, as plt.subplots() gives them; got {shown(ax)}")
+    return flat
 
 
 def arranged(number: int) -> tuple[int, int]:

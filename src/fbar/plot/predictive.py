@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray
+from fbar.checks import FloatArray, floats, texts
 from fbar.errors import InputError
 from fbar.pictures import OBSERVED, POSTERIOR, plain, short
 from fbar.plot.base import Record, legend
@@ -41,9 +41,9 @@ class Predictive(Record):
     @classmethod
     def of(cls, observed: npt.ArrayLike, simulated: npt.ArrayLike, names: Sequence[str] | None = None) -> Predictive:
         """``simulated`` has a row for each simulation of the data, of any shape, which is read in order."""
-        data = np.asarray(observed, dtype=np.float64)
-        rows = np.asarray(simulated, dtype=np.float64)
-        if rows.shape[1:] != data.shape or len(rows) == 0:
+        data = floats(observed, "observed data")
+        rows = floats(simulated, "simulated data")
+        if rows.ndim == 0 or rows.shape[1:] != data.shape or rows.size == 0:
             raise InputError(
                 f"simulated data must have a row for each simulation, of the observed shape {data.shape}; "
                 f"got shape {rows.shape}"
@@ -51,7 +51,7 @@ class Predictive(Record):
         flat, x = data.reshape(-1), rows.reshape(len(rows), -1)
         if not (np.isfinite(flat).all() and np.isfinite(x).all()):
             raise InputError("predictive data must be finite; leave simulations that failed out")
-        if names is not None and len(names) != flat.size:
+        if names is not None and len(texts(names, "names", "['day 1', 'day 2']")) != flat.size:
             raise InputError(f"give a name for each of {flat.size} components; got {len(names)}")
         numbered = ("data",) if flat.size == 1 else tuple(str(i + 1) for i in range(flat.size))
         listed = numbered if names is None else tuple(map(str, names))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, choice
+from fbar.checks import FloatArray, choice, shown, texts
 from fbar.errors import InputError
 from fbar.explanation import places_of, prior_of
 from fbar.plot.base import one_run
@@ -72,7 +72,7 @@ class Source:
     def checked(self, names: str | Sequence[str] | None) -> tuple[str, ...]:
         if names is None:
             return self.seen
-        listed = (names,) if isinstance(names, str) else tuple(names)
+        listed = (names,) if isinstance(names, str) else texts(names, "names", "['beta', 'gamma']")
         known = tuple(dict.fromkeys((*self.names, *self.posterior.points, *self.posterior.points.derived)))
         if not listed:
             raise InputError(f"name at least one parameter; known: {', '.join(known)}")
@@ -176,7 +176,7 @@ def _rows(name: str, points: Points, weights: FloatArray) -> Weighted:
 def _column(name: str, points: Points, weights: FloatArray) -> Weighted:
     column, weights = _rows(name, points, weights)
     if not weights.sum() > 0:
-        raise InputError(f"no point of positive weight has a finite parameter {name!r}")
+        raise InputError(f"no point of positive weight has a finite parameter {shown(name)}")
     return column, weights
 
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.checks import FloatArray, texts, told
+from fbar.checks import path as as_path
+from fbar.errors import FbarError
 from fbar.pictures import GREY, decimal_ticks, method_look, plain, render, short
 from fbar.plot.base import Record, legend, one_study
 from fbar.scores.expectation import ExpectationMSE
@@ -206,7 +208,9 @@ class Versus(Record):
     def of(cls, result: StudyResult, scores: str | Sequence[str] | None = None, error: str = ERROR) -> Versus:
         """``scores`` are all others that have a better side, by default."""
         one_study(result)
-        listed = [scores] if isinstance(scores, str) else scores
+        listed = (
+            [scores] if isinstance(scores, str) else scores if scores is None else texts(scores, "scores", "['ess']")
+        )
         if listed is None:
             listed = [s for s in result.scores if s != error and result.direction(s) != "nominal"]
         found = [result.against(score, error) for score in listed]
@@ -259,13 +263,18 @@ def _rows(number: int) -> tuple[int, int]:
 
 def write_figures(result: StudyResult, directory: str | Path) -> list[Path]:
     """``curves``, ``ranking`` and ``versus`` as PNG and SVG, those for which there are enough trials and budgets."""
+    one_study(result)
+    directory = as_path(directory, "directory")
     if ERROR not in result.scores or result.number_of_trials < 2:
         return []
-    directory = Path(directory)
     records: dict[str, Record] = {"ranking": Ranking.of(result)}
     if len({cell.budget for cell in result.cells}) > 1:
         records["curves"] = Curves.of(result)
     if len(result.contenders()) > 1:
         records["versus"] = Versus.of(result)
     shown = {name: record for name, record in records.items() if not record.empty}
-    return [path for name, record in shown.items() for path in render(type(record).draw, record, directory / name)]
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        return [path for name, record in shown.items() for path in render(type(record).draw, record, directory / name)]
+    except OSError as error:
+        raise FbarError(f"cannot write figures to {told(directory)}: {error.strerror or error}") from None

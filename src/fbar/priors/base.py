@@ -8,9 +8,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, distribution
+from fbar.checks import FloatArray, distribution, floats, generator, rows, shown
 from fbar.errors import InputError
-from fbar.points import Points
+from fbar.points import Points, require_points
 
 
 @runtime_checkable
@@ -40,7 +40,7 @@ class Distribution(Protocol):
 
 def as_unit(unit: npt.ArrayLike, dimension: int) -> FloatArray:
     """Coordinates as an array (n, dimension); a plain list of numbers will do in one dimension."""
-    u = np.asarray(unit, dtype=np.float64)
+    u = floats(unit, "unit coordinates")
     if u.ndim == 1 and dimension == 1:
         u = u[:, None]
     if u.ndim != 2 or u.shape[1] != dimension:
@@ -50,6 +50,11 @@ def as_unit(unit: npt.ArrayLike, dimension: int) -> FloatArray:
     return u
 
 
+def draws(size: int, dimension: int, rng: np.random.Generator) -> FloatArray:
+    """So many points of the unit cube."""
+    return generator(rng).random((rows(size, "size"), dimension))
+
+
 class Mixture:
     """A mixture of distributions on the same parameters, such as a design made safe by a share of the prior.
 
@@ -57,8 +62,13 @@ class Mixture:
     """
 
     def __init__(self, components: Sequence[Distribution], weights: npt.ArrayLike) -> None:
+        if not isinstance(components, Sequence) or isinstance(components, str) or not len(components):
+            raise InputError(f"give a mixture's components as a list of priors; got {shown(components)}")
+        for component in components:
+            if not isinstance(component, Distribution):
+                raise InputError(f"a mixture's components must be priors or designs; got {shown(component)}")
         self.components = tuple(components)
-        self.weights = distribution(weights, len(self.components), "mixture weights")
+        self.weights = distribution(weights, len(self.components), "mixture weights", "component")
         names = {component.names for component in self.components}
         if len(names) != 1:
             raise InputError(f"a mixture's components must have the same parameters; got {sorted(names)}")
@@ -73,7 +83,7 @@ class Mixture:
         return max(component.dimension for component in self.components)
 
     def sample(self, size: int, *, rng: np.random.Generator) -> Points:
-        return self.from_unit(rng.random((size, self.dimension)))
+        return self.from_unit(draws(size, self.dimension, rng))
 
     def from_unit(self, unit: npt.ArrayLike) -> Points:
         u = as_unit(unit, self.dimension)
@@ -87,10 +97,13 @@ class Mixture:
             inner[:, 0] = np.clip((inner[:, 0] - self._cumulative[index]) / self.weights[index], 0.0, 1.0)
             order.append(rows)
             parts.append(component.from_unit(inner))
+        if not parts:
+            return self.components[0].from_unit(u[:, : self.components[0].dimension])
         back = np.argsort(np.concatenate(order), kind="stable")
         return Points.concatenate(parts).take(back)
 
     def logpdf(self, points: Points) -> FloatArray:
+        require_points(points, needed=self.names)
         with np.errstate(divide="ignore"):
             parts = [
                 component.logpdf(points) + np.log(w) for component, w in zip(self.components, self.weights, strict=True)

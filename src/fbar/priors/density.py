@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray
+from fbar.checks import FloatArray, floats, in_words, number, numeric_array, shown
+from fbar.checks import function as check_function
 from fbar.errors import InputError, ZeroDensity
 
 ORDER = 15
@@ -102,11 +103,19 @@ class Density:
         high: float,
         breaks: Sequence[float] = (),
     ) -> None:
-        if not (np.isfinite(low) and np.isfinite(high) and low < high):
-            raise InputError(f"a density needs finite ends low < high; got {low!r} and {high!r}")
-        self.low, self.high = float(low), float(high)
+        check_function(function, "a density")
+        ends = number(low, "low"), number(high, "high")
+        if not (np.isfinite(ends).all() and ends[0] < ends[1]):
+            raise InputError(f"a density needs finite ends low < high; got {shown(low)} and {shown(high)}")
+        self.low, self.high = low, high = ends
         self._given = function
-        edges = np.array([self.low, *sorted(b for b in set(breaks) if low < b < high), self.high])
+        edges = np.array(
+            [
+                self.low,
+                *sorted(b for b in set(numeric_array(breaks, "breaks").ravel().tolist()) if low < b < high),
+                self.high,
+            ]
+        )
         nodes, weights, values, rough, self._interpolant = self._integrate(edges)
         self.mass = float(weights @ values)
         """∫ function."""
@@ -122,7 +131,7 @@ class Density:
     def function(self, x: FloatArray) -> FloatArray:
         """The unnormalised density, checked."""
         with np.errstate(over="ignore"):
-            y = np.broadcast_to(np.asarray(self._given(x), dtype=np.float64), x.shape)
+            y = self._called(x)
         bad = ~(np.isfinite(y) & (y >= 0))
         if bad.any():
             word = "negative" if y[bad][0] < 0 else "not finite"
@@ -131,17 +140,28 @@ class Density:
             )
         return y
 
+    def _called(self, x: FloatArray) -> FloatArray:
+        try:
+            y = floats(self._given(x), "what a density gives")
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"the density failed: {in_words(error)}") from error
+        if y.shape not in ((), x.shape):
+            raise InputError(f"a density must give one number for each of {x.size} values; it gives shape {y.shape}")
+        return np.broadcast_to(y, x.shape)
+
     @property
     def support(self) -> tuple[float, float]:
         return self.low, self.high
 
     def pdf(self, x: npt.ArrayLike) -> FloatArray:
-        x = np.atleast_1d(np.asarray(x, dtype=np.float64))
+        x = np.atleast_1d(floats(x, "x"))
         if x.size == 0 or (x.min() >= self.low and x.max() <= self.high):
-            return np.asarray(self._given(x) / self.mass)
+            return self._called(x) / self.mass
         inside = (x >= self.low) & (x <= self.high)
         result = np.zeros(x.shape)
-        result[inside] = np.asarray(self._given(x[inside])) / self.mass
+        result[inside] = self._called(x[inside]) / self.mass
         return result
 
     def logpdf(self, x: npt.ArrayLike) -> FloatArray:
@@ -274,6 +294,7 @@ class Density:
         return pieces
 
     def ppf(self, u: FloatArray) -> FloatArray:
+        u = floats(u, "unit coordinates")
         if len(self._pieces) == 1:
             return self._pieces[0][2](u)
         total = self._pieces[-1][0] + self._pieces[-1][1]
@@ -287,7 +308,7 @@ class Density:
 
     def cdf(self, x: npt.ArrayLike) -> FloatArray:
         """By bisection of the inverse: slower than ``ppf``, and as precise."""
-        x = np.clip(np.asarray(x, dtype=np.float64), self.low, self.high)
+        x = np.clip(floats(x, "x"), self.low, self.high)
         low, high = np.zeros(x.shape), np.ones(x.shape)
         for _ in range(60):
             middle = (low + high) / 2

@@ -9,25 +9,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray, distribution, without_mask
+from fbar.checks import FloatArray, IntArray, distribution, floats, generator, require_name, rows, shown, without_mask
 from fbar.errors import InputError
-from fbar.points import Points
+from fbar.points import Points, require_points
 
 
 def _as_column(given: Any, name: str) -> npt.NDArray[Any]:
     """Numbers or labels, not both."""
     items = list(given) if isinstance(given, list | tuple | range) else given
     try:
-        column = np.atleast_1d(np.array(without_mask(items, f"parameter {name!r}")))
+        column = np.atleast_1d(np.array(without_mask(items, f"parameter {shown(name)}")))
     except ValueError as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"parameter {name!r} must be a list of numbers or labels; got {given!r}") from None
+        raise InputError(f"parameter {shown(name)} must be a list of numbers or labels; got {shown(given)}") from None
     mixed = isinstance(items, list) and column.dtype.kind == "U" and not all(isinstance(v, str) for v in items)
     if column.dtype.kind not in "biufU" or mixed:
-        raise InputError(f"parameter {name!r} must be a list of numbers or labels; got {given!r}")
+        raise InputError(f"parameter {shown(name)} must be a list of numbers or labels; got {shown(given)}")
     if column.ndim > 1:
-        raise InputError(f"parameter {name!r} must be a flat list; for a grid use Finite.grid({name}=[...], ...)")
+        raise InputError(f"parameter {shown(name)} must be a flat list; for a grid use Finite.grid({name}=[...], ...)")
     return column
 
 
@@ -49,23 +49,24 @@ class Finite:
         **named: npt.ArrayLike,
     ) -> None:
         if columns is not None and not isinstance(columns, Mapping):
-            raise InputError(f"name the parameter: Finite(theta={columns!r})")
+            raise InputError(f"name the parameter: Finite(theta={shown(columns)})")
         if twice := set(columns or {}) & set(named):
-            raise InputError(f"parameter {min(twice)!r} is given twice; give its values once")
+            raise InputError(f"parameter {shown(min(twice))} is given twice; give its values once")
         columns = {**(columns or {}), **named}
         for name in named:
             if difflib.SequenceMatcher(None, name, "probabilities").ratio() > 0.7 or name in ("prob", "weights"):
-                raise InputError(f"Finite has no option {name!r}; did you mean 'probabilities'?")
+                raise InputError(f"Finite has no option {shown(name)}; did you mean 'probabilities'?")
         if not columns:
             raise InputError("a finite prior needs named parameter values, such as Finite(theta=[1, 2, 3])")
         values = {}
         for name, given in columns.items():
+            require_name(name)
             column = _as_column(given, name)
             if column.size == 0:
-                raise InputError(f"parameter {name!r} has no values; give at least one")
+                raise InputError(f"parameter {shown(name)} has no values; give at least one")
             if column.dtype.kind == "f" and not np.isfinite(column).all():
                 raise InputError(
-                    f"parameter {name!r} has values that are not finite: {column[~np.isfinite(column)][0]}"
+                    f"parameter {shown(name)} has values that are not finite: {column[~np.isfinite(column)][0]}"
                 )
             values[name] = column
         self.points = Points(values)
@@ -115,10 +116,12 @@ class Finite:
         return 1
 
     def sample(self, size: int, *, rng: np.random.Generator) -> Points:
-        return self.from_unit(rng.random(size))
+        return self.from_unit(generator(rng).random(rows(size, "size")))
 
     def from_unit(self, unit: npt.ArrayLike) -> Points:
-        u = np.asarray(unit, dtype=np.float64).reshape(-1)
+        u = floats(unit, "unit coordinates").reshape(-1)
+        if u.size and not (u.min() >= 0 and u.max() <= 1):
+            raise InputError("unit coordinates must lie in [0, 1]")
         rows = np.searchsorted(self._cumulative, u * self._cumulative[-1], side="right")
         return self.points.take(np.minimum(rows, self.size - 1))
 
@@ -128,12 +131,14 @@ class Finite:
 
     def to_unit(self, points: Points) -> FloatArray:
         """The middle of each value's share of the unit interval."""
-        keys = zip(*(points[name].tolist() for name in self.names), strict=True)
-        rows = np.array([self._rows[key] for key in keys], dtype=np.int64)
+        rows = self.index(points)
+        if (rows < 0).any():
+            raise InputError(f"{points.label(int(np.argmin(rows)))} is not a value of this prior")
         return (self._cumulative[rows] - self.probabilities[rows] / 2)[:, None]
 
     def index(self, points: Points) -> IntArray:
         """Which of the values each row is; −1 for one outside the set."""
+        require_points(points, needed=self.names)
         keys = zip(*(points[name].tolist() for name in self.names), strict=True)
         return np.array([self._rows.get(key, -1) for key in keys], dtype=np.int64)
 

@@ -8,10 +8,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, positive_integer, without_mask
+from fbar.checks import (
+    FloatArray,
+    floats,
+    in_words,
+    positive_integer,
+    require_name,
+    shown,
+    texts,
+    without_mask,
+)
+from fbar.checks import function as check_function
 from fbar.errors import InputError
-from fbar.points import Points
-from fbar.priors.base import as_unit
+from fbar.points import Points, require_points
+from fbar.priors.base import as_unit, draws
 from fbar.priors.marginals import Marginal, as_marginal
 
 
@@ -36,16 +46,19 @@ class Prior:
             )
         given = {**(marginals or {}), **named}
         if twice := set(marginals or {}) & set(named):
-            raise InputError(f"parameter {min(twice)!r} is given twice; give it one distribution")
+            raise InputError(f"parameter {shown(min(twice))} is given twice; give it one distribution")
         if not given:
             raise InputError("a prior needs named parameters, such as Prior(beta=scipy.stats.uniform(0, 1))")
         self.marginals: dict[str, Marginal | Callable[[Points], Any]] = {}
         self._conditional: set[str] = set()
         for name, marginal in given.items():
+            require_name(name)
             conditional = callable(marginal) and not isinstance(marginal, Marginal) and not hasattr(marginal, "dist")
             if conditional and not isinstance(marginal, type) and not hasattr(marginal, "ppf"):
                 if not self.marginals:
-                    raise InputError(f"the first parameter, {name!r}, cannot depend on others; give its distribution")
+                    raise InputError(
+                        f"the first parameter, {shown(name)}, cannot depend on others; give its distribution"
+                    )
                 self.marginals[name] = marginal
                 self._conditional.add(name)
             else:
@@ -66,11 +79,16 @@ class Prior:
         marginal: Any = self.marginals[name]
         if name not in self._conditional:
             return marginal  # type: ignore[no-any-return]
-        given = marginal(Points(earlier))
+        try:
+            given = marginal(Points(earlier))
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"the function for {shown(name)} failed: {in_words(error)}") from error
         return given if isinstance(given, Marginal) else _Row(given, name)
 
     def sample(self, size: int, *, rng: np.random.Generator) -> Points:
-        return self.from_unit(rng.random((size, self.dimension)))
+        return self.from_unit(draws(size, self.dimension, rng))
 
     def from_unit(self, unit: npt.ArrayLike) -> Points:
         u = as_unit(unit, self.dimension)
@@ -80,6 +98,7 @@ class Prior:
         return Points(columns, unit=u, owner=self)
 
     def to_unit(self, points: Points) -> FloatArray:
+        require_points(points, needed=self.names)
         if points.unit is not None and points.owner is self:
             return points.unit
         columns = {name: points[name] for name in self.names}
@@ -91,6 +110,7 @@ class Prior:
         return result
 
     def logpdf(self, points: Points) -> FloatArray:
+        require_points(points, needed=self.names)
         earlier: dict[str, Any] = {}
         total = np.zeros(points.rows)
         for name in self.marginals:
@@ -109,15 +129,17 @@ class _Row:
     def __init__(self, given: Any, name: str) -> None:
         if not hasattr(given, "logpdf") or not (hasattr(given, "ppf") or hasattr(given, "icdf")):
             raise InputError(
-                f"the function for {name!r} must give a distribution such as scipy.stats.norm(...); "
+                f"the function for {shown(name)} must give a distribution such as scipy.stats.norm(...); "
                 f"got {type(given).__name__}"
             )
         self._given, self._name = given, name
 
     def _checked(self, values: Any) -> FloatArray:
-        result = np.asarray(values, dtype=np.float64)
+        result = floats(values, f"the conditional distribution of {shown(self._name)}")
         if np.isnan(result).any():
-            raise InputError(f"the conditional distribution of {self._name!r} is improper for some earlier parameters")
+            raise InputError(
+                f"the conditional distribution of {shown(self._name)} is improper for some earlier parameters"
+            )
         return result
 
     def ppf(self, u: FloatArray) -> FloatArray:
@@ -154,8 +176,13 @@ class UnitTransform:
         dimension: int | None = None,
         logpdf: Callable[[Points], npt.ArrayLike] | None = None,
     ) -> None:
+        check_function(function, "a transform")
         self._function = function
-        self._names = tuple(names)
+        self._names = texts(names, "names", "['beta', 'gamma']")
+        if not self._names or len(set(self._names)) < len(self._names):
+            raise InputError(f"names must be those of one parameter or more, each once; got {shown(names)}")
+        if logpdf is not None:
+            check_function(logpdf, "logpdf")
         self._dimension = positive_integer(len(self._names) if dimension is None else dimension, "dimension")
         self._logpdf = logpdf
         trial = self.from_unit(np.full((2, self._dimension), 0.5))
@@ -176,20 +203,29 @@ class UnitTransform:
         return f"UnitTransform({', '.join(self._names)})"
 
     def sample(self, size: int, *, rng: np.random.Generator) -> Points:
-        return self.from_unit(rng.random((size, self._dimension)))
+        return self.from_unit(draws(size, self._dimension, rng))
 
     def from_unit(self, unit: npt.ArrayLike) -> Points:
         u = as_unit(unit, self._dimension)
         # Its own coordinates to write into, and copies of what it gives: it may fill the same arrays again.
-        columns = {name: np.array(without_mask(v, f"{name!r}")) for name, v in self._function(u.copy()).items()}
+        try:
+            made = self._function(u.copy())
+        except Exception as error:
+            raise InputError(f"the transform failed: {in_words(error)}") from error
+        if not isinstance(made, Mapping):
+            raise InputError(f"the transform must give a mapping, such as {{'beta': u[:, 0]}}; it gives {shown(made)}")
+        columns = {
+            name: np.array(without_mask(v, f"what the transform gives as {shown(name)}")) for name, v in made.items()
+        }
         for name, column in columns.items():
             if column.shape != (len(u),):
-                raise InputError(f"the transform gives {name!r} of shape {column.shape} for {len(u)} rows")
+                raise InputError(f"the transform gives {shown(name)} of shape {column.shape} for {len(u)} rows")
             if column.dtype.kind == "f" and np.isnan(column).any():
-                raise InputError(f"the transform gives {name!r} that is not a number")
+                raise InputError(f"the transform gives {shown(name)} that is not a number")
         return Points(columns, unit=u, owner=self)
 
     def to_unit(self, points: Points) -> FloatArray:
+        require_points(points)
         if points.unit is None or points.owner is not self:
             raise InputError("a transform of the unit cube cannot be inverted; keep the points it made")
         return points.unit
@@ -228,4 +264,13 @@ class UnitTransform:
     def logpdf(self, points: Points) -> FloatArray:
         if self._logpdf is None:
             raise InputError("this prior has no density; give the transform a logpdf=")
-        return np.asarray(self._logpdf(points), dtype=np.float64)
+        require_points(points, needed=self._names)
+        try:
+            found = floats(self._logpdf(points), "what logpdf gives")
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"logpdf failed: {in_words(error)}") from error
+        if found.shape not in ((), (points.rows,)):
+            raise InputError(f"logpdf must give one number for each of {points.rows} rows; it gives {found.shape}")
+        return np.broadcast_to(found, (points.rows,))

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, distribution, without_mask
+from fbar.checks import FloatArray, as_array, distribution, floats, in_words, number, shown, without_mask
 from fbar.errors import InputError
 
 
@@ -97,10 +97,14 @@ class Categorical:
 
     def __init__(self, values: npt.ArrayLike, probabilities: npt.ArrayLike | None = None) -> None:
         self.values = np.atleast_1d(np.array(without_mask(values, "the values of a categorical parameter")))
+        if self.values.ndim > 1 or self.values.dtype.kind not in "biufU":
+            raise InputError(f"the values of a categorical parameter must be numbers or labels; got {shown(values)}")
+        if self.values.dtype.kind == "f" and not np.isfinite(self.values).all():
+            raise InputError(f"the values of a categorical parameter must be finite; got {shown(values)}")
         if self.values.size == 0:
             raise InputError("a categorical parameter needs at least one value")
         if len(set(self.values.tolist())) < self.values.size:
-            raise InputError(f"the values of a categorical parameter must differ; got {self.values.tolist()}")
+            raise InputError(f"the values of a categorical parameter must differ; got {shown(self.values.tolist())}")
         k = self.values.size
         self.probabilities = np.full(k, 1 / k) if probabilities is None else distribution(probabilities, k)
         self._cumulative = np.cumsum(self.probabilities)
@@ -116,11 +120,14 @@ class Categorical:
         return self._cumulative[:-1]
 
     def _index(self, x: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        same = np.asarray(x)[:, None] == self.values[None, :]
+        same = np.atleast_1d(as_array(x, "values"))
+        if same.ndim > 1 or same.dtype.kind == "V":
+            raise InputError(f"values must be a flat list of numbers or labels; got {shown(x)}")
+        same = same[:, None] == self.values[None, :]
         return np.where(same.any(axis=1), same.argmax(axis=1), -1)
 
     def ppf(self, u: FloatArray) -> npt.NDArray[Any]:
-        row = np.searchsorted(self._cumulative, u * self._cumulative[-1], side="right")
+        row = np.searchsorted(self._cumulative, floats(u, "unit coordinates") * self._cumulative[-1], side="right")
         return np.asarray(self.values[np.minimum(row, self.values.size - 1)])
 
     def cdf(self, x: npt.NDArray[Any]) -> FloatArray:
@@ -203,12 +210,12 @@ def truncate(given: Any, low: float = -np.inf, high: float = np.inf) -> Marginal
     >>> truncate(stats.norm(0, 1), low=0).support
     (0.0, inf)
     """
-    if not low < high:
-        raise InputError(f"truncation needs low < high; got {low!r} and {high!r}")
+    if not number(low, "low") < number(high, "high"):
+        raise InputError(f"truncation needs low < high; got {shown(low)} and {shown(high)}")
     base = as_marginal(given, "truncated")
     if base.discrete:
         raise InputError("truncate takes a continuous distribution; for a discrete one leave values out")
-    return Truncated(base, low, high)
+    return Truncated(base, float(low), float(high))
 
 
 def as_marginal(given: Any, name: str) -> Marginal:
@@ -220,21 +227,26 @@ def as_marginal(given: Any, name: str) -> Marginal:
     has_density = hasattr(given, "logpdf") or hasattr(given, "logpmf")
     if not has_density or not (hasattr(given, "ppf") or hasattr(given, "icdf")):
         raise InputError(
-            f"parameter {name!r} needs a distribution, such as scipy.stats.uniform(0, 1) or fbar.Categorical(...); "
-            f"got {given!r}"
+            f"parameter {shown(name)} needs a distribution, such as scipy.stats.uniform(0, 1) or "
+            "fbar.Categorical(...); "
+            f"got {shown(given)}"
         )
     if isinstance(given, type) or (hasattr(given, "freeze") and not hasattr(given, "args")):
-        raise InputError(f"parameter {name!r} needs a frozen distribution, such as stats.norm(0, 1); got {given!r}")
+        raise InputError(
+            f"parameter {shown(name)} needs a frozen distribution, such as stats.norm(0, 1); got {shown(given)}"
+        )
     marginal: Marginal = Scipy(given)
     with np.errstate(all="ignore"):
         try:
             middle = marginal.ppf(np.array([0.1, 0.5, 0.9]))
             mass = np.asarray(given.cdf(np.array(marginal.support)), dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"the distribution of {name!r} cannot be used: {error}") from None
+        except Exception as error:  # it is the user's, and may raise anything
+            raise InputError(f"the distribution of {shown(name)} cannot be used: {in_words(error)}") from None
     proper = np.isfinite(middle).all() and (np.diff(middle) >= 0).all() and np.isclose(mass[1], 1.0, atol=1e-6)
     if not proper:
-        raise InputError(f"the distribution of {name!r} is improper or has no mass: {given!r}; check its parameters")
+        raise InputError(
+            f"the distribution of {shown(name)} is improper or has no mass: {shown(given)}; check its parameters"
+        )
     known = type(getattr(given, "dist", given)).__module__
     if not known.startswith("scipy."):  # one of the user's own
         _require_one_distribution(marginal, name)
@@ -263,6 +275,7 @@ def _require_one_distribution(marginal: Marginal, name: str) -> None:
     if wrong.sum() > 4 or over.any():
         what = "its distribution function exceeds 1" if over.any() else "its density is not that of its ppf and cdf"
         raise InputError(
-            f"the distribution of {name!r} contradicts itself: {what}; the density must be normalised, and belong to "
+            f"the distribution of {shown(name)} contradicts itself: {what}; the density must be normalised, "
+            "and belong to "
             "the same distribution"
         )

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, distribution
+from fbar.checks import FloatArray, distribution, require_name, shown
 from fbar.errors import InputError
-from fbar.points import Points
-from fbar.priors.base import Distribution, as_unit
+from fbar.points import Points, require_points
+from fbar.priors.base import Distribution, as_unit, draws
 
 
 @dataclass(frozen=True)
@@ -43,20 +43,27 @@ class ModelChoice:
         *,
         name: str = "model",
     ) -> None:
-        if not models:
+        if not isinstance(models, Mapping) or not models:
             raise InputError("give at least one model, as a mapping from its name to its prior")
         self.models = dict(models)
+        require_name(name, "the name of the model index")
         for label, prior in self.models.items():
             if prior is not None and not isinstance(prior, Distribution):
-                raise InputError(f"model {label!r} needs a prior such as fbar.Prior(...), or None; got {prior!r}")
+                raise InputError(
+                    f"model {shown(label)} needs a prior such as fbar.Prior(...), or None; got {shown(prior)}"
+                )
             if prior is not None and name in prior.names:
-                raise InputError(f"model {label!r} has a parameter called {name!r}, the name of the model index")
+                raise InputError(
+                    f"model {shown(label)} has a parameter called {shown(name)}, the name of the model index"
+                )
         self.name = name
         if len({isinstance(label, str) for label in self.models}) > 1:
-            raise InputError(f"model names must be all text or all numbers; got {list(self.models)}")
+            raise InputError(f"model names must be all text or all numbers; got {shown(list(self.models))}")
         self.labels = np.array(list(self.models))
         k = len(self.models)
-        self.probabilities = np.full(k, 1 / k) if probabilities is None else distribution(probabilities, k)
+        self.probabilities = (
+            np.full(k, 1 / k) if probabilities is None else distribution(probabilities, k, each="model")
+        )
         self._cumulative = np.concatenate([[0.0], np.cumsum(self.probabilities)])
         self.parameters = tuple(dict.fromkeys(n for prior in self.models.values() if prior for n in prior.names))
 
@@ -72,7 +79,7 @@ class ModelChoice:
         return f"ModelChoice({', '.join(map(str, self.models))})"
 
     def sample(self, size: int, *, rng: np.random.Generator) -> Points:
-        return self.from_unit(rng.random((size, self.dimension)))
+        return self.from_unit(draws(size, self.dimension, rng))
 
     def from_unit(self, unit: npt.ArrayLike) -> Points:
         u = as_unit(unit, self.dimension)
@@ -117,7 +124,11 @@ class ModelChoice:
         return Points(columns, present=present)
 
     def probability(self, label: Any) -> float:
-        return float(self.probabilities[list(self.models).index(label)])
+        try:
+            return float(self.probabilities[list(self.models).index(label)])
+        except Exception:  # labels are compared, which a user's object may refuse
+            known = ", ".join(map(str, self.models))
+            raise InputError(f"there is no {self.name} {shown(label)}; known: {known}") from None
 
     def own(self, label: Any, points: Points) -> Points:
         """The own parameters of a batch of one model, with their unit coordinates if they are known."""
@@ -135,6 +146,7 @@ class ModelChoice:
         return [(label, prior, np.flatnonzero(model == label)) for label, prior in self.models.items()]
 
     def logpdf(self, points: Points) -> FloatArray:
+        require_points(points, needed=self.names)
         result = np.full(points.rows, -np.inf)
         for index, (_, prior, rows) in enumerate(self.split(points)):
             if rows.size and self.probabilities[index] > 0:
@@ -144,6 +156,7 @@ class ModelChoice:
 
     def to_unit(self, points: Points) -> FloatArray:
         """A model's middle as first coordinate, 0.5 in coordinates that a model does not use."""
+        require_points(points, needed=self.names)
         if points.unit is not None and isinstance(points.owner, Coordinates) and points.owner.choice is self:
             return points.unit
         result = np.full((points.rows, self.dimension), 0.5)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray
+from fbar.checks import FloatArray, shown
 from fbar.errors import InputError
 from fbar.points import Points
 from fbar.priors import Distribution
@@ -110,7 +110,7 @@ class Benchmark(Problem):
     @classmethod
     def of(cls, recipe: Recipe, observation: int) -> Benchmark:
         if isinstance(observation, bool) or observation not in range(1, OBSERVATIONS + 1):
-            raise InputError(f"observation must be a whole number from 1 to {OBSERVATIONS}; got {observation!r}")
+            raise InputError(f"observation must be a whole number from 1 to {OBSERVATIONS}; got {shown(observation)}")
         kept = stored.read(recipe.name).get(observation)
         data = recipe.draw(observation)[1] if kept is None else np.array(kept.observed)
         return cls(recipe, data, observation=observation)
@@ -207,7 +207,7 @@ def _data(recipe: Recipe, observed: npt.ArrayLike) -> FloatArray:
     try:
         data = np.array(observed, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"the data of {recipe.name} must be numbers; got {observed!r}") from None
+        raise InputError(f"the data of {recipe.name} must be numbers; got {shown(observed)}") from None
     if data.size == 1 and recipe.shape == ():
         data = data.reshape(())
     if data.shape != recipe.shape:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 
-from fbar.checks import choice
+from fbar.checks import choice, real
 from fbar.errors import InputError
 from fbar.problem import Problem
 from fbar.problems import continuous, discrete
@@ -72,7 +72,7 @@ def load(name: str, observation: int = 1) -> Problem:
     """
     choice(name, names(), "problem")
     if name in EVENTS:
-        if observation != 1:
+        if real(observation) != 1:
             raise InputError(f"the data of {name} are an event; it has observation 1 alone")
         return EVENTS[name][0]()
     return Benchmark.of(recipe(name), observation)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy import exp
 
-from fbar.checks import FloatArray
+from fbar.checks import FloatArray, finite_number, positive_number
 from fbar.points import Points
 from fbar.priors import ModelChoice, Prior
 from fbar.priors.marginals import Uniform
@@ -136,6 +136,8 @@ def filippi(tolerance: float = 1.0) -> Problem:
     units away along θ1, hold no mass.) `fbar.problems.ring` has the truth for any y*.
     """
     from scipy.special import ndtr
+
+    tolerance = finite_number(positive_number(tolerance, "tolerance"), "tolerance")
 
     def p_star(t: Points, eps: float) -> FloatArray:
         m = squared_radius(t)

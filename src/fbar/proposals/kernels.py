@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray, choice, positive_integer, positive_number
+from fbar.checks import (
+    FloatArray,
+    IntArray,
+    between,
+    choice,
+    flag,
+    positive_integer,
+    settle,
+    shown,
+)
 from fbar.errors import FbarError, InputError
 from fbar.proposals.sums import box_sums, normal_sums
 
@@ -195,7 +204,7 @@ class UniformKernel(Perturbation):
     share: float = 0.5
 
     def __post_init__(self) -> None:
-        positive_number(self.share, "share of the range")
+        settle(self, "share", between(self.share, 1e-9, 100, "share of the range"))
 
     def fit(self, population: Population, centres: IntArray, next_tolerance: float) -> Components:
         half = self.share * np.ptp(population.x, axis=0)
@@ -217,7 +226,7 @@ class NormalKernel(Perturbation):
     scale: float = 2.0
 
     def __post_init__(self) -> None:
-        positive_number(self.scale, "scale of the covariance")
+        settle(self, "scale", between(self.scale, 1e-18, 1e4, "scale of the covariance"))
 
     def fit(self, population: Population, centres: IntArray, next_tolerance: float) -> Components:
         factor = _cholesky(self.scale * _spread(population))
@@ -239,7 +248,8 @@ class LocalNormalKernel(Perturbation):
     def __post_init__(self) -> None:
         if positive_integer(self.neighbours, "neighbours") < 2:
             raise InputError(f"neighbours must be at least 2; got {self.neighbours}")
-        positive_number(self.scale, "scale of the covariance")
+        settle(self, "scale", between(self.scale, 1e-18, 1e4, "scale of the covariance"))
+        flag(self.scaled, "scaled")
 
     def fit(self, population: Population, centres: IntArray, next_tolerance: float) -> Components:
         from scipy.spatial import cKDTree  # a quarter of the time that `import fbar` would take
@@ -289,6 +299,7 @@ def as_perturbation(given: str | Perturbation) -> Perturbation:
         return PERTURBATIONS[choice(given, PERTURBATIONS, "perturbation kernel")]
     if not isinstance(given, Perturbation):
         raise InputError(
-            f"perturbation must be one of {', '.join(PERTURBATIONS)}, or such as LocalNormalKernel(30); got {given!r}"
+            f"perturbation must be one of {', '.join(PERTURBATIONS)}, or such as LocalNormalKernel(30); got "
+            f"{shown(given)}"
         )
     return given

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from fbar.checks import BoolArray, FloatArray, IntArray, choice
+from fbar.checks import BoolArray, FloatArray, IntArray, choice, shown
 from fbar.errors import InputError
 from fbar.points import Points
 from fbar.priors import Categorical, Distribution, Finite, ModelChoice, Prior
@@ -94,7 +94,8 @@ class _Theta:
             values = points[name]
             if marginal is None and (values.dtype.kind != "f" or np.unique(values).size < PROBED // 2):
                 raise InputError(
-                    f"parameter {name!r} takes the same values again and again and cannot be perturbed as if it were "
+                    f"parameter {shown(name)} takes the same values again and again and cannot be perturbed "
+                    "as if it were "
                     "continuous; give it as fbar.Categorical(...), or use coordinates='normal'"
                 )
 
@@ -127,7 +128,8 @@ class _Theta:
             return marginal._index(values).astype(np.float64)
         if values.dtype.kind not in "biuf":
             raise InputError(
-                f"parameter {self.prior.names[column]!r} is not a number; give it as fbar.Categorical(...), or use "
+                f"parameter {shown(self.prior.names[column])} is not a number; give it as "
+                "fbar.Categorical(...), or use "
                 "coordinates='normal'"
             )
         return np.asarray(values, dtype=np.float64)

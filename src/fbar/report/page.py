@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from fbar.checks import path as as_path
+from fbar.checks import told
 from fbar.errors import FbarError
 from fbar.files import write_text
 from fbar.markup import Html, element, html, join, paragraph
@@ -85,10 +87,10 @@ def page(title: str, subtitle: object, sections: Sequence[Section], foot: object
 
 
 def write(path: str | Path, text: str) -> Path:
-    file = Path(path)
+    file = as_path(path, "path")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, text)
     except OSError as error:
-        raise FbarError(f"cannot write the report to {file}: {error.strerror or error}") from None
+        raise FbarError(f"cannot write the report to {told(file)}: {error.strerror or error}") from None
     return file

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fbar.checks import positive_integer
+from fbar.checks import path as as_path
+from fbar.checks import rows
+from fbar.checks import text as as_text
 from fbar.engine import Engine
 from fbar.errors import InputError
 from fbar.predictive import predict
@@ -30,8 +32,11 @@ def report_run(
     engine: Engine | None = None,
 ) -> Path:
     """Write a result's report; see `Result.report`."""
-    if predictive:
-        positive_integer(predictive, "predictive")
+    as_path(path, "path")
+    if title is not None:
+        as_text(title, "title")
+    if predictive is not None:
+        rows(predictive, "predictive")
     if np.ndim(result.simulations):
         raise InputError("a run of many trials has no one report; run it without trials=")
     run = result.run

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.checks import counted
+from fbar.checks import path as as_path
+from fbar.checks import text as as_text
 from fbar.estimate import shorthand
 from fbar.markup import element, join, paragraph
 from fbar.report.page import Section, details, figures, notes, page, table, write
@@ -23,6 +25,9 @@ ERROR = "mse"
 
 def report_study(result: StudyResult, path: str | Path, *, title: str | None = None) -> Path:
     """Write a study's report; see `StudyResult.report`."""
+    as_path(path, "path")
+    if title is not None:
+        as_text(title, "title")
     compared = ERROR in result.scores and result.number_of_trials > 1
     sections = [
         *([_ranking(result), *_curves(result), *_versus(result)] if compared else []),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fbar.checks import choice
+from fbar.checks import choice, shown
 from fbar.errors import InputError
 from fbar.scores.approximation import Approximation, Given, as_approximation, as_points, checked_weights
 from fbar.scores.base import Scene, Score
@@ -91,7 +91,7 @@ def as_score(given: Any) -> Score:
         return given
     if isinstance(given, str):
         return SCORES[choice(given, SCORES, "score")]()
-    raise InputError(f"a score is a name such as 'mse', or a fbar.scores.Score; got {given!r}")
+    raise InputError(f"a score is a name such as 'mse', or a fbar.scores.Score; got {shown(given)}")
 
 
 def listing() -> str:

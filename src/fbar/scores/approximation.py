@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, numeric_array
+from fbar.checks import FloatArray, instance, numeric_array, shown, whole_number
 from fbar.errors import InputError, NoPosterior
 from fbar.estimate import Estimate, Estimates
 from fbar.points import Points
 from fbar.posterior import Posterior
 from fbar.problem import Problem
-from fbar.targets import Target
+from fbar.targets import Target, as_target
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ class Approximation:
 
     def estimate(self, target: Target) -> Given:
         """The estimate of a scalar target: the algorithm's own if it gave one, else that of its points."""
-        if target.name in self.given:
+        if as_target(target).name in self.given:
             return self.given[target.name]
         if not target.scalar:
-            raise InputError(f"scores take targets of one number; {target.name!r} is a vector (see posterior-mse)")
+            raise InputError(f"scores take targets of one number; {shown(target.name)} is a vector (see posterior-mse)")
         if self.posterior is not None:
             if self.posterior.has_errors:
                 return Given.of(self.posterior.expect(target))
@@ -98,7 +98,7 @@ class Approximation:
 
 def checked_weights(weights: npt.ArrayLike | None, size: int) -> FloatArray:
     """Weights of ``size`` points, normalised; equal ones for None. Refuses what cannot be weights."""
-    if size == 0:
+    if whole_number(size, "size") == 0:
         raise InputError("there are no points to score")
     if weights is None:
         return np.full(size, 1 / size)
@@ -120,14 +120,14 @@ def checked_weights(weights: npt.ArrayLike | None, size: int) -> FloatArray:
 
 def as_points(given: Any, problem: Problem) -> Points:
     """Samples as named columns: `Points`, a mapping of columns, or an array with a column for each parameter."""
-    names = problem.prior.names
+    names = instance(problem, Problem, "problem", "an fbar.Problem").prior.names
     if isinstance(given, Points):
         points = given
     elif isinstance(given, Mapping):
         missing = [name for name in names if name not in given]
         if missing:
-            raise InputError(f"the samples lack the parameter {missing[0]!r}; needed: {', '.join(names)}")
-        points = Points({name: np.asarray(given[name]) for name in names})
+            raise InputError(f"the samples lack the parameter {shown(missing[0])}; needed: {', '.join(names)}")
+        points = Points({name: given[name] for name in names})
     else:
         array = numeric_array(given, "samples")
         array = array[:, None] if array.ndim == 1 and len(names) == 1 else array
@@ -140,7 +140,7 @@ def as_points(given: Any, problem: Problem) -> Points:
     for name in names:
         column = points[name]
         if column.dtype.kind == "f" and not np.isfinite(column[points.present(name)]).all():
-            raise InputError(f"the samples of {name!r} are not finite")
+            raise InputError(f"the samples of {shown(name)} are not finite")
     return points.with_derived(problem.derived)
 
 
@@ -152,6 +152,7 @@ def as_approximation(result: Any, problem: Problem, simulations: int) -> Approxi
     """
     if isinstance(result, Approximation):
         return result
+    simulations = whole_number(simulations, "simulations")
     if result is None:
         raise InputError("the algorithm returned nothing; return weighted samples, a posterior or estimates")
     if isinstance(result, Posterior):
@@ -175,8 +176,12 @@ def _given(name: Any, value: Any) -> Given:
     pair = value if isinstance(value, tuple | list) else (value,)
     try:
         numbers = [float(item) for item in pair]
-    except (TypeError, ValueError):
-        raise InputError(f"the estimate of {name!r} must be a number or a pair (value, error); got {value!r}") from None
-    if len(numbers) > 2 or not np.isfinite(numbers[0]):
-        raise InputError(f"the estimate of {name!r} must be a finite number or a pair (value, error); got {value!r}")
+    except Exception:  # of an object of the user's
+        raise InputError(
+            f"the estimate of {shown(name)} must be a number or a pair (value, error); got {shown(value)}"
+        ) from None
+    if not 0 < len(numbers) <= 2 or not np.isfinite(numbers[0]):
+        raise InputError(
+            f"the estimate of {shown(name)} must be a finite number or a pair (value, error); got {shown(value)}"
+        )
     return Given(numbers[0], numbers[1] if len(numbers) == 2 else np.nan)

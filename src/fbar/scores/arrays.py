@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray, numeric_array
+from fbar.checks import FloatArray, IntArray, numeric_array, shown
 from fbar.errors import InputError
 from fbar.points import Points
 from fbar.priors import Finite
@@ -84,11 +84,11 @@ def columns(points: Points, names: tuple[str, ...]) -> FloatArray:
     """Every parameter as a column of numbers, shape (n, d)."""
     for name in names:
         if name not in points:
-            raise InputError(f"the samples lack the parameter {name!r}; needed: {', '.join(names)}")
+            raise InputError(f"the samples lack the parameter {shown(name)}; needed: {', '.join(names)}")
         if points[name].dtype.kind not in "biuf":
-            raise InputError(f"this score needs numbers, and the parameter {name!r} holds labels")
+            raise InputError(f"this score needs numbers, and the parameter {shown(name)} holds labels")
         if not points.present(name).all():
-            raise InputError(f"this score needs every parameter in every model; some lack {name!r}")
+            raise InputError(f"this score needs every parameter in every model; some lack {shown(name)}")
     return np.column_stack([points[name].astype(np.float64) for name in names])
 
 
@@ -125,10 +125,10 @@ def marginals(
         raise InputError("this score needs a parameter that is a number; all of this problem's are labels")
     for name in names:
         if name not in points:
-            raise InputError(f"the samples lack the parameter {name!r}; needed: {', '.join(names)}")
+            raise InputError(f"the samples lack the parameter {shown(name)}; needed: {', '.join(names)}")
         mine, theirs = points.present(name), truth.present(name)
         if not (weights[mine] > 0).any():
-            raise InputError(f"no sample has the parameter {name!r}: its model has no weight")
+            raise InputError(f"no sample has the parameter {shown(name)}: its model has no weight")
         x, w = merged(*weighted(points[name][mine], weights[mine]))
         y, v = weighted(truth[name][theirs], true_weights[theirs])
         yield name, x[:, 0], w, y[:, 0], v
@@ -157,7 +157,7 @@ def probabilities(approximation: Approximation, scene: Scene) -> FloatArray:
     points, weights = approximation.sample()
     for name in prior.names:
         if name not in points:
-            raise InputError(f"the samples lack the parameter {name!r}; needed: {', '.join(prior.names)}")
+            raise InputError(f"the samples lack the parameter {shown(name)}; needed: {', '.join(prior.names)}")
     return np.bincount(cells(points, prior), weights, minlength=prior.size).astype(np.float64)
 
 

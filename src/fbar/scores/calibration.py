@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, numeric_array, positive_integer
+from fbar.checks import FloatArray, numeric_array, positive_integer, shown
 from fbar.errors import InputError
 from fbar.points import Points
 from fbar.scores.approximation import Approximation
@@ -93,6 +93,10 @@ def uniformity(ranks: npt.ArrayLike, bins: int | None = None) -> Uniformity:
     return Uniformity(r.size, chi2, bins - 1, float(gammaincc((bins - 1) / 2, chi2 / 2)), tuple(counts.tolist()))
 
 
+LEAST_LEVEL = 1e-12
+"""A level nearer to 0 or 1 cannot be told apart from them by any number of trials."""
+
+
 @dataclass(frozen=True)
 class Coverage:
     """The share of trials whose central credible interval holds the true parameter, and its standard error.
@@ -110,7 +114,7 @@ def expected_coverage(ranks: npt.ArrayLike, levels: npt.ArrayLike = (0.5, 0.8, 0
     """How often central credible intervals of several levels hold the true parameter."""
     r, result = _ranks(ranks), []
     for level in np.atleast_1d(numeric_array(levels, "levels")).tolist():
-        if not 0 < level < 1:
+        if not LEAST_LEVEL <= level <= 1 - LEAST_LEVEL:
             raise InputError(f"a level must lie between 0 and 1; got {level:g}")
         share = float((np.abs(r - 0.5) <= level / 2).mean())
         error = math.sqrt(share * (1 - share) / r.size)
@@ -181,7 +185,7 @@ class SimulationBasedCalibration(Score):
                 continue
             present = points.present(name)
             if not (weights[present] > 0).any():
-                raise InputError(f"no sample has the parameter {name!r}: its model has no weight")
+                raise InputError(f"no sample has the parameter {shown(name)}: its model has no weight")
             x, w = merged(*weighted(points[name][present], weights[present]))
             # Ties are broken at random, and the same way when the trial is scored again: the trial is the seed.
             trial = zlib.crc32(x.tobytes() + w.round(9).astype(np.float32).tobytes())
@@ -207,7 +211,7 @@ class ErrorBarCoverage(Score):
 
     def compute(self, approximation: Approximation, scene: Scene) -> Mapping[str, float]:
         if not 0 < self.level < 1:
-            raise InputError(f"level must lie between 0 and 1; got {self.level!r}")
+            raise InputError(f"level must lie between 0 and 1; got {shown(self.level)}")
         return {name: holds(item, self.level) for name, item in trial_errors(approximation, scene).items()}
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar import theory
-from fbar.checks import FloatArray, numeric_array
+from fbar.checks import FloatArray, numeric_array, shown
 from fbar.errors import InputError
 from fbar.scores.approximation import Approximation
 from fbar.scores.arrays import distributions, is_finite, probabilities, true_probabilities
@@ -249,7 +249,9 @@ def likelihoods(approximation: Approximation, scene: Scene, *, log: bool) -> tup
     posterior for p* itself; one is made from the other where there is one alone.
     """
     if not is_finite(scene):
-        raise InputError(f"this score needs a prior on finitely many values; this problem has {scene.problem.prior!r}")
+        raise InputError(
+            f"this score needs a prior on finitely many values; this problem has {shown(scene.problem.prior)}"
+        )
     size, true = scene.problem.finite.size, scene.problem.p_star
     if true is None:
         raise InputError("the true likelihood of this problem is not known at the values of its prior")

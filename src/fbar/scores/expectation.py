@@ -15,15 +15,17 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, numeric_array
+from fbar.checks import FloatArray, instance, numeric_array, shown
 from fbar.errors import InputError
 from fbar.scores.approximation import Approximation
 from fbar.scores.base import Better, Needs, Scene, Score
-from fbar.targets import Target, mean, second_moment, variance
+from fbar.targets import Target, as_target, mean, second_moment, variance
 from fbar.truth import FiniteReference, Nodes
 
 MOST_TRUTH_ERROR = 0.01
 """The largest part of a score that the truth's own squared error may make up."""
+MOST_ERROR = 1e150
+"""Above it the squares of errors are no numbers."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class TrialError:
 
 def trial_errors(approximation: Approximation, scene: Scene) -> dict[str, TrialError]:
     """Every target of the scene in one trial, by name."""
+    instance(scene, Scene, "scene", "an fbar.scores.Scene")
+    instance(approximation, Approximation, "approximation", "an fbar.scores.Approximation")
     result = {}
     for target in scene.targets:
         given = approximation.estimate(target)
@@ -70,7 +74,8 @@ def posterior_deviation(target: Target, scene: Scene) -> float:
     As it is stored with the truth; else by the reference's own points; else from other truths that are known
     (√(f̄(1−f̄)) for a probability, the variance for a mean); else from draws of the truth.
     """
-    key = ("deviation", target.name)
+    instance(scene, Scene, "scene", "an fbar.scores.Scene")
+    key = ("deviation", as_target(target).name)
     if key not in scene.remembered:
         scene.remembered[key] = _deviation(target, scene)
     found: float = scene.remembered[key]
@@ -99,7 +104,9 @@ def _deviation(target: Target, scene: Scene) -> float:
     try:
         points, weights = scene.true_points
     except InputError:
-        raise InputError(f"the posterior variance of {target.name!r} is not known, so there is no b² for it") from None
+        raise InputError(
+            f"the posterior variance of {shown(target.name)} is not known, so there is no b² for it"
+        ) from None
     return _spread(target, points.with_derived(scene.problem.derived), weights)
 
 
@@ -146,11 +153,15 @@ def summarise(errors: npt.ArrayLike, truth_error: npt.ArrayLike = 0.0, deviation
     if np.isnan(e).any():
         trial = int(np.argmax(np.isnan(e).reshape(len(e), -1).any(axis=1)))
         raise InputError(f"errors must be numbers; that of trial {trial} is NaN")
+    if not np.isfinite(e).all() or (np.abs(e) > MOST_ERROR).any():
+        raise InputError(
+            f"errors must be finite, and at most {MOST_ERROR:g} so that their squares are; got {shown(errors)}"
+        )
     own, sd = numeric_array(truth_error, "the truth's error"), numeric_array(deviation, "deviation")
     if (own < 0).any() or np.isnan(own).any():
-        raise InputError(f"the truth's error must be a number of at least 0; got {truth_error!r}")
+        raise InputError(f"the truth's error must be a number of at least 0; got {shown(truth_error)}")
     if (sd <= 0).any():
-        raise InputError(f"the posterior's deviation must be greater than 0; got {deviation!r}")
+        raise InputError(f"the posterior's deviation must be greater than 0; got {shown(deviation)}")
     trials, square = len(e), e**2
     raw = square.mean(axis=0)
     if (own**2 > MOST_TRUTH_ERROR * raw).any():

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import choice
+from fbar.checks import choice, shown
 from fbar.errors import InputError
 from fbar.inference import drive
 from fbar.methods import Method, Run
@@ -159,7 +159,7 @@ def as_contender(given: Any, name: str | None = None) -> Contender:
         return Contender(name or called.replace("_", "-"), algorithm=given)
     raise InputError(
         "a method is its name, a method such as fbar.Rejection(), or a function algorithm(problem, budget, rng); "
-        f"got {given!r}"
+        f"got {shown(given)}"
     )
 
 
@@ -186,5 +186,5 @@ def as_contenders(given: Any) -> tuple[Contender, ...]:
     names = [item.name for item in found]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise InputError(f"two methods are called {twice[0]!r}; name them: methods={{'a': …, 'b': …}}")
+        raise InputError(f"two methods are called {shown(twice[0])}; name them: methods={{'a': …, 'b': …}}")
     return tuple(found)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.checks import FloatArray, finite_number, positive_number, shown
 from fbar.errors import InputError
 from fbar.estimate import shorthand
 
@@ -40,8 +40,7 @@ class Curve:
         From the fitted line. NaN where it would be carried on by over a factor of ten beyond the budgets, or where the
         score does not fall.
         """
-        if not value > 0:
-            raise InputError(f"the wanted score must be greater than 0; got {value!r}")
+        value = finite_number(positive_number(value, "the wanted score"), "the wanted score")
         if not self.rate < 0:
             return math.nan, math.nan
         log_n = (math.log(value) - self.intercept) / self.rate
@@ -95,6 +94,9 @@ def relative(curves: list[Curve], reference: str, value: float | None = None) ->
 
     The score is ``value``, or what the reference has at its largest budget.
     """
+    known = list(dict.fromkeys(c.method for c in curves))
+    if not isinstance(reference, str) or reference not in known:
+        raise InputError(f"the reference method {shown(reference)} is not in the study; known: {', '.join(known)}")
     rows = []
     for base in (c for c in curves if c.method == reference):
         wanted = float(base.values[-1]) if value is None else value
@@ -114,7 +116,4 @@ def relative(curves: list[Curve], reference: str, value: float | None = None) ->
                     "relative_error": error,
                 }
             )
-    if not rows:
-        known = ", ".join(dict.fromkeys(c.method for c in curves))
-        raise InputError(f"the reference method {reference!r} is not in the study; known: {known}")
     return rows

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fbar.checks import shown
 from fbar.errors import FbarError, InputError
 from fbar.files import require_own_file, write_text
 from fbar.locks import Lock
@@ -128,13 +129,15 @@ def _same_study(before: Mapping[str, Any], now: Mapping[str, Any], directory: Pa
     for name in ("format", "seed", "scores", "truth", "tolerance"):
         if name in before and before[name] != now[name]:
             raise InputError(
-                f"{directory} holds a study with {name} {before[name]!r}, not {now[name]!r}; use another directory, or "
+                f"{directory} holds a study with {name} {shown(before[name])}, not {shown(now[name])}; use "
+                "another directory, or "
                 "give the same settings to go on"
             )
     for part in ("problems", "methods"):
         for name, described in before.get(part, {}).items():
             if name in now[part] and now[part][name] != described:
                 raise InputError(
-                    f"{directory} holds trials of a {part[:-1]} {name!r} with other settings; use another directory "
+                    f"{directory} holds trials of a {part[:-1]} {shown(name)} with other settings; use "
+                    "another directory "
                     "or another name"
                 )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from fbar.checks import shown
 from fbar.errors import EngineFailed, InputError, MissingExtra
 from fbar.keeping import worker_context
 from fbar.processes import end_with_driver, limit_threads
@@ -120,7 +121,7 @@ def here(stage: Stage, chunks: Sequence[Chunk]) -> Iterator[Done]:
 def by_executor(stage: Stage, chunks: Sequence[Chunk], executor: Any) -> Iterator[Done]:
     """Over a `concurrent.futures.Executor`, or a Dask client."""
     if not callable(getattr(executor, "submit", None)):
-        raise InputError(f"client must be a Dask client or a concurrent.futures.Executor; got {executor!r}")
+        raise InputError(f"client must be a Dask client or a concurrent.futures.Executor; got {shown(executor)}")
     payload = packed(stage)
     if type(executor).__module__.split(".")[0] == "distributed":
         from distributed import as_completed

@@ -130,7 +130,7 @@ class Posed(Problem):
         posed = cls.__new__(cls)
         hidden = ("reference", "_known", "recipe")
         posed.__dict__.update({name: value for name, value in problem.__dict__.items() if name not in hidden})
-        posed._truth = {}
+        posed._truth = []
         if posed.observed is not None:
             posed.observed = np.array(posed.observed)
             posed.observed.flags.writeable = False

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fbar.checks import share, shown
 from fbar.errors import InputError
 from fbar.estimate import shorthand
 from fbar.scores.expectation import ExpectationMSE
@@ -165,11 +166,10 @@ class Ranking:
 
 def rank(result: StudyResult, score: str, target: str | None, level: float) -> Ranking:
     """Rank the methods of every problem and budget by the mean of a score over trials."""
-    if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1; got {level!r}")
+    level = share(level, "level")
     better = result.direction(score)
     if better == "nominal":
-        raise InputError(f"the score {score!r} has a right value and no better one; it cannot rank methods")
+        raise InputError(f"the score {shown(score)} has a right value and no better one; it cannot rank methods")
     if result.number_of_trials < 2:
         raise InputError("a ranking needs at least 2 trials, to know how sure it is; got 1")
     groups: list[tuple[str, int]] = list(dict.fromkeys((cell.problem, cell.budget) for cell in result.cells))

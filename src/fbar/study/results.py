@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, choice
+from fbar.checks import FloatArray, choice, positive_integer, shown, text, told
+from fbar.checks import path as as_path
 from fbar.errors import FbarError, InputError, MissingExtra
 from fbar.estimate import shorthand
 from fbar.markup import paragraph
@@ -70,7 +71,9 @@ class StudyResult:
         return as_score(score).better
 
     def label(self, score: str, target: str | None = None) -> str:
-        what = score
+        what = text(score, "score")
+        if target is not None:
+            text(target, "target")
         if score == ERROR:
             known = [self._variance_known(name, target) for name in self.arenas]
             what = "b² (MSE / posterior variance)" if any(known) else "MSE"
@@ -85,15 +88,27 @@ class StudyResult:
         """The names of the methods."""
         return list(dict.fromkeys(cell.method for cell in self.cells))
 
+    def _problem(self, problem: str) -> str:
+        return choice(problem, self.arenas, "problem of this study")
+
     def statuses(self, problem: str, method: str, budget: int) -> list[str]:
         return [record.status for _, record in self.records(problem, method, budget)]
 
     def records(self, problem: str, method: str, budget: int) -> list[tuple[int, Any]]:
-        cell = Cell(problem, method, budget)
+        cell = Cell(
+            self._problem(problem),
+            choice(method, self.contenders(), "method of this study"),
+            positive_integer(budget, "budget"),
+        )
+        if cell not in self.cells:
+            budgets = ", ".join(f"{n:,}" for n in sorted({known.budget for known in self.cells}))
+            raise InputError(f"budget must be one of the study's, {budgets}; got {shown(budget)}")
         return [(t, self.trials[cell, t]) for t in range(self.number_of_trials) if (cell, t) in self.trials]
 
     def components(self, score: str, problem: str) -> list[str]:
         """The parts that a score has on a problem, such as the targets."""
+        choice(score, self.scores, "score of this study")
+        self._problem(problem)
         found: dict[str, None] = {}
         for (cell, _), record in self.trials.items():
             if cell.problem == problem:
@@ -110,7 +125,7 @@ class StudyResult:
         choice(score, self.scores, "score of this study")
         names = self.components(score, problem)
         if target is not None:
-            names = [choice(target, names, f"component of {score!r}")]
+            names = [choice(target, names, f"component of {shown(score)}")]
         elif "" in names:  # the score itself; others are further views of it
             names = [""]
         scale = np.array([self._scale(score, problem, name, len(names)) for name in names])
@@ -132,13 +147,15 @@ class StudyResult:
         if components == 1:  # nothing to be put together with
             return 1.0
         raise InputError(
-            f"{problem}: the posterior variance of {name!r} is not known, and the errors of several targets cannot be "
+            f"{problem}: the posterior variance of {shown(name)} is not known, and the errors of several "
+            "targets cannot be "
             "put together without; name one target"
         )
 
     def deviation(self, problem: str, name: str) -> float:
         """The standard deviation of f under the true posterior; NaN where it is not known."""
-        target = next(target for target in self.arenas[problem].targets if target.name == name)
+        known = {target.name: target for target in self.arenas[self._problem(problem)].targets}
+        target = known[choice(name, known, f"target of {problem}")]
         try:
             return posterior_deviation(target, self._scenes[problem])
         except InputError:
@@ -248,7 +265,7 @@ class StudyResult:
 
     def write(self, directory: str | Path) -> list[Path]:
         """``scores.csv``, ``estimates.csv``, ``trials.csv``, ``summary.csv``, ``ranking.csv`` and ``pairs.csv``."""
-        directory = Path(directory)
+        directory = as_path(directory, "directory")
         found: dict[str, list[Row]] = {name: make(self) for name, make in TABLES.items()}
         if ERROR in self.scores and self.number_of_trials > 1:
             ranking = self.ranking()
@@ -260,7 +277,7 @@ class StudyResult:
                 paths.append(directory / f"{name}.csv")
                 tables.write_csv(paths[-1], rows)
         except OSError as error:
-            raise FbarError(f"cannot write to {directory}: {error.strerror or error}") from None
+            raise FbarError(f"cannot write to {told(directory)}: {error.strerror or error}") from None
         return paths
 
     def report(self, path: str | Path, *, title: str | None = None) -> Path:

@@ -9,12 +9,12 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fbar.checks import choice, positive_integer, positive_number
+from fbar.checks import choice, listed_of, positive_integer, positive_number, real, shown, texts
+from fbar.checks import path as as_path
 from fbar.errors import InputError
 from fbar.notebook import joined, table
 from fbar.problem import Problem
@@ -94,7 +94,8 @@ class Study:
         truth: str = "posterior",
     ) -> None:
         self.contenders = as_contenders(methods)
-        listed = [budgets] if np.ndim(budgets) == 0 else list(budgets)  # type: ignore[arg-type]
+        several = isinstance(budgets, Sequence | np.ndarray) and not isinstance(budgets, str) and len(np.shape(budgets))
+        listed = listed_of(budgets, "budgets") if several else [budgets]
         if not listed:
             raise InputError("give at least one budget")
         self.budgets = tuple(dict.fromkeys(positive_integer(budget, "budget") for budget in listed))
@@ -102,13 +103,13 @@ class Study:
         self.seed = Seeds.of(seed).entropy
         choice(truth, ("posterior", "tolerance"), "truth")
         self.truth, self.tolerance = truth, tolerance
-        given = [scores] if isinstance(scores, str | Score) else list(scores)
+        given = [scores] if isinstance(scores, str | Score) else listed_of(scores, "scores")
         self.scores: tuple[Score, ...] = tuple(as_score(score) for score in given)
         names = [score.name for score in self.scores]
         if not names:
             raise InputError("give at least one score; `fbar scores` lists them")
         if len(set(names)) < len(names):
-            raise InputError(f"the score {max(names, key=names.count)!r} is given twice")
+            raise InputError(f"the score {shown(max(names, key=names.count))} is given twice")
         self._targets = targets
         given_problems = _problems(problems)
         for option, what in ((targets, "problem of targets="), (tolerance, "problem of tolerance=")):
@@ -131,7 +132,8 @@ class Study:
             known = problem.truth_at(tolerance) if isinstance(problem, Benchmark) else None
             if known is None or fresh:
                 raise InputError(
-                    f"the truth of ABC at a tolerance is not known for {name!r}; use truth='posterior' (the default)"
+                    f"the truth of ABC at a tolerance is not known for {shown(name)}; use truth='posterior' "
+                    "(the default)"
                 )
             scored = _with_truth(problem, Listed(list(known.values()), known.how))
         asked = self._targets.get(name) if isinstance(self._targets, Mapping) else self._targets
@@ -142,7 +144,7 @@ class Study:
         else:
             targets = tuple(parse(item) for item in (problem if fresh else scored).truth())
             if not targets:
-                raise InputError(f"the truth of {name!r} is not known; give the problem its truth=")
+                raise InputError(f"the truth of {shown(name)} is not known; give the problem its truth=")
         return Arena(name, problem, scored, targets, tolerance, fresh)
 
     def _tolerance(self, name: str, problem: Problem) -> float:
@@ -150,22 +152,24 @@ class Study:
             return 0.0
         if isinstance(self.tolerance, Mapping):
             if name not in self.tolerance:
-                raise InputError(f"tolerance names no value for {name!r}; known: {', '.join(self.tolerance)}")
+                raise InputError(f"tolerance names no value for {shown(name)}; known: {', '.join(self.tolerance)}")
             return positive_number(self.tolerance[name], "tolerance")
         if not isinstance(problem, Benchmark):
-            raise InputError(f"{name!r} is a problem of your own: give its tolerance as tolerance={{{name!r}: …}}")
+            raise InputError(
+                f"{shown(name)} is a problem of your own: give its tolerance as tolerance={{{shown(name)}: …}}"
+            )
         known = problem.tolerances
-        if self.tolerance not in known:
+        if real(self.tolerance) not in known:
             levels = ", ".join(f"{level:g}" for level in known)
             raise InputError(
                 f"tolerance must be the share of the prior's simulations to accept, one of {levels}, or a mapping "
-                f"from problems to tolerances; got {self.tolerance!r}"
+                f"from problems to tolerances; got {shown(self.tolerance)}"
             )
         return known[float(self.tolerance)]
 
     def only(self, problems: Iterable[str]) -> Study:
         """The same study of some of its problems: its trials are those of the whole."""
-        chosen = set(problems) & set(self.arenas)
+        chosen = set(texts(problems, "problems", "['ramp']")) & set(self.arenas)
         if not chosen:
             raise InputError(f"none of these is a problem of this study; it has {', '.join(self.arenas)}")
         other = copy.copy(self)
@@ -258,7 +262,7 @@ class Study:
         self, out: str | os.PathLike[str] | None, count: int, client: Any, progress: bool | Progress
     ) -> Trials:
         with ExitStack() as stack:
-            journal = stack.enter_context(Journal(Path(out), self.settings())) if out is not None else None
+            journal = stack.enter_context(Journal(as_path(out, "out"), self.settings())) if out is not None else None
             found: Trials = {} if journal is None else journal.trials
             chunks = self._chunks(found, count)
             stage = Stage(self.arenas, {item.name: item for item in self.contenders}, self.scores, self.seed)
@@ -309,7 +313,7 @@ def _processors() -> int:
 
 
 def _targets(given: Any) -> tuple[Target, ...]:
-    listed = [given] if isinstance(given, str | Target) else list(given)
+    listed = [given] if isinstance(given, str | Target) else listed_of(given, "targets")
     return as_targets([parse(item) if isinstance(item, str) else item for item in listed])
 
 
@@ -319,10 +323,10 @@ def _problems(given: Any) -> dict[str, Problem]:
     if isinstance(given, Mapping):
         for name, problem in given.items():
             if not isinstance(problem, Problem):
-                raise InputError(f"{name!r} must be a problem; got {problem!r}")
+                raise InputError(f"{shown(name)} must be a problem; got {shown(problem)}")
         found = {str(name): problem for name, problem in given.items()}
     else:
-        listed = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+        listed = listed_of(given, "problems") if isinstance(given, Iterable) and not isinstance(given, str) else [given]
         found = dict(_problem(item) for item in listed)
     if not found:
         raise InputError("give at least one problem; `fbar problems` lists them")
@@ -336,7 +340,7 @@ def _problem(given: Any) -> tuple[str, Problem]:
     if isinstance(given, Problem):
         raise InputError("a problem of your own needs a name: problems={'name': problem}")
     if not isinstance(given, str):
-        raise InputError(f"a problem is a name of the catalogue or a fbar.Problem; got {given!r}")
+        raise InputError(f"a problem is a name of the catalogue or a fbar.Problem; got {shown(given)}")
     name, _, which = given.partition("/")
     if which == "fresh":
         problem = load(name)
@@ -344,7 +348,7 @@ def _problem(given: Any) -> tuple[str, Problem]:
             raise InputError(f"the data of {name} are an event, so there are no fresh data")
         return given, problem
     if which and not which.isdigit():
-        raise InputError(f"write {name}/3 for its third observation, or {name}/fresh; got {given!r}")
+        raise InputError(f"write {name}/3 for its third observation, or {name}/fresh; got {shown(given)}")
     return given, load(name, int(which or 1))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fbar.checks import share
 from fbar.study.ranking import Ranking, Verdict
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Versus:
 
 def versus(result: StudyResult, x: str, y: str, level: float) -> Versus:
     """Both rankings at half the level each, so that any wrong verdict in either has at most the level's chance."""
+    level = share(level, "level")
     by_x, by_y = result.ranking(x, level=level / 2), result.ranking(y, level=level / 2)
     misled, agreed, still_open = [], [], 0
     for u, v in zip(by_x.verdicts, by_y.verdicts, strict=True):

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, choice, positive_integer
+from fbar.checks import FloatArray, choice, instance, positive_integer, shown
 from fbar.engine import Engine, InProcess
 from fbar.errors import InputError, NoPosterior
 from fbar.methods.base import Run, Start
@@ -86,7 +86,9 @@ class LearnedSummaries:
 
     def __post_init__(self) -> None:
         if not isinstance(self.regression, str):
-            raise InputError(f"regression must be one of {', '.join((*REGRESSIONS, 'auto'))}; got {self.regression!r}")
+            raise InputError(
+                f"regression must be one of {', '.join((*REGRESSIONS, 'auto'))}; got {shown(self.regression)}"
+            )
         choice(self.regression, (*REGRESSIONS, "auto"), "regression")
         if positive_integer(self.folds, "folds") < 2:
             raise InputError("folds must be at least 2, so that no simulation judges itself; got 1")
@@ -105,12 +107,13 @@ class LearnedSummaries:
         if not isinstance(given, LearnedSummaries):
             raise InputError(
                 f"summaries must be the name of a regression ({', '.join(REGRESSIONS)}, auto) or "
-                f"fbar.LearnedSummaries(...); got {given!r}"
+                f"fbar.LearnedSummaries(...); got {shown(given)}"
             )
         return given
 
     def check(self, problem: Problem) -> None:
         """Refuse a problem that has nothing to regress on."""
+        instance(problem, Problem, "problem", "an fbar.Problem")
         if isinstance(problem, LearntProblem):
             raise InputError("this problem's summaries are learnt already; give the problem that they were learnt from")
         if isinstance(problem.simulate, Tabulated | Bernoulli):
@@ -256,13 +259,13 @@ def functions(targets: Sequence[Target], points: Points) -> tuple[list[str], Flo
         found = target.components(points)
         if given is not None:
             if not given.any():
-                raise InputError(f"target {target.name!r} needs parameters that no simulation of the pilot has")
+                raise InputError(f"target {shown(target.name)} needs parameters that no simulation of the pilot has")
             centre = found[given].mean(axis=0)
             found = np.hstack([np.where(given[:, None], found - centre, 0.0), given[:, None].astype(np.float64)])
         if target.smooth:
             found = np.hstack([found, target.influence(points, uniform).reshape(points.rows, -1)])
         if not np.isfinite(found).all():
-            raise InputError(f"target {target.name!r} is not finite at all parameters of the pilot")
+            raise InputError(f"target {shown(target.name)} is not finite at all parameters of the pilot")
         own = 0
         for column in found.T:
             spread = float(column.std())
@@ -382,7 +385,7 @@ class LearntProblem(Problem):
     def tolerance_for(self, share: float) -> float:
         """The tolerance that this share of simulations from the prior meets, by the pilot."""
         if not isinstance(share, int | float) or isinstance(share, bool) or not 0 < share <= 1:
-            raise InputError(f"share must be a number between 0 and 1, such as 0.01; got {share!r}")
+            raise InputError(f"share must be a number between 0 and 1, such as 0.01; got {shown(share)}")
         count = int(np.ceil(share * len(self.pilot_distances)))
         found = float(np.sort(self.pilot_distances)[count - 1])
         if not np.isfinite(found):

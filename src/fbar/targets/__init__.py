@@ -1,6 +1,6 @@
 """Targets: what is wanted of the posterior, with influence functions."""
 
-from fbar.targets.base import Target, as_targets, whole_name
+from fbar.targets.base import Target, as_target, as_targets, whole_name
 from fbar.targets.make import (
     covariance,
     density_at,
@@ -18,6 +18,7 @@ from fbar.targets.make import (
 
 __all__ = [
     "Target",
+    "as_target",
     "as_targets",
     "covariance",
     "density_at",

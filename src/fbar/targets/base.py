@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fbar.checks import BoolArray, FloatArray, same_alone
+from fbar.checks import BoolArray, FloatArray, listed_of, same_alone, shown
 from fbar.errors import InputError
 from fbar.points import Points
 
@@ -78,7 +78,7 @@ class Target(ABC):
         self.check(points)
         given = self.given(points)
         if given is not None and not given.any():
-            raise InputError(f"target {self.name!r} needs parameters that no model has together")
+            raise InputError(f"target {shown(self.name)} needs parameters that no model has together")
 
     def check(self, points: Points) -> None:
         """Raise an `InputError` when the target is not defined on these points."""
@@ -90,7 +90,7 @@ class Target(ABC):
         if bad.any():
             row = int(np.argmax(bad))
             raise InputError(
-                f"target {self.name!r} is not defined at {points.label(row)}: it gives {values[row].squeeze()}; "
+                f"target {shown(self.name)} is not defined at {points.label(row)}: it gives {values[row].squeeze()}; "
                 "choose a function that is finite on the whole parameter space"
             )
         for row in {0, points.rows - 1} if points.rows > 1 else ():
@@ -100,7 +100,7 @@ class Target(ABC):
                 continue
             if not same_alone(alone, values, row):
                 raise InputError(
-                    f"target {self.name!r} is {alone[0].squeeze()} at {points.label(row)} alone and "
+                    f"target {shown(self.name)} is {alone[0].squeeze()} at {points.label(row)} alone and "
                     f"{values[row].squeeze()} in a batch; it, and the derived parameters that it uses, must treat "
                     "every row by itself, and without random numbers"
                 )
@@ -112,27 +112,42 @@ class Target(ABC):
 def as_targets(targets: Target | Sequence[Target]) -> tuple[Target, ...]:
     """One target or several, as a tuple with distinct names."""
     if not isinstance(targets, Target | Sequence) or isinstance(targets, str):
-        raise InputError(f"a target is made by fbar.mean('theta'), fbar.probability('theta > 2'), …; got {targets!r}")
-    listed = (targets,) if isinstance(targets, Target) else tuple(targets)
+        raise InputError(
+            f"a target is made by fbar.mean('theta'), fbar.probability('theta > 2'), …; got {shown(targets)}"
+        )
+    listed = (targets,) if isinstance(targets, Target) else tuple(listed_of(targets, "targets"))
     if not listed:
         raise InputError("give at least one target, such as fbar.mean('theta')")
     for target in listed:
         if not isinstance(target, Target):
-            raise InputError(f"a target is made by fbar.mean, fbar.probability, …; got {target!r}")
+            raise InputError(f"a target is made by fbar.mean, fbar.probability, …; got {shown(target)}")
     names = [target.name for target in listed]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
-        raise InputError(f"target {sorted(twice)[0]!r} is given twice; leave one out, or tell functions apart by name=")
+        raise InputError(
+            f"target {shown(sorted(twice)[0])} is given twice; leave one out, or tell functions apart by name="
+        )
     return listed
+
+
+def as_target(target: Target) -> Target:
+    """One target."""
+    if not isinstance(target, Target):
+        raise InputError(
+            f"a target is made by fbar.mean('theta'), fbar.probability('theta > 2'), …; got {shown(target)}"
+        )
+    return target
 
 
 def whole_name(name: str, names: Sequence[str], what: str = "target") -> str:
     """A target's name from what follows its kind where that is clear: mean:R0 from R0; else the name as it is."""
+    if not isinstance(name, str):
+        raise InputError(f"a target's name must be text such as 'mean:theta'; got {shown(name)}")
     short = [full for full in names if full.partition(":")[2] == name]
     if name in names or not short:
         return name
     if len(short) > 1:
-        raise InputError(f"{what} {name!r} could be that of {' or '.join(short)}; give the whole name")
+        raise InputError(f"{what} {shown(name)} could be that of {' or '.join(short)}; give the whole name")
     return short[0]
 
 
@@ -177,10 +192,12 @@ def restricted(psi: FloatArray, given: BoolArray | None, share: FloatArray) -> F
 def column_of(points: Points, name: str, target: str) -> FloatArray:
     column = points[name]
     if column.dtype.kind == "c":
-        raise InputError(f"target {target!r} needs real numbers, and {name!r} holds complex ones; take its real part")
+        raise InputError(
+            f"target {shown(target)} needs real numbers, and {shown(name)} holds complex ones; take its real part"
+        )
     if column.dtype.kind not in "biuf":
         raise InputError(
-            f"target {target!r} needs numbers, and {name!r} holds labels; "
+            f"target {shown(target)} needs numbers, and {shown(name)} holds labels; "
             f"ask for fbar.probability(\"{name} == '{column[0]}'\") instead"
         )
     return column.astype(np.float64)
@@ -190,7 +207,7 @@ def continuous_column(points: Points, name: str, target: str) -> FloatArray:
     """A column that has a density, for targets whose error is in terms of it."""
     if points[name].dtype.kind in "biu":
         raise InputError(
-            f"target {target!r} needs a continuous parameter, and {name!r} takes whole numbers: ask for "
+            f"target {shown(target)} needs a continuous parameter, and {shown(name)} takes whole numbers: ask for "
             f"fbar.probability('{name} > 2') and the like, or make it a float if it takes so many values that it is as "
             "good as continuous"
         )

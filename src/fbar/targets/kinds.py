@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, in_words, without_mask
+from fbar.checks import BoolArray, FloatArray, in_words, shown, without_mask
 from fbar.errors import InputError
 from fbar.points import Points
 from fbar.targets.base import Target, column_of, continuous_column, mean_of, present, restricted
@@ -34,13 +34,13 @@ class Expectation(Target):
 
     def components(self, points: Points) -> FloatArray:
         try:
-            raw = without_mask(self.function(points), f"what target {self.name!r} gives")
+            raw = without_mask(self.function(points), f"what target {shown(self.name)} gives")
         except InputError:
             raise
         except Exception as error:
-            raise InputError(f"target {self.name!r} failed on the parameters: {in_words(error)}") from error
+            raise InputError(f"target {shown(self.name)} failed on the parameters: {in_words(error)}") from error
         if raw.dtype.kind not in "biuf":
-            raise InputError(f"target {self.name!r} must give numbers; it gives {raw.dtype} values")
+            raise InputError(f"target {shown(self.name)} must give numbers; it gives {raw.dtype} values")
         values = raw.astype(np.float64)
         if values.ndim == 0:
             values = np.broadcast_to(values, (points.rows,))
@@ -48,7 +48,7 @@ class Expectation(Target):
             values = values[:, None]
         if values.ndim != 2 or values.shape[0] != points.rows or (values.shape[1] != 1 and not self.vector):
             raise InputError(
-                f"target {self.name!r} must give one value for each of {points.rows} points"
+                f"target {shown(self.name)} must give one value for each of {points.rows} points"
                 f"{' (or a row of values)' if self.vector else ''}; it gives shape {raw.shape}"
             )
         return values
@@ -69,7 +69,7 @@ class Expectation(Target):
             values = self.components(points)
             missing = np.flatnonzero(~values.any(axis=0))
             if missing.size:
-                raise InputError(f"target {self.name!r}: {self.requires_each(int(missing[0]), points)}")
+                raise InputError(f"target {shown(self.name)}: {self.requires_each(int(missing[0]), points)}")
 
     @property
     def labels(self) -> tuple[str, ...] | None:
@@ -160,7 +160,7 @@ class DensityAt(Target):
             h = np.broadcast_to(self.bandwidth, (*weights.shape[:-1], 1))
 
         def at(where: Points) -> FloatArray:
-            with np.errstate(divide="ignore", invalid="ignore"):  # one point alone has no bandwidth
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # one point alone has no bandwidth
                 u = (self.components(where)[:, 0] - self.x) / h
                 return np.asarray(np.exp(-0.5 * u**2) / (h * np.sqrt(2 * np.pi)))
 
