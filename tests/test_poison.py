@@ -425,7 +425,7 @@ def test_a_mistake_in_every_simulation_ends_the_run_early(mistake, tmp_path):
 
 
 BATCH_MISTAKES = {
-    "one number": (lambda theta, rng: 1.0, "gave 'x' of shape ()"),
+    "one number": (lambda theta, rng: 1.0, "asked for {rows} simulations and gave 'x' of shape ()"),
     "one row": (lambda theta, rng: rng.random(1), "of shape (1,); its first axis must be the simulations"),
     "ten rows": (lambda theta, rng: rng.random(10), "of shape (10,); its first axis must be the simulations"),
     "columns": (lambda theta, rng: np.ones((theta.rows, 2)), "summaries have shape (2,) and the observed ones ()"),
@@ -446,7 +446,7 @@ def test_a_mistake_in_every_batch_ends_the_run_early(mistake):
             continue  # which is right
         with pytest.raises(fbar.InputError) as caught:
             fbar.infer(problem, MEAN, method=REJECTION, budget=5000, block_size=block_size, seed=1)
-        assert message in str(caught.value)
+        assert message.format(rows=block_size or 4096) in str(caught.value)
         assert len(calls) <= 5 * PROBES
 
 
