@@ -21,7 +21,7 @@ from fbar.engine import Futures, InProcess, Workers
 from fbar.engine.attempt import Part, attempt_block, attempt_part
 from fbar.engine.recovery import PROBES
 from fbar.methods.base import MISTAKEN
-from fbar.outcomes import Batch, Failure
+from fbar.outcomes import Batch, Failure, Simulated
 from fbar.points import Points
 from fbar.seeds import Seeds
 from fbar.simulators import RowFailed, TimedOut
@@ -425,7 +425,7 @@ def test_a_mistake_in_every_simulation_ends_the_run_early(mistake, tmp_path):
 
 
 BATCH_MISTAKES = {
-    "one number": (lambda theta, rng: 1.0, "gave 'x' of shape ()"),
+    "one number": (lambda theta, rng: 1.0, "asked for {rows} simulations and gave 'x' of shape ()"),
     "one row": (lambda theta, rng: rng.random(1), "of shape (1,); its first axis must be the simulations"),
     "ten rows": (lambda theta, rng: rng.random(10), "of shape (10,); its first axis must be the simulations"),
     "columns": (lambda theta, rng: np.ones((theta.rows, 2)), "summaries have shape (2,) and the observed ones ()"),
@@ -446,7 +446,7 @@ def test_a_mistake_in_every_batch_ends_the_run_early(mistake):
             continue  # which is right
         with pytest.raises(fbar.InputError) as caught:
             fbar.infer(problem, MEAN, method=REJECTION, budget=5000, block_size=block_size, seed=1)
-        assert message in str(caught.value)
+        assert message.format(rows=block_size or 4096) in str(caught.value)
         assert len(calls) <= 5 * PROBES
 
 
@@ -635,6 +635,19 @@ def test_outputs_that_nobody_asked_for_disturb_nothing(method, tmp_path):
         result = fbar.infer(problem, MEAN, run=tmp_path / str(block_size), **asked)
         assert answer(result) == answer(plain)
         assert answer(fbar.load(tmp_path / str(block_size), problem)) == answer(plain)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_records_of_before_such_simulations_failed_are_read(method):
+    """They were written down before the run ended for them, and then met again by every resume."""
+    problem = fbar.Problem(PRIOR, some, observed=0.5, cost="returned")
+    run = method.start(problem, MEAN, seed=1, budget=64, block_size=16)
+    for batch in run.ask():
+        x = some(batch.theta, batch.rng())
+        recorded = {"theta": np.zeros(batch.simulations), "pair": np.zeros((batch.simulations, 2))}
+        run.tell((batch, Simulated(x, recorded, np.zeros(batch.simulations, np.int8))))
+    assert run.simulations > 0
+    assert run.posterior().expect(MEAN).value > 0.1
 
 
 def test_a_promised_cost_that_is_missing_once(tmp_path):

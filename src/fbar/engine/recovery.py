@@ -130,7 +130,10 @@ def _unless_mistaken(problem: Problem, whole: Part, failed: RowFailed) -> _Steps
     attempts = yield [Part(row, row + 1, next(streams)) for row in rows]
     if all(isinstance(attempt, RowFailed) and attempt.kind in MISTAKES for attempt in attempts):
         raise InputError(failed.message)
-    return (yield from _by_halves(problem, whole, failed, streams))
+    try:
+        return (yield from _by_halves(problem, whole, failed, streams))
+    except InputError:  # found in a part of it
+        raise InputError(failed.message) from None
 
 
 def _by_halves(problem: Problem, part: Part, failed: RowFailed, streams: Iterator[int]) -> _Steps:

@@ -30,6 +30,9 @@ class RecordedKinds:
             return outcomes
         recorded, examples = dict(outcomes.recorded), dict(outcomes.examples)
         for name, values in outcomes.recorded.items():
+            if name in self._problem.form.taken:  # from a record of before such simulations failed
+                del recorded[name]
+                continue
             numbers, asked = values.dtype.kind in NUMBERS, name in self._problem.records
             known = self._numbers.setdefault(name, numbers)
             if numbers and asked:  # what came before was not what was meant
