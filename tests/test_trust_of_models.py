@@ -196,7 +196,7 @@ def test_somebody_elses_run_that_names_ones_own_file_does_not_execute_it(place: 
     assert place.executed == ""
 
 
-def rename_model(run: str, path: Path) -> None:
+def rename_model(run: str, path: Path | str) -> None:
     """Let a run's settings name another model file, under sound checksums."""
     with Ledger(Path(run), create=False) as ledger:
         (leg,) = ledger.legs
@@ -205,6 +205,22 @@ def rename_model(run: str, path: Path) -> None:
         ledger._connection.execute("REPLACE INTO legs VALUES (?, ?, ?, ?)", leg.row(number))
     with Ledger(Path(run), create=False, driver=False) as ledger:
         assert ledger.legs[0].settings["model"]["file"] == str(path)
+
+
+@pytest.mark.parametrize(
+    "named", ["\ud800", "a\0b", "x" * 5000, "", ".", "/dev/zero", "/proc/self/mem", "\x1b[2J"], ids=ascii
+)
+def test_whatever_a_run_names_is_no_trouble(place: Place, named: str) -> None:
+    rename_model("r", named)
+    call("explain", "r")  # its copy is known
+    assert place.executed == "x"
+    place.forget()
+    with pytest.raises(UntrustedModel) as told:
+        call("explain", "r")
+    assert "\n" not in str(told.value)
+    assert place.executed == ""
+    call("explain", "r", "--trust")
+    assert place.executed == "x"
 
 
 def test_a_changed_copy_is_not_executed(place: Place) -> None:

@@ -217,7 +217,7 @@ def of_run(directory: Path, about: dict[str, Any] | None, *, trust: bool = False
     kept = _kept(copy)
     path, content = _known(original, copy, kept)
     if path is None:
-        path = original if original.is_file() else copy
+        path = original if _is_file(original) else copy
         if path == copy and kept is None:
             raise InputError(f"the model file of {directory} is gone: neither {original} nor {copy} is there")
         if not trust:
@@ -235,9 +235,17 @@ def remember_of_run(directory: Path, about: dict[str, Any]) -> str:
     kept = _kept(copy)
     if _known(original, copy, kept)[0] is not None:
         return ""
-    contents = [_bytes(original)] if original.is_file() else []
+    contents = [_bytes(original)] if _is_file(original) else []
     contents += [] if kept is None else [kept]
     return next(filter(None, (remember(original, content) for content in contents)), "")
+
+
+def _is_file(path: Path) -> bool:
+    """Whether there is such a Python file, at a place that somebody else may have written down."""
+    try:
+        return path.suffix == ".py" and path.is_file()
+    except (OSError, ValueError):  # too long, or none at all
+        return False
 
 
 def _kept(copy: Path) -> bytes | None:
@@ -252,7 +260,7 @@ def _known(original: Path, copy: Path, kept: bytes | None) -> tuple[Path | None,
     The file that the run names counts only if the run's copy shows that this user began the run with it: then also
     after he has edited it. What else lies at a place that somebody else's run names was never meant.
     """
-    if (kept is None or was_run(original, digest(kept))) and original.is_file():
+    if (kept is None or was_run(original, digest(kept))) and _is_file(original):
         content = _bytes(original)
         if (kept is not None and is_own(original)) or was_run(original, digest(content)):
             return original, content

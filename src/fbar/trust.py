@@ -92,7 +92,7 @@ def _place(directory: Path, content_digest: str) -> Path:
 
 
 def _entry(directory: Path, path: Path, content_digest: str) -> Path:
-    return _place(directory, content_digest) / digest(os.fsencode(path))[:32]
+    return _place(directory, content_digest) / digest(str(path).encode("utf-8", "surrogatepass"))[:32]
 
 
 def _others(directory: Path) -> bool:
