@@ -60,8 +60,8 @@ def fill_page(path: Path, rng: random.Random) -> str:
 
 
 def swap_pages(path: Path, rng: random.Random) -> str:
-    data, pages = path.read_bytes(), max(1, path.stat().st_size // PAGE)
-    first, second = rng.randrange(pages), rng.randrange(pages)
+    data, pages = path.read_bytes(), path.stat().st_size // PAGE
+    first, second = rng.sample(range(max(2, pages)), 2)
     pieces = [data[PAGE * page : PAGE * (page + 1)] for page in (first, second)]
     _write(path, PAGE * first, pieces[1])
     _write(path, PAGE * second, pieces[0])

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import scipy.stats  # noqa: F401 - children are forked with what is imported here
 
 pytest.importorskip("cyclopts")
 if sys.platform != "linux":
@@ -221,7 +222,6 @@ def test_results_are_compared():
 @pytest.mark.slow
 @pytest.mark.processes
 def test_damaged_runs_are_resumed_right_and_what_readers_do_wrong_is_found(tmp_path):
-    children.preload()
     base = bases(tmp_path, readers=("show", "load"))["finite"]()
     assert not any(misread(base, reader, base.read(reader)) for reader in ("show", "load"))
     for way in ("pages overwritten", "rows gone"):
@@ -243,11 +243,10 @@ def test_damaged_runs_are_resumed_right_and_what_readers_do_wrong_is_found(tmp_p
 @pytest.mark.slow
 @pytest.mark.processes
 def test_hostile_directories_do_no_harm_and_planted_harm_is_found(tmp_path, monkeypatch):
-    children.preload()
     monkeypatch.setattr(hostile, "READ", ("show", "load"))
     monkeypatch.setattr(hostile, "WRITE", ("resume",))
     opened = hostile.Hostile(1, tmp_path)
-    for name in ("a parameter: a name of tags", "a table is gone", "no end of the header"):
+    for name in ("a table is gone", "no end of the header"):
         number = next(i for i, forgery in enumerate(FORGERIES) if forgery.name == name)
         assert opened.attack(number)[0].failures == ()
 
@@ -269,7 +268,6 @@ def test_hostile_directories_do_no_harm_and_planted_harm_is_found(tmp_path, monk
 @pytest.mark.slow
 @pytest.mark.processes
 def test_files_that_cannot_grow_end_a_run_in_a_line_and_it_goes_on(tmp_path):
-    children.preload()
     disks = Disks(1, tmp_path)
     assert disks.attack(0) == [Tried("disk: files that cannot grow", 1)]
 
