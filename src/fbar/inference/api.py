@@ -63,11 +63,12 @@ def infer(
         A directory that keeps every finished simulation. The same command again goes on where it was, or gives the
         finished result at once; other settings are refused, see `extend`.
     workers
-        Local processes. None or 0 simulates here, which is best for vectorised simulators.
+        Local processes. None or 0 simulates here, which is best for vectorised simulators. A recorded run keeps their
+        number and the time limit, for `extend` and for predictions.
     engine
         In place of ``workers``: a ``concurrent.futures.Executor``, a ``distributed.Client`` or its address.
     timeout
-        Seconds that one simulation may take; it needs workers, and starts one if there are none.
+        Seconds that one simulation may take, inf for no limit; it needs workers, and starts one if there are none.
     block_size
         Simulations in a block, the unit of work and of seeds: another size gives other numbers.
     summaries

@@ -7,10 +7,14 @@ import multiprocessing.context
 import os
 import signal
 import sys
+import warnings
 from typing import Any
 
 from fbar.keeping.keeper import adopt_orphans, end_children, send_signal
 from fbar.processes import bind_to_parent, prepare
+
+FORKS = ".*multi-threaded, use of fork"
+"""How Python 3.12 and later warn of a fork beside other threads."""
 
 SIZE = 8
 """Bytes of a process's number in a pipe."""
@@ -42,7 +46,9 @@ if sys.platform == "linux":
             self._driver = os.getpid()
             self._reader, self._writer = os.pipe()
             try:
-                super().start()
+                with warnings.catch_warnings():  # a driver may have threads; keepers use none of them
+                    warnings.filterwarnings("ignore", FORKS, DeprecationWarning)
+                    super().start()
                 os.close(self._writer)
                 self._worker = int.from_bytes(os.read(self._reader, SIZE), sys.byteorder)
             finally:
