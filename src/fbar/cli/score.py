@@ -19,6 +19,7 @@ from fbar.study import Study, StudyResult
 from fbar.study.paired import mean_and_error
 from fbar.study.ranking import ERROR
 from fbar.study.tables import RANKS
+from fbar.terminal import waiting
 
 Several = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
 Budgets = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
@@ -290,7 +291,8 @@ def write(result: StudyResult, out: Path, *, quiet: bool = False) -> None:
     """Tables, figures and a report."""
     from fbar.plot import write_figures
 
-    paths = [*result.write(out), *write_figures(result, out)]
-    report = result.report(out / "report.html")
+    with waiting("writing tables, figures and the report", shown=not quiet):
+        paths = [*result.write(out), *write_figures(result, out)]
+        report = result.report(out / "report.html")
     if not quiet:
         open_console().print(f"{len(paths)} tables and figures are in {out}/; look at {report}", markup=False)

@@ -130,9 +130,9 @@ class _Densities:
 class Crossfitted:
     """Every simulation of a run, in groups. ``proposals[r][a]`` is what group a draws from in round r.
 
-    Kept is the distance of each, and where it is as `Coordinates` says; no copy is made of them as a whole. Groups and
-    rounds are those of the blocks. ``draw`` gives a block's particles again: its round, its number in it, its size and
-    whether they are evenly spread.
+    Kept is the distance of each, and where it is as ``Coordinates`` says; no copy is made of them as a whole. Groups
+    and rounds are those of the blocks. ``draw`` gives a block's particles again: its round, its number in it, its size
+    and whether they are evenly spread.
     """
 
     def __init__(self, problem: Problem, space: Space, groups: int, draw: Draw | None = None) -> None:
