@@ -96,7 +96,7 @@ def attempt(door: Entrance, wrong: dict[str, str]) -> Outcome:
         try:
             given = door({name: WRONG[value]() for name, value in wrong.items()})
             f"{given!r} {given}"
-        except Late as error:
+        except KeyboardInterrupt as error:
             return Outcome(words, "fine" if much else "endless", "", where(error))
         except BaseException as error:
             if any(name == "progress" and callable(WRONG[value]()) for name, value in wrong.items()):

@@ -5,6 +5,7 @@ import os
 import resource
 import shutil
 import sqlite3
+import struct
 import subprocess
 import sys
 
@@ -82,6 +83,28 @@ def test_links_are_not_written_through_when_a_file_is_repaired(run, sound, tmp_p
     assert all((run / name).is_symlink() for name in names)
     assert (run / "ledger.damaged-2").is_file()
     assert not [path for path in run.glob("repair-*") if not path.is_symlink()]
+
+
+def test_a_rollback_journal_deletes_nothing(run, sound, tmp_path):
+    """SQLite deletes the file that a journal's end names as its super-journal, once no other journal needs it."""
+    connection = sqlite3.connect(run / "ledger.sqlite")
+    assert connection.execute("PRAGMA journal_mode=DELETE").fetchone() == ("delete",)
+    connection.close()
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    name = str(victim).encode()
+    size = (run / "ledger.sqlite").stat().st_size // 4096
+    header = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + struct.pack(">5I", 0, 1, size, 512, 4096)
+    trailer = struct.pack(">I", 4096 * 3) + name + struct.pack(">2I", len(name), sum(name))
+    journal = header.ljust(512, b"\0") + trailer + header[:8]
+    (run / "ledger.sqlite-journal").write_bytes(journal)
+    plain = tmp_path / "plain"
+    shutil.copytree(run, plain)
+    for read in (lambda: fbar.load(run, problem()), lambda: fbar.infer(problem(), fbar.mean("mu"), **ASKED, run=run)):
+        assert read().as_dict()["estimates"] == sound[1].as_dict()["estimates"]
+        assert victim.read_bytes() == b"precious"
+    sqlite3.connect(plain / "ledger.sqlite").execute("SELECT COUNT(*) FROM blocks").fetchone()
+    assert not victim.exists(), "this journal would do no harm to anyone"
 
 
 def test_the_directory_of_the_pilot_may_not_be_a_link(tmp_path):

@@ -104,8 +104,6 @@ def test_what_fbar_writes_is_accepted(runs: Path) -> None:
 
 
 WRONG: dict[str, Callable[[dict[str, Any], dict[str, Any]], Any]] = {
-    "no settings": lambda s, r: ([], r),
-    "settings are a number": lambda s, r: (3, r),
     "no problem": lambda s, r: s.pop("problem"),
     "no targets": lambda s, r: s.pop("targets"),
     "targets are a text": lambda s, r: s.update(targets="mean:a"),
@@ -134,7 +132,6 @@ WRONG: dict[str, Callable[[dict[str, Any], dict[str, Any]], Any]] = {
     "timeout": lambda s, r: s.update(machine={"timeout": math.nan}),
     "deep": lambda s, r: s["problem"].update(deep=json.loads("[" * 200 + "]" * 200)),
     "a long text": lambda s, r: s["problem"].update(text="x" * 2_000_000),
-    "result is a list": lambda s, r: (s, [1]),
     "no estimates": lambda s, r: r.pop("estimates"),
     "estimates are a list": lambda s, r: r.update(estimates=[1]),
     "an estimate is a number": lambda s, r: r["estimates"].update({"mean:a": 1}),

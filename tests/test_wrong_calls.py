@@ -259,7 +259,7 @@ def result():
         (lambda result: fbar.plot.marginals(result, ax=3), "ax must be axes of matplotlib"),
         (lambda result: fbar.Workers(decimal.Decimal(2)), "count must be a positive integer"),
         (lambda result: fbar.infer(result.run.problem, fbar.mean("a"), budget=9, workers=10**9), "from 0 to 10,000"),
-        (lambda result: fbar.Targeted(groups=2**53), "from 2 to 1000"),
+        (lambda result: fbar.Targeted(groups=2**53), "at most 1,000 groups"),
         (lambda result: fbar.NormalKernel(1e300), "scale of the covariance must be a number from"),
         (lambda result: fbar.quantile("a", 5e-324), "between 0 and 1"),
         (lambda result: fbar.load("no-such-run", problem=3), "problem must be an fbar.Problem"),

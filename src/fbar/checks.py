@@ -44,7 +44,7 @@ class _Shown(reprlib.Repr):
     def __init__(self) -> None:
         super().__init__()
         self.maxlevel, self.maxlist, self.maxtuple, self.maxdict, self.maxset = 3, 6, 6, 4, 6
-        self.maxstring, self.maxlong, self.maxother = 60, 40, MOST_SHOWN
+        self.maxstring, self.maxlong, self.maxother = 100, 40, MOST_SHOWN
 
     def repr_int(self, x: int, level: int) -> str:
         try:
@@ -66,8 +66,8 @@ class _Shown(reprlib.Repr):
 def shown(value: Any) -> str:
     """A user's value as it stands in a message: short, in one line, whatever it is; control characters are escaped.
 
-    >>> shown(list(range(1000))), shown("a" * 100 + "b") == repr("a" * 28 + "..." + "a" * 28 + "b")
-    ('[0, 1, 2, 3, 4, 5, ...]', True)
+    >>> shown(list(range(1000))), len(shown("a" * 1000))
+    ('[0, 1, 2, 3, 4, 5, ...]', 100)
     """
     text = _Shown().repr(value)
     return told(text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…")
@@ -241,8 +241,10 @@ def non_negative_number(value: Any, name: str) -> float:
 
 def positive_number(value: Any, name: str) -> float:
     found = real(value)
-    if found is None or found <= 0:
+    if found is None:
         raise InputError(f"{name} must be a number greater than 0; got {shown(value)}")
+    if found <= 0:
+        raise InputError(f"{name} must be greater than 0; got {shown(value)}")
     return found
 
 

@@ -143,7 +143,8 @@ class Result:
         weights are negative.
         """
         tolerance = self.looked_at if tolerance is None else non_negative_number(tolerance, "tolerance")
-        ratio = number(ratio, "ratio")
+        c = number(ratio, "ratio")
+        ratio = ratio if type(ratio) is int else c
         posterior, at = self.run.extrapolated(ratio, tolerance), self._at(tolerance)
         given = f"ratio={ratio!r}" + ("" if tolerance is None else f", tolerance={at!r}")
         what = f"extrapolated to tolerance 0, from tolerances {at:.4g} and {at / ratio:.4g}"

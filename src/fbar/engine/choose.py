@@ -24,11 +24,11 @@ MOST_WORKERS = 10_000
 def as_engine(engine: Any = None, workers: int | None = None, timeout: float | None = None) -> Engine:
     """In this process, on local workers, or on what ``engine`` is: an engine, an executor, a Dask client or address."""
     limit = None if timeout is None else time_limit(timeout, "timeout")
+    wanted = 0 if workers is None else whole_number(workers, "workers", 0, MOST_WORKERS)
     if engine is not None:
-        if workers or timeout is not None:
+        if wanted or timeout is not None:
             raise InputError("give either engine= or workers= and timeout=, not both")
         return _given(engine)
-    wanted = 0 if workers is None else whole_number(workers, "workers", 0, MOST_WORKERS)
     if not wanted and limit is None:
         return InProcess()
     return Workers(wanted or 1, timeout=limit)

@@ -17,7 +17,7 @@ import numpy as np
 
 from fbar import model_file, stopping
 from fbar.again import going_on
-from fbar.checks import counted, listed_of, path
+from fbar.checks import counted, listed_of, path, shown
 from fbar.checks import function as check_function
 from fbar.engine import Engine, InProcess, as_before, machine_of
 from fbar.errors import InputError, LedgerError, NoPosterior
@@ -188,7 +188,10 @@ def _same_streams(stored: Mapping[str, Any], seed: Any) -> Seeds:
 
 
 def as_directory(run: Any) -> Path:
-    return path(run, "run")
+    given = path(run, "run")
+    if any(ord(character) < 32 or ord(character) == 127 for character in str(given)):
+        raise InputError(f"run must be a path without line breaks and control characters; got {shown(run)}")
+    return given
 
 
 def _last_leg(ledger: Ledger) -> Leg:

@@ -67,6 +67,15 @@ def require_own_files(path: Path) -> None:
         require_own_file(beside(path, suffix))
 
 
+def set_journal_aside(path: Path) -> None:
+    """Keep SQLite from a rollback journal, which names files that it would then change or delete.
+
+    A run has a write-ahead log. Only a death in the first moment, when nothing is recorded, leaves such a journal.
+    """
+    with suppress(FileNotFoundError):
+        beside(path, "-journal").replace(path.with_name("ledger.damaged-journal"))
+
+
 # ---------------------------------------------------------------- for the driver
 
 

@@ -33,6 +33,7 @@ from fbar.ledger.database import (
     make_tables,
     require_own_files,
     require_own_tables,
+    set_journal_aside,
     timed,
     transaction,
 )
@@ -130,6 +131,7 @@ class Ledger:
                 "fbar show, explain, export and report), or copied to where you can write"
             ) from None
         try:
+            set_journal_aside(self.path)
             try:
                 self._start()
             except (sqlite3.Error, UnicodeError) as error:  # SQLite quotes broken names in its messages

@@ -11,7 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.acceptance import Acceptance, accepted
-from fbar.checks import FloatArray, IntArray, between, choice, non_negative_number, positive_integer, settle, shown
+from fbar.checks import (
+    FloatArray,
+    IntArray,
+    choice,
+    non_negative_number,
+    number,
+    positive_integer,
+    settle,
+    shown,
+)
 from fbar.distances import PNorm, Scaled
 from fbar.errors import InputError, NoPosterior
 from fbar.estimators.rounds import WEIGHTINGS, MixtureErrors, Piece, Round, Rounds
@@ -107,7 +116,9 @@ class SMC(Method):
                 "scales that change each round have no fixed tolerances; use fbar.QuantileSchedule(...) as schedule, "
                 "or fbar.Scaled(each_round=False)"
             )
-        settle(self, "jump", between(self.jump, 0, 1, "jump, a probability,"))
+        if not 0 <= number(self.jump, "jump") <= 1:
+            raise InputError(f"jump must be a probability; got {shown(self.jump)}")
+        settle(self, "jump", float(self.jump))
         if self.centres is not None:
             positive_integer(self.centres, "centres")
         settle(self, "least_rate", non_negative_number(self.least_rate, "least_rate"))

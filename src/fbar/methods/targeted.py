@@ -114,11 +114,10 @@ class Targeted(Method):
         Acceptance(1.0 if self.tolerance is None else self.tolerance, self.kernel)
         choice(self.goal, ("weighted", "worst"), "goal")
         choice(self.per, ("simulation", "second"), "per")
-        if not 2 <= positive_integer(self.groups, "groups") <= MOST_GROUPS:
-            raise InputError(
-                f"proposals learn from other groups, so there must be from 2 to {MOST_GROUPS}; got "
-                f"groups={shown(self.groups)}"
-            )
+        if positive_integer(self.groups, "groups") < 2:
+            raise InputError("proposals learn from other groups, so there must be at least 2; got groups=1")
+        if self.groups > MOST_GROUPS:
+            raise InputError(f"there can be at most {MOST_GROUPS:,} groups; got {shown(self.groups)}")
         if self.defence is not None and not 0 < non_negative_number(self.defence, "defence") < 1:
             raise InputError(f"defence must lie between 0 and 1; got {shown(self.defence)}")
         check_importance(self.importance)

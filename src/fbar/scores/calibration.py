@@ -113,7 +113,7 @@ class Coverage:
 def expected_coverage(ranks: npt.ArrayLike, levels: npt.ArrayLike = (0.5, 0.8, 0.9, 0.95)) -> list[Coverage]:
     """How often central credible intervals of several levels hold the true parameter."""
     r, result = _ranks(ranks), []
-    for level in np.atleast_1d(numeric_array(levels, "levels")).tolist():
+    for level in numeric_array(levels, "levels").ravel().tolist():
         if not LEAST_LEVEL <= level <= 1 - LEAST_LEVEL:
             raise InputError(f"a level must lie between 0 and 1; got {level:g}")
         share = float((np.abs(r - 0.5) <= level / 2).mean())
