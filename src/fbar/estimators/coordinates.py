@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fbar.checks import BoolArray, IntArray
-from fbar.estimators.kept import Kept
+from fbar.estimators.kept import Kept, missing
 from fbar.proposals import Particles
 
 FIRST = 2**20
@@ -61,19 +61,20 @@ class Coordinates:
     def _late(self, rows: IntArray) -> Particles:
         """Rows of which only some are kept."""
         self._join()
-        missing = np.setdiff1d(rows, self._rows)
-        if not missing.size:
+        new = missing(rows, self._rows)
+        if not new.size:
             return self._near.take(np.searchsorted(self._rows, rows))
         assert self._again is not None
-        drawn = self._again(missing)
-        if self._rows.size + missing.size <= MOST_REMEMBERED:
-            at = np.searchsorted(self._rows, missing)
+        drawn = self._again(new)
+        if self._rows.size + new.size <= MOST_REMEMBERED:
+            at = np.searchsorted(self._rows, new)
             model, x = np.insert(self._near.model, at, drawn.model), np.insert(self._near.x, at, drawn.x, axis=0)
-            self._rows, self._near = np.insert(self._rows, at, missing), Particles(model, x)
+            self._rows, self._near = np.insert(self._rows, at, new), Particles(model, x)
             return self._near.take(np.searchsorted(self._rows, rows))
-        new = np.isin(rows, missing)
-        known = self._near.take(np.searchsorted(self._rows, rows[~new]))
-        return _merged(new, drawn.take(np.searchsorted(missing, rows[new])), known)
+        place = np.minimum(np.searchsorted(new, rows), new.size - 1)
+        which = new[place] == rows
+        known = self._near.take(np.searchsorted(self._rows, rows[~which]))
+        return _merged(which, drawn.take(place[which]), known)
 
     def _join(self) -> None:
         """What was added since stands behind all that is there."""

@@ -39,7 +39,7 @@ from fbar.errors import NoPosterior
 from fbar.estimate import ErrorBars
 from fbar.estimators.coordinates import Coordinates
 from fbar.estimators.draws import DrawErrors, Draws, recorded_columns
-from fbar.estimators.kept import PART, Kept
+from fbar.estimators.kept import PART, Kept, missing
 from fbar.outcomes import Seen
 from fbar.posterior import Posterior
 from fbar.problem import Problem
@@ -98,7 +98,7 @@ class _Densities:
         return self.log_prior[place] - np.logaddexp(self.closed[place], math.log(draws) + self.last[place])
 
     def _look_at(self, store: Crossfitted, rows: IntArray) -> None:
-        new = np.setdiff1d(rows, self.rows)
+        new = missing(rows, self.rows)
         if not new.size:
             return
         at = np.searchsorted(self.rows, new)

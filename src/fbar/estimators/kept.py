@@ -17,6 +17,19 @@ MOST_BLOCKS = 1024
 """Blocks that wait to be joined, at most: each costs some hundred bytes beside its rows."""
 
 
+def missing(rows: IntArray, known: IntArray) -> IntArray:
+    """Rows that are not among the known ones, each once and in order; ``known`` are in order.
+
+    >>> missing(np.array([5, 2, 9, 5]), np.array([2, 3]))
+    array([5, 9])
+    """
+    new = rows
+    if known.size:
+        at = np.minimum(np.searchsorted(known, rows), known.size - 1)
+        new = rows[known[at] != rows]
+    return new if (new[1:] > new[:-1]).all() else np.unique(new)
+
+
 class Kept:
     """A growing array in parts. Blocks of few rows are joined, so that blocks of one take no more than their number.
 
