@@ -11,6 +11,7 @@ under a checksum too.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
@@ -124,6 +125,8 @@ class Ledger:
 
     def _open(self) -> None:
         try:
+            if not os.access(self.directory, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             self._lock = Lock(self.directory / "driver.lock")
         except OSError as error:
             raise LedgerError(
