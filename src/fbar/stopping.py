@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from fbar.checks import choice, counted, finite_number, positive_integer, positive_number, shown
+from fbar.checks import choice, counted, finite_number, positive_integer, positive_number, settle, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimate import Estimate
 from fbar.methods import Run
@@ -207,7 +207,8 @@ class StandardError(StoppingRule):
     wanted: float
 
     def __post_init__(self) -> None:
-        finite_number(positive_number(self.wanted, "wanted standard error"), "wanted standard error")
+        wanted = finite_number(positive_number(self.wanted, "wanted standard error"), "wanted standard error")
+        settle(self, "wanted", wanted)
 
     def __str__(self) -> str:
         return f"{self.target} ± {self.wanted:g}"

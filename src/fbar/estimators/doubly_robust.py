@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray, positive_integer, positive_number, shown
+from fbar.checks import FloatArray, IntArray, positive_integer, positive_number, settle, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimate import ErrorBars
 from fbar.estimators.draws import FEW_ACCEPTED, ONE_CARRIES, Draws, WeightedAverage
@@ -85,6 +85,8 @@ class DoublyRobust:
                 f"bandwidth is in the prior's unit coordinates, where 0.5 is half of everything; got "
                 f"{shown(self.bandwidth)}"
             )
+        if self.bandwidth is not None:
+            settle(self, "bandwidth", float(self.bandwidth))
 
     @property
     def least(self) -> int:

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fbar.checks import FloatArray, choice, finite_number, flag, positive_integer, positive_number, shown
+from fbar.checks import FloatArray, choice, finite_number, flag, positive_integer, positive_number, settle, shown
 from fbar.errors import InputError
 from fbar.estimate import ErrorBars
 from fbar.estimators.draws import FEW_ACCEPTED, Draws
@@ -114,7 +114,9 @@ class KernelRegression:
                 f"bandwidth is in the prior's unit coordinates, where 0.5 is half of everything; got "
                 f"{shown(self.bandwidth)}"
             )
-        finite_number(positive_number(self.scale, "scale"), "scale")
+        if self.bandwidth is not None and not isinstance(self.bandwidth, str):
+            settle(self, "bandwidth", float(self.bandwidth))
+        settle(self, "scale", finite_number(positive_number(self.scale, "scale"), "scale"))
         flag(self.split, "split")
         choice(self.rule, ("gauss-kronrod", "gauss-legendre"), "quadrature rule")
         if self.panels is not None:

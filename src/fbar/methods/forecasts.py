@@ -105,7 +105,8 @@ def forecast(ahead: Ahead, wanted: Any, df: Any, at: int, known: Any = 1.0) -> F
     """
     from scipy.special import chdtri
 
-    df, bound = np.atleast_1d(df), np.square(np.atleast_1d(wanted))
+    with np.errstate(over="ignore"):  # a wanted error that is no bound at all
+        df, bound = np.atleast_1d(df), np.square(np.atleast_1d(wanted))
     if not (np.isfinite(ahead(0)).all() and (bound > 0).all()):
         return None
     tail = (1 - SURE) / 2

@@ -162,6 +162,8 @@ def summarise(errors: npt.ArrayLike, truth_error: npt.ArrayLike = 0.0, deviation
         raise InputError(f"the truth's error must be a number of at least 0; got {shown(truth_error)}")
     if (sd <= 0).any():
         raise InputError(f"the posterior's deviation must be greater than 0; got {shown(deviation)}")
+    if (sd > MOST_ERROR).any() or (own > MOST_ERROR).any():
+        raise InputError(f"errors and deviations must be at most {MOST_ERROR:g}, so that their squares are numbers")
     trials, square = len(e), e**2
     raw = square.mean(axis=0)
     if (own**2 > MOST_TRUTH_ERROR * raw).any():
@@ -173,7 +175,7 @@ def summarise(errors: npt.ArrayLike, truth_error: npt.ArrayLike = 0.0, deviation
     mse = raw - own**2
     mse_error = square.std(axis=0, ddof=1) / math.sqrt(trials)
     centre, spread = e.mean(axis=0), e.var(axis=0, ddof=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         b2, draws = mse / sd**2, sd**2 / mse
         draws_error = draws * mse_error / mse
     bias2 = centre**2 - spread / trials - own**2

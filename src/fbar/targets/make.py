@@ -123,9 +123,10 @@ def model_probability(model: Any, *, name: str = "model") -> Target:
 def quantile(name: str, level: float) -> Target:
     """Posterior quantile of a parameter. Its interval is read off the distribution function, and is not symmetric."""
     _parameter(name)
-    if not LEAST_LEVEL <= number(level, "level") <= 1 - LEAST_LEVEL:
+    at = number(level, "level")
+    if not LEAST_LEVEL <= at <= 1 - LEAST_LEVEL:
         raise InputError(f"the level of a quantile must lie between 0 and 1; got {shown(level)}")
-    return Quantile(name, float(level), f"quantile:{name},{level:g}")
+    return Quantile(name, at, f"quantile:{name},{at:g}")
 
 
 def density_at(name: str, x: float, *, bandwidth: float | None = None) -> Target:
