@@ -92,17 +92,20 @@ class Combined(Posterior):
             target.check(self.small.points)
             z.append(self.contributions(target))
             inner.append(_inner_z(self, target))
-        size = sum(part.shape[1] for part in z)
-        columns = np.concatenate([*z, *(part for part in inner if part is not None)], axis=1)
+        widths, nested = [part.shape[1] for part in z], [own is not None for own in inner]
+        size = sum(widths)
+        influence = np.concatenate([*z, *(part for part in inner if part is not None)], axis=1)
+        del z, inner  # of as many rows as were accepted, which may be very many
+        influence /= self.large.weights[:, None]  # whose z are these
         assert isinstance(self.large.errors, DrawErrors)
-        bars = self.large.errors.error_bars(columns / self.large.weights[:, None])  # whose z are these
+        bars = self.large.errors.error_bars(influence)
         covariance = bars.covariance[:size, :size].copy()
         place, start = 0, size
-        for part, own in zip(z, inner, strict=True):
-            if own is not None:
+        for width, has_inner in zip(widths, nested, strict=True):
+            if has_inner:
                 covariance[place, place] += self._second_order(bars.covariance[start : start + 4, start : start + 4])
                 start += 4
-            place += part.shape[1]
+            place += width
         few = np.full(size, self.small.points.rows < FEW_ACCEPTED)
         doubts = (
             *((mask[:size], text) for mask, text in bars.doubts),
@@ -156,7 +159,7 @@ def _places(small: Posterior, large: Posterior) -> IntArray:
     """Where the simulations of the smaller tolerance are among those of the larger."""
     rows, among = (rows_of(posterior) for posterior in (small, large))
     places = np.searchsorted(among, rows)
-    if not np.isin(rows, among).all():
+    if places.size and (places[-1] >= among.size or (among[places] != rows).any()):
         raise NoPosterior("too few simulations are within the smaller tolerance; raise the tolerance or the budget")
     return np.asarray(places)
 
