@@ -230,7 +230,7 @@ def test_a_full_disk_leaves_the_old_export(options, recorded, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(tables._Csv, "write", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(fbar.FbarError, match="No space left"):
         call("export", "r", *options, "--force")
     assert (recorded / "r.csv").read_text() == "old"
     assert not [path for path in recorded.iterdir() if path.name.startswith(".")]
@@ -269,7 +269,7 @@ def test_what_takes_long_is_said_on_a_terminal_and_wiped(monkeypatch):
         with terminal.waiting("another"):  # the line is taken
             time.sleep(0.05)
     assert "another" not in screen.getvalue()
-    assert "reading my?[2Jrun, 1,200 simulations, 0 s" in screen.getvalue()
+    assert "reading my\\x1b[2Jrun, 1,200 simulations, 0 s" in screen.getvalue()
     assert screen.getvalue().endswith("\x1b[J")
     with terminal.waiting("again"):  # and free again
         until(lambda: "again" in screen.getvalue())

@@ -151,9 +151,9 @@ def test_what_cannot_travel_is_said_in_one_line():
 
     with pytest.raises(fbar.InputError, match="cannot travel to workers"):
         infer(simulate, workers=1)
-    with pytest.raises(fbar.InputError, match="run must be a directory's name"):
+    with pytest.raises(fbar.InputError, match="run must be a path"):
         infer(lambda t, rng: t["a"], run=3)
-    with pytest.raises(fbar.InputError, match="run must be a directory's name"):
+    with pytest.raises(fbar.InputError, match="run must be a path"):
         infer(lambda t, rng: t["a"], run="")
     with pytest.raises(fbar.InputError, match="progress must be a function"):
         infer(lambda t, rng: t["a"], progress="yes")

@@ -574,8 +574,8 @@ class Problem:
 
     def _true(self, target: Target) -> tuple[FloatArray, FloatArray]:
         as_target(target)
-        if isinstance(self.reference, FiniteReference):
-            self.check_targets([target])
+        if isinstance(self.prior, Finite):
+            target.check_space(self.prior.points.with_derived(self.derived))
         return self.reference.expect(target)
 
     def with_observed(self, observed: Any) -> Problem:

@@ -49,6 +49,8 @@ def as_before(
 
     What ran on an executor or a cluster goes on in one local process.
     """
+    if workers is not None:
+        workers = whole_number(workers, "workers", 0, MOST_WORKERS)
     if engine is None and workers is None:
         workers = _number(machine.get("workers"), int) or (1 if machine.get("engine") else None)
         workers = None if workers is None else min(workers, max(MOST_RECORDED, 4 * processors()))

@@ -97,7 +97,8 @@ class Categorical:
 
     def __init__(self, values: npt.ArrayLike, probabilities: npt.ArrayLike | None = None) -> None:
         self.values = np.atleast_1d(np.array(without_mask(values, "the values of a categorical parameter")))
-        if self.values.ndim > 1 or self.values.dtype.kind not in "biufU":
+        labels = self.values.dtype == object and all(value is None or isinstance(value, str) for value in self.values)
+        if self.values.ndim > 1 or not (labels or self.values.dtype.kind in "biufU"):
             raise InputError(f"the values of a categorical parameter must be numbers or labels; got {shown(values)}")
         if self.values.dtype.kind == "f" and not np.isfinite(self.values).all():
             raise InputError(f"the values of a categorical parameter must be finite; got {shown(values)}")
