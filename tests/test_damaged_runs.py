@@ -3,7 +3,9 @@
 import hashlib
 import json
 import sqlite3
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from scipy import stats
@@ -230,3 +232,38 @@ def test_commands_that_read_a_damaged_run(tmp_path, command):
     assert "recomputed from their seeds: block 0 of round 1" in mended.out
     assert "damaged" not in command("show", "run").out
     assert "wrote 3,000 rows" in command("export", "run", "--all", "--out", "all.csv", "--force").out
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("where", ["middle", "header"])
+def test_commits_that_a_damaged_log_hides_are_missed(where, tmp_path):
+    """SQLite takes the first wrong frame of a log for its end, without a word."""
+    run = tmp_path / "run"
+    code = (
+        "import os, sys; sys.path.insert(0, sys.argv[1])\n"
+        "import fbar, test_damaged_runs as t\n"
+        "def stop(run):\n"
+        "    if run.simulations >= 1500: os._exit(0)\n"
+        "fbar.infer(t.problem_of(), fbar.mean('mu'), **t.ASKED, run=sys.argv[2], progress=stop)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(Path(__file__).parent), str(run)], check=True, timeout=60)
+    sound = fbar.load(run, problem_of())
+    assert (sound.damage, sound.simulations) == ("", 1500)
+    log = run / "ledger.sqlite-wal"
+    data = bytearray(log.read_bytes())
+    place = 20 if where == "header" else 32 + 4120 * (len(data) // 4120 // 2) + 2000
+    data[place : place + 4] = b"\xff\x00\xff\x00"
+    log.write_bytes(bytes(data))
+    for _ in range(2):
+        if where == "header":
+            with pytest.raises(fbar.FbarError):  # nothing but the log had been written
+                fbar.load(run, problem_of())
+            continue
+        part = fbar.load(run, problem_of())
+        assert part.simulations < 1500
+        assert "the end of its record is lost" in part.damage
+        assert not part["mean:mu"].trusted
+    mended = fbar.infer(problem_of(), fbar.mean("mu"), **ASKED, run=run, progress=False)
+    whole = fbar.infer(problem_of(), fbar.mean("mu"), **ASKED, progress=False)
+    assert mended.as_dict()["estimates"] == whole.as_dict()["estimates"]
+    assert fbar.load(run, problem_of()).damage == ""

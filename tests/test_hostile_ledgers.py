@@ -63,9 +63,8 @@ def test_what_is_no_ordinary_file_is_refused_and_left_as_it_is(name, kind, run, 
     message = "is a link, which is not followed" if "link" in kind else "is not an ordinary file"
     with pytest.raises(fbar.LedgerError, match=message):
         fbar.infer(problem(), fbar.mean("mu"), **ASKED, run=run, progress=False)
-    if name != "driver.lock":
-        with pytest.raises(fbar.LedgerError, match=message):
-            fbar.load(run, problem())
+    with pytest.raises(fbar.LedgerError, match=message):
+        fbar.load(run, problem())
     assert victim.read_bytes() == before
     assert not (tmp_path / "nothing").exists()
 
@@ -282,6 +281,17 @@ def test_what_is_long_beyond_reason_is_not_read(run, sound):
         file.truncate(2**40)  # a hole, which takes no room
     loaded = fbar.load(run, problem())
     assert loaded.as_dict()["estimates"] == sound[1].as_dict()["estimates"]
+
+
+def test_a_hollow_file_is_repaired_without_filling_the_disk(run, sound):
+    with (run / "ledger.sqlite").open("r+b") as file:
+        file.seek(0)
+        file.write(bytes(100))
+        file.truncate(200_000_000)
+    mended = fbar.infer(problem(), fbar.mean("mu"), **ASKED, run=run, progress=False)
+    assert mended.as_dict()["estimates"] == sound[1].as_dict()["estimates"]
+    assert (run / "ledger.damaged-1").stat().st_size == 200_000_000
+    assert sum(path.stat().st_blocks * 512 for path in run.rglob("*")) < 20_000_000
 
 
 def test_arrays_of_all_sound_types_come_back():

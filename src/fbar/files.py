@@ -15,6 +15,8 @@ from pathlib import Path
 from fbar.errors import LedgerError
 
 NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+PIECE = 2**16
+"""Bytes that are copied at a time."""
 
 
 @contextmanager
@@ -53,6 +55,19 @@ def write_text(path: Path, text: str) -> None:
     """Write a text in the place of what was there, whole or not at all."""
     with written_beside(path) as new:
         new.write_text(text, encoding="utf-8", errors="replace")
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a file to where none is, without following links; what is hollow stays so and takes no room."""
+    handle = os.open(source, os.O_RDONLY | NO_LINKS)
+    new = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINKS, 0o644)
+    with open(handle, "rb") as old, open(new, "wb") as file:
+        while data := old.read(PIECE):
+            if data.count(0) == len(data):
+                file.seek(len(data), os.SEEK_CUR)
+            else:
+                file.write(data)
+        file.truncate()
 
 
 def require_own_file(path: Path) -> None:

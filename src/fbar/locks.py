@@ -35,7 +35,7 @@ def held(path: Path) -> bool:
     import fcntl
 
     try:
-        file = os.open(path, os.O_RDONLY | NO_LINKS)
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | NO_LINKS)  # a pipe would wait for a writer
     except OSError:
         return False
     try:

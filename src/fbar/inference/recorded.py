@@ -445,7 +445,7 @@ def _mends(ledger: Ledger) -> str:
 def _damage(ledger: Ledger, run: Run, ended: str) -> str:
     """What to say of a run that was read only as far as its record is sound; nothing where that is all of it."""
     before = ledger.legs[-1].result
-    if ended != NOT_FINISHED or (before is None and not ledger.damaged_blocks):
+    if ended != NOT_FINISHED or (before is None and not ledger.damaged_blocks and not ledger.end_is_lost):
         return ""
     what = ledger.damage() or "some recorded blocks are missing"
     of = f" of its {before['simulations']:,}" if before is not None else ""

@@ -16,7 +16,6 @@ not used.
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import tempfile
 import time
@@ -25,9 +24,10 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
-from fbar.files import NO_LINKS, require_own_file
+from fbar.files import NO_LINKS, copy, require_own_file
 from fbar.ledger.codec import checksum
 from fbar.ledger.legs import FORMAT
+from fbar.ledger.log import lost_commits
 from fbar.locks import held
 
 PAGE = 4096
@@ -178,6 +178,8 @@ class Snapshot:
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         self._seen = self._now()
         self._fixed = False
+        self.lost = False
+        """Whether the log that a dead driver left holds commits that cannot be read any more."""
         self.connection = self._open()
         try:
             defend(self.connection, sum(size for size, _ in self._seen))
@@ -212,10 +214,12 @@ class Snapshot:
             copied = Path(self._copy.name) / self.path.name
             for suffix in ("", "-wal"):
                 with suppress(FileNotFoundError):
-                    shutil.copyfile(beside(self.path, suffix), beside(copied, suffix), follow_symlinks=False)
+                    copy(beside(self.path, suffix), beside(copied, suffix))
             before, self._seen = self._seen, self._now()
             if before == self._seen:
-                return _checked(copied, "mode=rw")
+                connection = _checked(copied, "mode=rw")
+                self.lost = lost_commits(connection, beside(copied, "-wal"))
+                return connection
             self._copy.cleanup()
         raise sqlite3.OperationalError("it changes while it is read; rerun the command")
 

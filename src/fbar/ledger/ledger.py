@@ -29,6 +29,7 @@ from fbar.files import require_own_file
 from fbar.ledger.codec import GARBAGE, Arrays, Block, checksum, decode, encode, pack, unpack
 from fbar.ledger.database import (
     Snapshot,
+    beside,
     connect,
     force,
     make_tables,
@@ -40,6 +41,7 @@ from fbar.ledger.database import (
 )
 from fbar.ledger.forcing import Forcing
 from fbar.ledger.legs import FORMAT, MOST_LEGS, Leg, read_json, write_json
+from fbar.ledger.log import lost_commits
 from fbar.ledger.repair import repair
 from fbar.locks import Lock
 from fbar.outcomes import Batch, Failure, Outcomes, Simulated
@@ -64,6 +66,8 @@ class Ledger:
         self.path = directory.resolve() / "ledger.sqlite"  # the simulator may change the working directory
         self.damaged: list[str] = []
         self.damaged_blocks: set[tuple[int, int]] = set()
+        self.end_is_lost = False
+        """Whether what was recorded last is missing."""
         self._all_read = False
         self._using = threading.RLock()  # the connection, which blocks that arrive use from another thread
         self._recorded: set[tuple[int, int]] = set()
@@ -80,7 +84,8 @@ class Ledger:
             started = f"fbar infer MODEL.py --run {directory}, or fbar.infer(..., run=...)"
             raise InputError(f"{directory} holds no run; one is started by {started}")
         require_own_files(self.path)
-        require_own_file(directory / "run.json")
+        for name in ("run.json", "driver.lock"):
+            require_own_file(directory / name)
         try:
             if driver:
                 self._open()
@@ -115,6 +120,8 @@ class Ledger:
         try:
             self._snapshot = Snapshot(self.path)
             self._connection = self._snapshot.connection
+            if self._snapshot.lost:
+                self._has_lost_its_end()
             self._look_around()
         except (sqlite3.Error, UnicodeError, OSError) as error:
             why = error.strerror if isinstance(error, OSError) else error
@@ -152,6 +159,8 @@ class Ledger:
     def _start(self) -> None:
         self._connection = connect(self.path)
         require_own_tables(self._connection)
+        if lost_commits(self._connection, beside(self.path, "-wal")):
+            self._has_lost_its_end()
         with timed(self._connection, self.path):
             said = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if said != "ok":
@@ -159,6 +168,11 @@ class Ledger:
         with transaction(self._connection):
             make_tables(self._connection)
         self._look_around()
+
+    def _has_lost_its_end(self) -> None:
+        if not self.end_is_lost:
+            self.end_is_lost = True
+            self.damaged.append("the end of the record (what was recorded last)")
 
     def _means_damage(self, error: Exception) -> bool:
         """Whether an error is the file's own, and not the disk's (full, unreadable) or of rights to write."""
@@ -207,18 +221,26 @@ class Ledger:
 
     def _read_legs(self) -> list[Leg]:
         """The legs, those that are damaged from ``run.json``."""
-        query = f"SELECT leg, CAST(settings AS BLOB), CAST(result AS BLOB), crc FROM legs LIMIT {MOST_LEGS}"
+        query = f"SELECT leg, CAST(settings AS BLOB), CAST(result AS BLOB), crc FROM legs LIMIT {MOST_LEGS + 1}"
         rows = self._connection.execute(query).fetchall()
+        if len(rows) > MOST_LEGS:
+            raise LedgerError(f"{self.directory} has more than {MOST_LEGS:,} legs; no run has been extended so often")
         found = {row[0]: leg for row in rows if (leg := Leg.of(*row)) is not None}
         second = read_json(self.directory)
-        if len(found) == len(rows) and len(found) >= len(second) and set(found) == set(range(len(found))):
+        open = {number for number, leg in found.items() if leg.result is None}
+        ended = {number: leg for number, leg in second.items() if number in open and leg.result is not None}
+        if ended:  # the file was told first
+            self._has_lost_its_end()
+            found |= ended
+        elif len(found) == len(rows) and len(found) >= len(second) and set(found) == set(range(len(found))):
             return [found[leg] for leg in range(len(found))]
         legs: list[Leg] = []
         while (leg := found.get(len(legs), second.get(len(legs)))) is not None:
             legs.append(leg)
             if leg.result is None:  # none can follow
                 break
-        self.damaged.append("the settings")
+        if not ended:
+            self.damaged.append("the settings")
         if not self.reads_only:
             with self._transaction():
                 self._connection.execute("DELETE FROM legs")
@@ -358,7 +380,11 @@ class Ledger:
                 pass
         broken, blocks = len(self.damaged_blocks) + self._nameless, len(self._where) + self._nameless
         if not broken:
-            return ""
+            return (
+                "the end of its record is lost, and with it the blocks that were recorded last"
+                if self.end_is_lost
+                else ""
+            )
         listed = [f"block {block} of round {round}" for round, block in sorted(self.damaged_blocks)[:MOST_LISTED]]
         listed += [f"{broken - len(listed):,} more"] if broken > len(listed) else []
         are = "block is" if blocks == 1 else "blocks is" if broken == 1 else "blocks are"

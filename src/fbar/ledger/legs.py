@@ -17,7 +17,7 @@ FORMAT = 1
 MOST_BYTES = 64_000_000
 """A ``run.json`` that is longer is not read."""
 
-MOST_LEGS = 10_000
+MOST_LEGS = 1_000
 
 
 @dataclass(frozen=True)

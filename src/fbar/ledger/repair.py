@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 import tempfile
@@ -11,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fbar.files import NO_LINKS
+from fbar.files import copy
 from fbar.ledger.database import PAGE, beside, connect, defend, make_tables, timed, transaction
 
 MOST_MISSES = 1000
@@ -37,10 +36,10 @@ def repair(path: Path) -> int:
     place = Path(tempfile.mkdtemp(prefix=WORKPLACE, dir=directory))
     try:
         work, new = place / "work", place / "new"
-        shutil.copyfile(path, work)
+        copy(path, work)
         wal = beside(path, "-wal")
         if wal.exists():
-            shutil.copyfile(wal, beside(work, "-wal"))
+            copy(wal, beside(work, "-wal"))
         kept = _rescue(work, new)
         # The new file takes the old one's place in one step, and never beside the old one's write-ahead log.
         broken = _keep(path, directory)
@@ -57,15 +56,13 @@ def _keep(path: Path, directory: Path) -> Path:
     """A copy of the broken file under a name that nothing had."""
     number = 1
     while True:
-        copy = directory / f"{KEPT}{number}"
+        kept = directory / f"{KEPT}{number}"
         try:
-            handle = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINKS, 0o644)
+            copy(path, kept)
         except FileExistsError:
             number += 1
-            continue
-        with open(handle, "wb") as file, path.open("rb") as broken:
-            shutil.copyfileobj(broken, file)
-        return copy
+        else:
+            return kept
 
 
 def _rescue(work: Path, new: Path) -> int:
