@@ -42,7 +42,7 @@ class Outcome(NamedTuple):
     """A call in words, what came of it (fine, refused, raw or endless), the exception's text, and where it was."""
 
     call: str
-    what: str
+    verdict: str
     text: str = ""
     where: str = ""
 
@@ -190,10 +190,10 @@ def main() -> None:
     bad: dict[tuple[str, str], list[Outcome]] = {}
     messages: dict[str, Outcome] = {}
     for outcome in wrong_calls(chosen.seed, chosen.number):
-        counts[outcome.what] += 1
-        if outcome.what in ("raw", "endless"):
+        counts[outcome.verdict] += 1
+        if outcome.verdict in ("raw", "endless"):
             bad.setdefault((outcome.where, outcome.text.partition(":")[0]), []).append(outcome)
-        elif outcome.what == "refused":
+        elif outcome.verdict == "refused":
             messages.setdefault(outcome.text, outcome)
     for (where, kind), found in sorted(bad.items(), key=lambda item: -len(item[1])):
         print(f"{len(found):4d}  {where}  {kind}\n        {found[0].call}\n        {found[0].text}")

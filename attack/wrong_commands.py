@@ -136,7 +136,7 @@ def wrong_commands(seed: int, number: int, *, processes: bool = False) -> Iterat
             begun,
             ["infer", "model.py", "--budget", "60", "--tolerance", "1", "--run", "my-run", "--seed", "1", "--quiet"],
         )
-        assert made.what == "fine", made
+        assert made.verdict == "fine", made
         for _ in range(number):
             yield attempt(begun, spoilt(rng), processes=processes)
 
@@ -258,10 +258,10 @@ def main() -> None:
     chosen = parser.parse_args()
     begun, counts, messages = time.monotonic(), Counter[str](), dict[str, str]()
     for outcome in wrong_commands(chosen.seed, chosen.number, processes=chosen.processes):
-        counts[outcome.what] += 1
-        if outcome.what in ("raw", "endless"):
-            print(f"{outcome.what}  {outcome.call}\n        {outcome.text}  {outcome.where}")
-        elif outcome.what == "refused":
+        counts[outcome.verdict] += 1
+        if outcome.verdict in ("raw", "endless"):
+            print(f"{outcome.verdict}  {outcome.call}\n        {outcome.text}  {outcome.where}")
+        elif outcome.verdict == "refused":
             messages.setdefault(outcome.text, outcome.call)
     if chosen.messages:
         for text, call in sorted(messages.items()):

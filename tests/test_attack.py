@@ -29,6 +29,7 @@ from attack.kinds import Kind
 from attack.recipes import RECIPES
 from attack.runs import blocks_on_disk, change, changed, differences, digests, theta_on_disk
 from attack.table import Table, Tried
+from attack.wrong_calls import Outcome
 
 ROOT = Path(__file__).parent.parent
 
@@ -275,15 +276,10 @@ def test_files_that_cannot_grow_end_a_run_in_a_line_and_it_goes_on(tmp_path):
 # ---------------------------------------------------------------- calls
 
 
-def test_raw_and_endless_calls_are_failures(tmp_path, monkeypatch):
-    class Outcome:
-        call, text = "fbar.Prior(3)", "TypeError"
-
-        def __init__(self, verdict):
-            self.verdict = verdict
-
-    found = tried("calls", map(Outcome, ["fine", "refused", "raw", "endless"]))
+def test_raw_and_endless_calls_are_failures(tmp_path):
+    verdicts = ["fine", "refused", "raw", "endless"]
+    found = tried("calls", [Outcome("fbar.Prior(3)", verdict, "TypeError", "here") for verdict in verdicts])
     assert (found.tried, len(found.failures)) == (4, 2)
-    assert found.failures[0] == "raw: fbar.Prior(3): TypeError"
-    monkeypatch.setattr(Calls, "module", "attack.no_such_module")
-    assert Calls(1, tmp_path).attack(0)[0].skipped
+    assert found.failures[0] == "raw: fbar.Prior(3): TypeError (here)"
+    few = type("Few", (Calls,), {"portion": 5})(1, tmp_path)
+    assert few.attack(0) == [Tried("wrong calls of Python", 5)]

@@ -58,8 +58,8 @@ def test_wrong_calls_are_refused_in_one_line():
     """1,500 of them, of every entrance, and none is endless."""
     outcomes = list(wrong_calls(seed=1, number=CALLS))
     assert len(outcomes) == CALLS
-    assert not [outcome for outcome in outcomes if outcome.what in ("raw", "endless")]
-    assert sum(outcome.what == "refused" for outcome in outcomes) > CALLS / 2
+    assert not [outcome for outcome in outcomes if outcome.verdict in ("raw", "endless")]
+    assert sum(outcome.verdict == "refused" for outcome in outcomes) > CALLS / 2
 
 
 @pytest.mark.slow
@@ -67,8 +67,8 @@ def test_wrong_command_lines_are_refused_in_one_line():
     """150 of them; exit status 2 and one line, or they work."""
     outcomes = list(wrong_commands(seed=1, number=COMMANDS))
     assert len(outcomes) == COMMANDS
-    assert not [outcome for outcome in outcomes if outcome.what in ("raw", "endless")]
-    assert sum(outcome.what == "refused" for outcome in outcomes) > COMMANDS / 2
+    assert not [outcome for outcome in outcomes if outcome.verdict in ("raw", "endless")]
+    assert sum(outcome.verdict == "refused" for outcome in outcomes) > COMMANDS / 2
 
 
 @pytest.mark.slow
@@ -86,7 +86,7 @@ def test_the_command_lines_that_are_made_wrong_are_right_before(tmp_path):
     for line in LINES:
         if not line.startswith(("report", "paper", "score --problem ramp --method rejection optimal")):
             outcome = run_a_copy(tmp_path, line.split())
-            assert outcome.what == "fine", (line, outcome)
+            assert outcome.verdict == "fine", (line, outcome)
 
 
 def test_every_public_function_has_an_entrance():
@@ -335,7 +335,7 @@ def place(tmp_path):
 )
 def test_wrong_command_lines_say_what_to_write(place, line, text):
     outcome = run(place, line)
-    assert outcome.what == "refused", outcome
+    assert outcome.verdict == "refused", outcome
     assert text in outcome.text
 
 
