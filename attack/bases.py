@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -26,6 +27,10 @@ QUICK = {
 SEED = "5"
 
 READERS = ("show", "show --json", "explain", "export", "export --all", "report", "load")
+
+
+MADE = re.compile(r"Made by fbar on [0-9: -]+ UTC")
+"""The only thing in a report that changes from minute to minute."""
 
 
 @dataclass
@@ -120,7 +125,7 @@ class Base:
         """What a reader gave: what it printed, and the file that it wrote."""
         name = "out.html" if reader.startswith("report") else "out.csv"
         path = self.outside / name
-        return ended.out + (path.read_text(encoding="utf-8") if path.exists() else "")
+        return ended.out + (MADE.sub("", path.read_text(encoding="utf-8")) if path.exists() else "")
 
     def resume(self, **more: Any) -> Ended:
         return self.forked(command("resume", str(self.run), "--json", "-q"), **more)
