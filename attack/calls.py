@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 from attack.kinds import Kind
 from attack.table import Tried
@@ -24,7 +26,14 @@ class Calls(Kind):
         return None
 
     def attack(self, number: int) -> list[Tried]:
-        return [tried(self.told, self.outcomes(self.random(number).randrange(2**31), self.portion))]
+        """In a process of its own, so that other attacks see no trace of it."""
+        seed = self.random(number).randrange(2**31)
+        with ProcessPoolExecutor(1, mp_context=get_context("fork")) as apart:
+            return [tried(self.told, apart.submit(_listed, self.outcomes, seed, self.portion).result())]
+
+
+def _listed(outcomes: Callable[[int, int], Iterator[Outcome]], seed: int, number: int) -> list[Outcome]:
+    return list(outcomes(seed, number))
 
 
 def tried(told: str, outcomes: Iterable[Outcome]) -> Tried:

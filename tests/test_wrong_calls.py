@@ -76,13 +76,15 @@ def test_the_calls_that_are_made_wrong_are_right_before():
     with Rooms() as rooms:
         for door in entrances(rooms):
             if door.words not in FEW:
-                assert attempt(door, {}).what == "fine", door.words
+                assert attempt(door, {}).verdict == "fine", door.words
 
 
 @pytest.mark.slow
 def test_the_command_lines_that_are_made_wrong_are_right_before(tmp_path):
     (tmp_path / "model.py").write_text(MODEL)
-    assert run(tmp_path, ["infer", "model.py", "--budget", "60", "--tolerance", "1", "--run", "my-run"]).what == "fine"
+    assert (
+        run(tmp_path, ["infer", "model.py", "--budget", "60", "--tolerance", "1", "--run", "my-run"]).verdict == "fine"
+    )
     for line in LINES:
         if not line.startswith(("report", "paper", "score --problem ramp --method rejection optimal")):
             outcome = run_a_copy(tmp_path, line.split())
@@ -113,10 +115,10 @@ def test_every_public_function_has_an_entrance():
 def test_the_judge_knows_a_bad_answer():
     assert all(map(unfit, ["a\nb", "x" * 2000, "a\x1b[2J", "\ud800", " "]))
     assert not unfit("budget must be a positive integer; got 'x'")
-    assert judged("", 2, "fbar: a defect of fbar, or of the model: KeyError: 1\n").what == "raw"
-    assert judged("", 2, "fbar: no\nfbar: never\n").what == "raw"
-    assert judged("", 1, "Traceback (most recent call last):\n  ...\nKeyError: 1\n").what == "raw"
-    assert judged("", 2, "fbar: warning: old\nfbar: no\n").what == "refused"
+    assert judged("", 2, "fbar: a defect of fbar, or of the model: KeyError: 1\n").verdict == "raw"
+    assert judged("", 2, "fbar: no\nfbar: never\n").verdict == "raw"
+    assert judged("", 1, "Traceback (most recent call last):\n  ...\nKeyError: 1\n").verdict == "raw"
+    assert judged("", 2, "fbar: warning: old\nfbar: no\n").verdict == "refused"
 
 
 # ---------------------------------------------------------------- how values stand in messages
@@ -341,7 +343,7 @@ def test_wrong_command_lines_say_what_to_write(place, line, text):
 
 def test_a_name_that_is_no_unicode_is_printed_with_escapes(place):
     """A file's name on Linux is bytes: standard output takes those that it cannot write as escapes."""
-    assert run(place, ["init", "\udcff.py"]).what == "fine"
+    assert run(place, ["init", "\udcff.py"]).verdict == "fine"
     assert os.path.exists(os.fsencode(place) + b"/\xff.py")
 
 

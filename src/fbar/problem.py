@@ -21,6 +21,7 @@ from fbar.checks import (
     IntArray,
     as_array,
     finite_number,
+    flag,
     floats,
     in_words,
     mapping,
@@ -682,6 +683,7 @@ class Problem:
         is a summary that gives nonsense or, as is looked at once, does not treat every row by itself.
         """
         simulations = whole_number(simulations, "simulations")
+        apart = flag(apart, "apart")
         output, costs = without_costs(output)
         table = read(output, simulations, self.form)
         summaries = self._summaries(table, apart)

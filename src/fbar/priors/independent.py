@@ -12,10 +12,10 @@ from fbar.checks import (
     FloatArray,
     floats,
     in_words,
-    positive_integer,
     require_name,
     shown,
     texts,
+    whole_number,
     without_mask,
 )
 from fbar.checks import function as check_function
@@ -23,6 +23,9 @@ from fbar.errors import InputError
 from fbar.points import Points, require_points
 from fbar.priors.base import as_unit, draws
 from fbar.priors.marginals import Marginal, as_marginal
+
+MOST_DIMENSIONS = 100_000
+"""Of the unit cube that a distribution is made from."""
 
 
 class Prior:
@@ -183,7 +186,8 @@ class UnitTransform:
             raise InputError(f"names must be those of one parameter or more, each once; got {shown(names)}")
         if logpdf is not None:
             check_function(logpdf, "logpdf")
-        self._dimension = positive_integer(len(self._names) if dimension is None else dimension, "dimension")
+        wanted = len(self._names) if dimension is None else dimension
+        self._dimension = whole_number(wanted, "dimension", 1, MOST_DIMENSIONS)
         self._logpdf = logpdf
         trial = self.from_unit(np.full((2, self._dimension), 0.5))
         if set(trial) != set(self._names):
