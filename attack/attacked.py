@@ -59,10 +59,16 @@ def marked(mark: str) -> dict[int, str]:
     return found
 
 
+LOOKS = 3
+"""That must find nothing, one after the other."""
+
+
 def left_behind(mark: str) -> list[str]:
     """What is still alive of a run after a while; it is ended."""
-    until = time.monotonic() + PATIENCE
-    while (left := marked(mark)) and time.monotonic() < until:
+    until, none = time.monotonic() + PATIENCE, 0
+    while none < LOOKS and (none or time.monotonic() < until):  # one that is just starting shows no environment
+        left = marked(mark)
+        none = 0 if left else none + 1
         time.sleep(0.05)
     for process in left:
         with contextlib.suppress(ProcessLookupError):
