@@ -267,3 +267,30 @@ def test_commits_that_a_damaged_log_hides_are_missed(where, tmp_path):
     whole = fbar.infer(problem_of(), fbar.mean("mu"), **ASKED, progress=False)
     assert mended.as_dict()["estimates"] == whole.as_dict()["estimates"]
     assert fbar.load(run, problem_of()).damage == ""
+
+
+def test_blocks_under_wrong_numbers_are_swept_out(damaged, capsys):
+    """Nobody asks for them, so that they are not met by the way."""
+    run, whole = damaged
+    assert change(run, "UPDATE blocks SET round = round + 100 WHERE id % 2 = 1") > 10
+    mended = fbar.infer(problem_of(), fbar.mean("mu"), **ASKED, run=run, progress=False)
+    assert mended.as_dict()["estimates"] == whole.as_dict()["estimates"]
+    app(["show", str(run)], result_action="return_value")
+    assert "damaged" not in capsys.readouterr().out
+
+
+def test_a_run_that_could_not_be_opened_again_is_not_begun(tmp_path):
+    asked = {**ASKED, "budget": 100, "block_size": 2 * 10**9}
+    with pytest.raises(fbar.InputError, match="a recorded run cannot have these settings: block_size must be"):
+        fbar.infer(problem_of(), fbar.mean("mu"), **asked, run=tmp_path, progress=False)
+    with pytest.raises(fbar.InputError, match="holds no run yet"):
+        fbar.load(tmp_path, problem_of())
+
+
+def test_what_earlier_versions_recorded_is_within_the_limits():
+    """A thousand targets and more, and blocks of any size, were never refused."""
+    from fbar.schema import MOST_IN_BLOCK, MOST_IN_TARGETS, MOST_TARGETS
+
+    assert MOST_TARGETS >= 20_000
+    assert MOST_IN_TARGETS >= 100 * MOST_TARGETS
+    assert MOST_IN_BLOCK >= 10**9

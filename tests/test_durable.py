@@ -101,13 +101,38 @@ def test_a_disk_that_fails_in_the_thread_is_found_by_the_next_who_writes():
 
     forcing = Forcing(force, 0.01)
     forcing.soon()
-    wait_for(lambda: calls)
-    forcing.soon()  # the thread is alive
-    wait_for(lambda: len(calls) == 2)
-    with pytest.raises(OSError, match="broken"):
-        forcing.now()
+    wait_for(lambda: forcing._failed is not None)
+    for call in (forcing.soon, forcing.now):  # the system says it once; so the thread remembers
+        with pytest.raises(OSError, match="broken"):
+            call()
+        if call == forcing.soon:
+            forcing.soon()  # it was told, and the thread is alive
+            wait_for(lambda: forcing._failed is not None)
     forcing.stop()
-    assert calls == ["fbar-ledger", "fbar-ledger", threading.current_thread().name]
+    assert calls == ["fbar-ledger", "fbar-ledger"]
+
+
+def test_a_disk_that_fails_once_ends_the_run(tmp_path, monkeypatch):
+    """A later attempt may succeed, although what came before is lost."""
+    plain, failed = ledger.force, threading.Event()
+
+    def force(path):
+        if not failed.is_set() and threading.current_thread().name == "fbar-ledger":
+            failed.set()
+            raise OSError(5, "Input/output error")
+        plain(path)
+
+    monkeypatch.setattr(ledger, "force", force)
+    problem = fbar.Problem(PRIOR, lambda t, rng: t["mu"], observed=0.5)
+
+    def progress(run):
+        if run.simulations == 20:
+            assert failed.wait(30)
+            time.sleep(0.05)
+
+    asked = {"method": "rejection", "tolerance": 1, "budget": 400, "block_size": 10, "seed": 1}
+    with pytest.raises(fbar.LedgerError, match="Input/output error"):
+        fbar.infer(problem, fbar.mean("mu"), **asked, run=tmp_path / "run", progress=progress)
 
 
 @pytest.mark.parametrize("what", ["deleted", "moved"])

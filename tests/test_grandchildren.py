@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from scipy import stats
 
 import fbar
 from fbar.engine.limits import TimedOut
-from fbar.keeping import keeper, run_program, worker_context
+from fbar.keeping import KeeperLost, keeper, run_program, worker_context
 
 pytestmark = [pytest.mark.processes, pytest.mark.skipif(sys.platform != "linux", reason="promised on Linux")]
 
@@ -257,3 +258,25 @@ def test_what_a_simulator_keeps_for_its_next_calls_lives_as_long_as_its_worker(t
     assert found.accepted == 20
     (server,) = (tmp_path / "servers").read_text().split()
     assert not lives(int(server))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel does it on Linux")
+def test_a_program_dies_with_its_keeper(tmp_path):
+    """When memory runs out the system kills whom it likes."""
+    number = tmp_path / "number"
+    words = ["sh", "-c", f"echo $$ > {number}.new; mv {number}.new {number}; exec sleep 600"]
+
+    def call():
+        with contextlib.suppress(KeeperLost):
+            run_program(words, None, None, None)
+
+    calling = threading.Thread(target=call)
+    calling.start()
+    assert until(number.exists)
+    program = int(number.read_text())
+    keeper_of_it = int(Path(f"/proc/{program}/stat").read_text().rpartition(")")[2].split()[1])
+    assert keeper.__file__.encode() in Path(f"/proc/{keeper_of_it}/cmdline").read_bytes()
+    os.kill(keeper_of_it, signal.SIGKILL)
+    assert until(lambda: not lives(program))
+    calling.join(30)
+    assert not calling.is_alive()

@@ -13,19 +13,19 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Union, get_args, get_origin
 
-from fbar.errors import LedgerError
+from fbar.errors import InputError, LedgerError
 
 MOST_LEVELS = 50
 MOST_PARTS = 1_000_000
 MOST_TEXT = 1_000_000
 MOST_NUMBER = 2**128
 """How deep the JSON may be, how many values it may hold in all, how long a text and how large a whole number may be."""
-MOST_TARGETS = 1_000
-MOST_IN_TARGETS = 200_000
+MOST_TARGETS = 20_000
+MOST_IN_TARGETS = 5_000_000
 MOST_NAME = 20_000
 """How many targets there may be, of how many characters together, and how long one name may be."""
 MOST_SIMULATIONS = 2**53
-MOST_IN_BLOCK = 10_000_000
+MOST_IN_BLOCK = 10**9
 MOST_WORKERS = 10_000
 MOST_SECONDS = 1e9
 
@@ -42,21 +42,33 @@ def check_legs(legs: Iterable[Any], run: object = "the run") -> None:
         check_settings(leg.settings, leg.result, run)
 
 
+def require_recordable(settings: Any) -> None:
+    """Refuse settings that could not be read again, before a run is recorded with them."""
+    try:
+        _check(settings, None)
+    except _Wrong as error:
+        raise InputError(f"a recorded run cannot have these settings: {error}") from None
+
+
 def check_settings(settings: Any, result: Any = None, run: object = "the run") -> None:
     """Refuse what cannot be the settings of a run's leg, and how it ended if it did, in one line."""
     try:
-        _limits(settings)
-        _limits(result)
-        _SETTINGS(settings, "")
-        if sum(map(len, settings["targets"])) > MOST_IN_TARGETS:
-            raise _Wrong(f"targets have more than {MOST_IN_TARGETS:,} characters together")
-        if result is not None:
-            _RESULT(result, "the result")
-            for name, estimate in result["estimates"].items():
-                if _shape(estimate["value"]) != _shape(estimate["standard_error"]):
-                    raise _Wrong(f"the result's estimate of {name!r:.60} and its error are not of one shape")
+        _check(settings, result)
     except _Wrong as error:
         raise LedgerError(f"the settings of {run} cannot be used: {error}; they are damaged, or not fbar's") from None
+
+
+def _check(settings: Any, result: Any) -> None:
+    _limits(settings)
+    _limits(result)
+    _SETTINGS(settings, "")
+    if sum(map(len, settings["targets"])) > MOST_IN_TARGETS:
+        raise _Wrong(f"targets have more than {MOST_IN_TARGETS:,} characters together")
+    if result is not None:
+        _RESULT(result, "the result")
+        for name, estimate in result["estimates"].items():
+            if _shape(estimate["value"]) != _shape(estimate["standard_error"]):
+                raise _Wrong(f"the result's estimate of {name!r:.60} and its error are not of one shape")
 
 
 def fits(value: Any, hint: Any) -> bool:

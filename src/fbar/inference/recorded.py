@@ -20,7 +20,7 @@ from fbar.again import going_on
 from fbar.checks import counted, listed_of, path, shown
 from fbar.checks import function as check_function
 from fbar.engine import Engine, InProcess, as_before, machine_of
-from fbar.errors import InputError, LedgerError, NoPosterior
+from fbar.errors import FbarError, InputError, LedgerError, NoPosterior
 from fbar.faults import FailureWatch
 from fbar.inference.loop import NOT_FINISHED, Progress, drive
 from fbar.inference.repeat import WARNING, FirstBlockTwice
@@ -429,6 +429,8 @@ def _finish_leg(
         raise
     if last.result is None and not replay_only:
         ledger.finish_leg(result.as_dict())
+    if last.result is not None and not replay_only and ledger.has_recorded:  # it was finished, and something was gone
+        ledger.sweep()
     if last.result is not None and not replay_only and ledger.damaged:
         other = _other_estimates(result, last.result)
         result = replace(result, notes=(*result.notes, other)) if other else result
@@ -546,11 +548,14 @@ def _driven(
     except KeyboardInterrupt as error:
         if ledger is None:
             raise
-        ledger.flush()
-        with Ledger(ledger.path.parent, create=False, driver=False) as recorded:
-            # Those too whose turn to be used has not come, since blocks before them are not there.
-            done = counted(recorded.simulations(), "simulation")
-        told = f"stopped after {done}, all recorded in {ledger.directory}; give the same command again to go on"
+        try:
+            ledger.flush()
+            with Ledger(ledger.path.parent, create=False, driver=False) as recorded:
+                # Those too whose turn to be used has not come, since blocks before them are not there.
+                done = counted(recorded.simulations(), "simulation")
+            told = f"stopped after {done}, all recorded in {ledger.directory}; give the same command again to go on"
+        except FbarError as other:
+            told = f"stopped; {other}"
         raise interrupted(error, told) from None
     finally:
         if live is not None:

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 IDLE = 0.5
@@ -28,7 +29,7 @@ PATIENCE = 10.0
 
 SIZE = struct.Struct("!Q")
 CHUNK = 1 << 16
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 # ---------------------------------------------------------------- what is left behind
@@ -37,9 +38,19 @@ PR_SET_CHILD_SUBREAPER = 36
 def adopt_orphans() -> None:
     """Become the parent of all descendants whose own parent ends; on Linux alone."""
     if sys.platform == "linux":
-        import ctypes
+        _libc().prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+def _die_with_keeper() -> None:
+    """In the program's process, before it begins: so that not even the keeper's death leaves it running."""
+    _libc().prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+@lru_cache(maxsize=1)
+def _libc() -> Any:
+    import ctypes
+
+    return ctypes.CDLL(None)
 
 
 def children() -> list[int]:
@@ -165,6 +176,7 @@ def run(
             cwd=cwd,
             env=env,
             start_new_session=True,
+            preexec_fn=_die_with_keeper if sys.platform == "linux" else None,
         )
     except OSError as error:
         return REFUSED, error.errno, error.strerror, error.filename

@@ -15,6 +15,7 @@ not used.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import tempfile
@@ -24,6 +25,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
+from fbar.errors import LedgerError
 from fbar.files import NO_LINKS, copy, require_own_file
 from fbar.ledger.codec import checksum
 from fbar.ledger.legs import FORMAT
@@ -199,7 +201,7 @@ class Snapshot:
         return [(about.st_size, about.st_mtime_ns) for about in _stats(self.path)]
 
     def _open(self) -> sqlite3.Connection:
-        if held(self.path.with_name("driver.lock")):
+        if held(self.path.with_name("driver.lock")) and beside(self.path, "-shm").exists():
             with suppress(sqlite3.OperationalError):  # such as another user's shared memory, which is theirs
                 return _checked(self.path, "mode=ro")
         if len(self._seen) < 2 or self._seen[1][0] == 0:
@@ -213,8 +215,7 @@ class Snapshot:
             self._copy = tempfile.TemporaryDirectory(prefix="fbar-")
             copied = Path(self._copy.name) / self.path.name
             for suffix in ("", "-wal"):
-                with suppress(FileNotFoundError):
-                    copy(beside(self.path, suffix), beside(copied, suffix))
+                self._copy_file(beside(self.path, suffix), beside(copied, suffix))
             before, self._seen = self._seen, self._now()
             if before == self._seen:
                 connection = _checked(copied, "mode=rw")
@@ -222,6 +223,20 @@ class Snapshot:
                 return connection
             self._copy.cleanup()
         raise sqlite3.OperationalError("it changes while it is read; rerun the command")
+
+    @staticmethod
+    def _copy_file(source: Path, target: Path) -> None:
+        try:
+            copy(source, target)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise LedgerError(
+                f"{source} was left by a driver that died, and is read from a copy, for which there is no room in "
+                f"{target.parent.parent}; make room there, or name another directory by TMPDIR"
+            ) from None
 
     def changed(self) -> bool:
         """Whether somebody wrote to a file that was opened as one that cannot change."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 
 class Forcing:
-    """Calls ``force`` within ``seconds`` after each `soon`; what it raises is left to the next one who writes.
+    """Calls ``force`` within ``seconds`` after each `soon`, in a thread of its own: the run may be waiting for days.
 
-    In a thread of its own, since the run may be waiting for a simulation that takes days.
+    What it raises is raised again in the next call of `soon` or `now`: a system says only once that it could not write.
     """
 
     def __init__(self, force: Callable[[], None], seconds: float) -> None:
@@ -19,10 +18,12 @@ class Forcing:
         self._changed = threading.Condition()
         self._due: float | None = None
         self._stopped = False
+        self._failed: OSError | None = None
         self._thread: threading.Thread | None = None
 
     def soon(self) -> None:
         with self._changed:
+            self._tell()
             if self._due is None:
                 self._due = time.monotonic() + self._seconds
                 self._changed.notify()
@@ -33,7 +34,13 @@ class Forcing:
     def now(self) -> None:
         with self._changed:
             self._due = None
+            self._tell()
         self._force()
+
+    def _tell(self) -> None:
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
 
     def stop(self) -> None:
         with self._changed:
@@ -50,5 +57,8 @@ class Forcing:
                 if self._stopped:
                     return
                 self._due = None
-            with suppress(OSError):
+            try:
                 self._force()
+            except OSError as error:
+                with self._changed:
+                    self._failed = error

@@ -12,6 +12,7 @@ under a checksum too.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sqlite3
 import threading
@@ -46,6 +47,7 @@ from fbar.ledger.repair import repair
 from fbar.locks import Lock
 from fbar.outcomes import Batch, Failure, Outcomes, Simulated
 from fbar.points import Points
+from fbar.schema import require_recordable
 
 MOST_LISTED = 5
 """Damaged blocks that are named, at most."""
@@ -288,7 +290,13 @@ class Ledger:
             if failures:
                 self._connection.executemany("INSERT INTO failures VALUES (?, ?, ?, ?, ?, ?)", failures)
         self._require_there()
-        self._forcing.soon()
+        self._force_soon()
+
+    def _force_soon(self) -> None:
+        try:
+            self._forcing.soon()
+        except OSError as error:
+            raise self._cannot("write to", error) from None
 
     def _require_there(self) -> None:
         """Say at once if the directory is no longer where it was: what follows would be recorded for nobody."""
@@ -315,9 +323,11 @@ class Ledger:
             self._connection.execute(
                 "INSERT OR REPLACE INTO rounds VALUES (?, ?, ?)", (round, payload, checksum(round, payload))
             )
-        self._forcing.soon()
+        self._force_soon()
 
     def add_leg(self, settings: Mapping[str, Any]) -> None:
+        """Begin another leg."""
+        require_recordable(json.loads(json.dumps(dict(settings))))
         self._write_leg(len(self.legs), Leg(dict(settings), None))
 
     def finish_leg(self, result: Mapping[str, Any]) -> None:
@@ -351,13 +361,10 @@ class Ledger:
             return None
         found = self._read_block(row)
         if found is None:
-            self._is_damaged(batch.key)
             if self.reads_only:
-                return None
-            with self._transaction():
-                self._connection.execute("DELETE FROM blocks WHERE id = ?", (row,))
-                self._connection.execute("DELETE FROM failures WHERE round = ? AND block = ?", batch.key)
-            del self._where[batch.key]
+                self._is_damaged(batch.key)
+            else:
+                self._delete(batch.key, row)
             return None
         if not found.answers(batch):
             raise LedgerError(
@@ -365,6 +372,24 @@ class Ledger:
                 "by another version or on another machine whose arithmetic differs: start it anew"
             )
         return found.outcomes
+
+    @property
+    def has_recorded(self) -> bool:
+        """Whether this driver has recorded anything."""
+        return bool(self._recorded)
+
+    def sweep(self) -> None:
+        """Delete damaged blocks that the run never asked for, such as those whose number is not theirs."""
+        for key, row in list(self._where.items()):
+            if self._read_block(row) is None:
+                self._delete(key, row)
+
+    def _delete(self, key: tuple[int, int], row: int) -> None:
+        self._is_damaged(key)
+        with self._transaction():
+            self._connection.execute("DELETE FROM blocks WHERE id = ?", (row,))
+            self._connection.execute("DELETE FROM failures WHERE round = ? AND block = ?", key)
+        del self._where[key]
 
     def _is_damaged(self, key: tuple[int, int]) -> None:
         if self._snapshot is not None and self._snapshot.changed():
