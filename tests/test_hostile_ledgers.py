@@ -189,6 +189,8 @@ PAYLOADS = {
     "unknown failure": block([THETA, ["summaries", "<f8", [8]], ["failure", "|i1", [8]]], EIGHT + EIGHT + b"\x63" * 8),
     "text for failures": block([THETA, ["summaries", "<f8", [8]], ["failure", "|S1", [8]]], EIGHT + EIGHT + b"a" * 8),
     "text for weights": block([THETA, ["weight", "|S1", [8]], ["square", "|S1", [8]]], EIGHT + b"a" * 16, kind="tally"),
+    "times for parameters": block([["theta:mu", "<M8[D]", [8]], ["summaries", "<f8", [8]]], EIGHT * 2),
+    "times for summaries": block([THETA, ["summaries", "<M8[D]", [8]]], EIGHT * 2),
     "unknown kind": block([THETA, ["summaries", "<f8", [8]]], EIGHT * 2, kind="other"),
     "list for a seed": block([THETA, ["summaries", "<f8", [8]]], EIGHT * 2, seed=[3]),
     "text for examples": block([THETA, ["summaries", "<f8", [8]]], EIGHT * 2, examples="x"),
