@@ -174,12 +174,82 @@ def test_an_edited_model_of_ones_own_is_still_ones_own(place: Place) -> None:
 
 
 def test_a_model_that_everybody_may_write_to_is_not_ones_own_after_an_edit(place: Place) -> None:
+    """Nor is the old copy taken in silence: a bug that was repaired would be back."""
     (place.directory / "model.py").chmod(0o666)
     call("explain", "r")
     assert place.executed == "x"
     place.write("y")
+    for command in READERS:
+        with pytest.raises(
+            UntrustedModel, match=r"model\.py has changed .* written to by everybody: .* --trust"
+        ) as told:
+            call(*command)
+        assert "\n" not in str(told.value)
+    assert place.executed == ""
+    call("explain", "r", "--trust")
     call("explain", "r")
-    assert place.executed == "x"  # the copy
+    assert place.executed == "yy"
+
+
+def test_a_model_of_another_user_is_not_ones_own(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = place.directory / "model.py"
+    assert trust.why_not_own(model) == ""
+    with monkeypatch.context() as patched:
+        patched.setattr(trust.os, "geteuid", lambda: os.getuid() + 1)
+        assert trust.why_not_own(model) == "belongs to another user"
+    place.write("y")
+    monkeypatch.setattr(model_file, "why_not_own", lambda path: "belongs to another user")
+    with pytest.raises(UntrustedModel, match=r"model\.py has changed .* and belongs to another user: "):
+        call("explain", "r")
+    assert place.executed == ""
+
+
+def remembered(place: Place) -> int:
+    """How many files this user may run."""
+    return sum(found.is_file() for found in place.state.rglob("*"))
+
+
+def test_to_trust_a_file_is_not_to_trust_the_copy(place: Place) -> None:
+    """Who was shown one file has not read the other."""
+    place.forget()
+    place.write("bad", "evil.py")
+    shutil.copy("evil.py", "r/fbar-model.py")
+    with pytest.raises(UntrustedModel, match=r"run its model file \S+/model\.py \(which differs from the run's copy"):
+        call("explain", "r")
+    call("explain", "r", "--trust")
+    call("explain", "r")
+    assert place.executed == "xx"
+    assert remembered(place) == 1
+    (place.directory / "model.py").unlink()
+    with pytest.raises(UntrustedModel, match=r"fbar-model\.py: "):
+        call("explain", "r")
+    place.write("y")  # nor is an edit of it one's own: the run was not begun with it
+    with pytest.raises(UntrustedModel, match=r"/model\.py \(which differs"):
+        call("explain", "r")
+    assert place.executed == ""
+
+
+def test_what_is_trusted_is_what_is_executed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.forget()
+
+    def remember_and_swap(path: Path, content: bytes, how: str) -> str:
+        said = trust.remember(path, content, how)
+        place.write("bad")
+        return said
+
+    monkeypatch.setattr(model_file, "remember", remember_and_swap)
+    with pytest.raises(UntrustedModel, match=r"model\.py"):
+        call("explain", "r", "--trust")
+    assert place.executed == ""
+
+
+def test_what_executes_nothing_remembers_nothing(place: Place) -> None:
+    place.forget()
+    call("show", "r", "--trust")
+    with pytest.raises(InputError, match="netcdf"):
+        call("export", "r", "--all", "--format", "netcdf", "--trust")
+    assert place.executed == ""
+    assert remembered(place) == 0
 
 
 def test_somebody_elses_run_that_names_ones_own_file_does_not_execute_it(place: Place) -> None:
@@ -236,6 +306,54 @@ def test_what_was_run_elsewhere_may_be_run_from_a_copy(place: Place) -> None:
     """The same content is the same program, wherever the run names its file to be."""
     rename_model("r", place.directory / "gone" / "model.py")
     call("explain", "r")
+    assert place.executed == "x"
+
+
+WHERE = """
+import inspect
+for at in (__file__, __spec__.origin, inspect.currentframe().f_code.co_filename):
+    with open({log!r}, "a") as file:
+        file.write((Path(at).parent / "data.txt").read_text())
+"""
+
+
+@pytest.mark.parametrize("named", ["model.py", "nowhere/model.py"])
+def test_what_is_beside_somebody_elses_copy_is_not_read(place: Place, named: str) -> None:
+    """A published model may load a pickle from beside itself: its own content says nothing of that."""
+    (place.directory / "data.txt").write_text("mine ")
+    place.write("", more=WHERE.format(log=str(place.log)))
+    infer(run="w")
+    assert place.executed == "mine " * 3
+    (place.directory / "model.py").unlink()
+    shutil.move("w", "moved")
+    (place.directory / "moved" / "data.txt").write_text("evil ")
+    rename_model("moved", place.directory / named)
+    call("explain", "moved")  # no flag
+    assert place.executed == "mine " * 3
+
+
+def test_a_place_that_is_relative_is_not_another_one_elsewhere(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.forget()
+    rename_model("r", "model.py")
+    call("explain", "r", "--trust")
+    assert place.executed == "x"
+    other = place.directory / "other"
+    other.mkdir()
+    shutil.copy("model.py", other)
+    shutil.copytree("r", other / "r")
+    (other / "r" / "fbar-model.py").unlink()
+    monkeypatch.chdir(other)
+    with pytest.raises(UntrustedModel, match=r"other/model\.py"):
+        call("explain", "r")
+    assert place.executed == ""
+
+
+def test_the_source_of_a_copy_is_its_own(place: Place) -> None:
+    """It is executed as at the place where it was run, where something else may be by now."""
+    rename_model("r", place.directory / "gone" / "model.py")
+    place.write("y", more="# longer\n" * 5)
+    (place.directory / "model.py").write_text("# another file\n" * 30)
+    assert not [note for note in fbar.load("r").warnings if "source" in note]
     assert place.executed == "x"
 
 
@@ -306,7 +424,8 @@ def test_a_state_directory_that_cannot_be_used_costs_the_flag_alone(
         place.state.write_text("nonsense")
     elif spoilt == "a file in the way":
         place.state.mkdir()
-        (place.state / "models").write_text("nonsense")
+        for name in (trust.NAMED, trust.TRUSTED):
+            (place.state / name).write_text("nonsense")
     elif spoilt == "unwritable":
         monkeypatch.setattr(trust, "write_text", refuse)
     else:
@@ -360,7 +479,8 @@ def test_many_may_remember_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         for i in range(20):
             assert trust.was_run(tmp_path / f"model{i % 5}.py", trust.digest(f"{number} {i}".encode()))
             assert not trust.was_run(tmp_path / f"model{(i + 1) % 5}.py", trust.digest(f"{number} {i}".encode()))
-    assert not trust.was_run_anywhere(trust.digest(b"another"))
+    assert trust.place_of(trust.digest(b"7 4")) == tmp_path / "model4.py"
+    assert trust.place_of(trust.digest(b"another")) is None
 
 
 @pytest.mark.processes

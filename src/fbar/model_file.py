@@ -7,6 +7,7 @@ that it may be: see `fbar.trust`.
 from __future__ import annotations
 
 import importlib.util
+import linecache
 import os
 import sys
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ from fbar.files import NO_LINKS, require_own_file, written_beside
 from fbar.methods import Method
 from fbar.problem import Problem
 from fbar.targets import Target, as_targets, parse
-from fbar.trust import digest, is_own, remember, was_run, was_run_anywhere
+from fbar.trust import NAMED, TRUSTED, digest, place_of, remember, was_run, why_not_own
 
 COPY = "fbar-model.py"
 """A run's copy of its model file."""
@@ -120,9 +121,11 @@ def read(given: str, targets: Sequence[str] = ()) -> ModelFile:
     return _read(path, _bytes(path), name or "problem", targets)
 
 
-def _read(path: Path, content: bytes, name: str, targets: Sequence[str] = (), *, beside: bool = True) -> ModelFile:
+def _read(
+    path: Path, content: bytes, name: str, targets: Sequence[str] = (), *, place: Path | None = None
+) -> ModelFile:
     text = path.name
-    module = imported(path, content, beside=beside)
+    module = imported(path, content, place=place)
     problem = getattr(module, name, None)
     if not isinstance(problem, Problem):
         what = "is not there" if problem is None else f"is a {type(problem).__name__}, not an fbar.Problem"
@@ -151,26 +154,34 @@ class _Loader(SourceFileLoader):
         return code
 
 
-def imported(path: Path, content: bytes | None = None, *, beside: bool = True) -> Any:
-    """The file as a module; modules beside it can be imported, unless it is a run's copy."""
+def imported(path: Path, content: bytes | None = None, *, place: Path | None = None) -> Any:
+    """The file as a module; modules beside it can be imported, unless it is a run's copy.
+
+    A copy has the ``place`` where its content was run before, so that it finds there what it reads from beside itself.
+    """
     if path.suffix != ".py":
         raise InputError(f"{path.name} is not a Python file")
     name = f"fbar_model_{path.stem}"
-    loader = _Loader(name, path, _bytes(path) if content is None else content)
-    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    content = _bytes(path) if content is None else content
+    loader = _Loader(name, place or path, content)
+    spec = importlib.util.spec_from_file_location(name, place or path, loader=loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    if beside and str(path.parent) not in sys.path:
+    linecache.cache.pop(str(place or path), None)
+    if place is not None:  # the source of its functions is the copy's, whatever is at that place now
+        lines = content.decode("utf-8", "replace").splitlines(keepends=True)
+        linecache.cache[str(place)] = (len(content), None, lines, str(place))
+    elif str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
     try:
         loader.exec_module(module)
     except InputError as error:
         raise InputError(f"{path.name}: {error}") from None
     except (Exception, SystemExit) as error:
-        line = _line_of(error, path)
+        line = _line_of(error, place or path)
         why = f"{path.name}{line} cannot be read: {type(error).__name__}: {error}"
-        if isinstance(error, ModuleNotFoundError) and not beside:
+        if isinstance(error, ModuleNotFoundError) and place is not None:
             why += "; modules are not taken from a run's directory: put the model file back where it was, beside them"
         raise InputError(why) from error
     with suppress(ImportError):  # workers elsewhere cannot import the file: its functions travel whole
@@ -204,6 +215,18 @@ def _line_of(error: BaseException, path: Path) -> str:
     return f", line {lines[-1]}" if lines else ""
 
 
+@dataclass(frozen=True)
+class _Choice:
+    """The file of a recorded run that would be executed, what it holds, and why that takes the user's word."""
+
+    path: Path
+    content: bytes
+    why_not: str = ""
+    """Why it is not executed without ``trust``; nothing if this user has run it before."""
+    place: Path | None = None
+    """For the run's copy: the place that it is executed as if it were at."""
+
+
 def of_run(directory: Path, about: dict[str, Any] | None, *, trust: bool = False) -> ModelFile:
     """The model of a recorded run: its file if it is still there, or else the copy that the run kept.
 
@@ -213,31 +236,52 @@ def of_run(directory: Path, about: dict[str, Any] | None, *, trust: bool = False
         raise InputError(
             f"{directory} was made from Python: give its problem, as in fbar.load({str(directory)!r}, problem)"
         )
-    original, copy = Path(about["file"]), directory / COPY
-    kept = _kept(copy)
-    path, content = _known(original, copy, kept)
-    if path is None:
-        path = original if _is_file(original) else copy
-        if path == copy and kept is None:
-            raise InputError(f"the model file of {directory} is gone: neither {original} nor {copy} is there")
-        if not trust:
-            raise UntrustedModel(
-                f"{directory} is not a run of yours as far as fbar knows, and this would run its model file {path}: "
-                "read that, and if you trust it give the same command with --trust (in Python trust=True)"
-            )
-        content = kept if path == copy and kept is not None else _bytes(original)
-    return _read(path, content, about["name"], beside=path != copy)
+    chosen = _choose(directory, about)
+    if chosen.why_not and not trust:
+        raise UntrustedModel(
+            f"{chosen.why_not}: read that, and if you trust it give the same command with --trust "
+            "(in Python trust=True)"
+        )
+    return _read(chosen.path, chosen.content, about["name"], place=chosen.place)
 
 
 def remember_of_run(directory: Path, about: dict[str, Any]) -> str:
-    """Keep that the model of a recorded run may be run; returns a warning if that cannot be kept."""
-    original, copy = Path(about["file"]), directory / COPY
-    kept = _kept(copy)
-    if _known(original, copy, kept)[0] is not None:
-        return ""
-    contents = [_bytes(original)] if _is_file(original) else []
-    contents += [] if kept is None else [kept]
-    return next(filter(None, (remember(original, content) for content in contents)), "")
+    """Keep that the model of a recorded run may be run; returns a warning if that cannot be kept.
+
+    What is kept is the one file that `of_run` takes, as it is now: if it changes before that, it is refused.
+    """
+    chosen = _choose(directory, about)
+    return remember(chosen.place or chosen.path, chosen.content, TRUSTED) if chosen.why_not else ""
+
+
+def _choose(directory: Path, about: dict[str, Any]) -> _Choice:
+    """Which file of a run is to be executed, and whether this user may do so without a word.
+
+    The file that the run names, if it is there: as this user ran it, or edited if the run's copy shows that he began
+    the run with it and only he can have edited it. The copy has its turn only if it is the same, or there is no such
+    file. It is executed as if at a place where this user ran it: what is beside the copy may be somebody else's.
+    """
+    original, copy = Path(os.path.abspath(about["file"])), (directory / COPY).resolve()
+    kept = _kept(directory / COPY)
+    began = kept is not None and was_run(original, digest(kept), NAMED)
+    strange = f"{directory} is not a run of yours as far as fbar knows, and this would run its model file"
+    if _is_file(original):
+        content = _bytes(original)
+        if was_run(original, digest(content)):
+            return _Choice(original, content)
+        if content != kept:
+            if not began:
+                differs = "" if kept is None else f" (which differs from the run's copy {COPY})"
+                return _Choice(original, content, f"{strange} {original}{differs}")
+            why = why_not_own(original)
+            changed = f"the model file {original} has changed since {directory} began, and {why}" if why else ""
+            return _Choice(original, content, changed)
+        if place_of(digest(content)) is None:
+            return _Choice(original, content, f"{strange} {original}")
+    if kept is None:
+        raise InputError(f"the model file of {directory} is gone: neither {original} nor {copy} is there")
+    place = original if began else place_of(digest(kept))
+    return _Choice(copy, kept, "" if place else f"{strange} {copy}", place or copy)
 
 
 def _is_file(path: Path) -> bool:
@@ -252,18 +296,3 @@ def _kept(copy: Path) -> bytes | None:
     """A run's copy of its model file; None if there is none."""
     require_own_file(copy)
     return _bytes(copy, NO_LINKS) if copy.exists() else None
-
-
-def _known(original: Path, copy: Path, kept: bytes | None) -> tuple[Path | None, bytes]:
-    """The file of a run that this user may run without a word, and what it holds; no file if there is none.
-
-    The file that the run names counts only if the run's copy shows that this user began the run with it: then also
-    after he has edited it. What else lies at a place that somebody else's run names was never meant.
-    """
-    if (kept is None or was_run(original, digest(kept))) and _is_file(original):
-        content = _bytes(original)
-        if (kept is not None and is_own(original)) or was_run(original, digest(content)):
-            return original, content
-    if kept is not None and was_run_anywhere(digest(kept)):
-        return copy, kept
-    return None, b""

@@ -2,8 +2,8 @@
 
 A run's directory names a Python file and holds a copy of it. Who got the directory from somebody else must not run
 either by only looking at the run. So `fbar infer --run` remembers what it was given, in the user's state directory: the
-file's place and a digest of its content, one small file for each pair. That such a pair is there is all that is ever
-read, so that nothing can be half written and any number of runs may begin at once.
+file's place and a digest of its content, one small file for each pair. It is written whole and never changed, so that
+any number of runs may begin at once.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ import hashlib
 import os
 import stat
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from fbar.files import write_text
 
 VARIABLE = "FBAR_STATE_DIR"
 """Names another state directory."""
+NAMED, TRUSTED = "models", "trusted"
+"""What the user ran: a model file that he named to `fbar infer`, or one of a recorded run that he said he trusts."""
 
 
 def state_directory() -> Path | None:
@@ -39,9 +42,9 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def remember(path: Path, content: bytes) -> str:
+def remember(path: Path, content: bytes, how: str = NAMED) -> str:
     """Keep that this user ran this content at this place; returns a warning if that cannot be kept."""
-    if was_run(path, digest(content)):
+    if was_run(path, digest(content), how):
         return ""
     directory = state_directory()
     try:
@@ -49,7 +52,7 @@ def remember(path: Path, content: bytes) -> str:
             raise OSError("there is no home directory")
         if _others(directory):
             raise OSError(f"{directory} belongs to another user")
-        entry = _entry(directory, path, digest(content))
+        entry = _entry(directory / how, path, digest(content))
         entry.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_text(entry, f"{path}\n")
     except OSError as error:
@@ -61,38 +64,42 @@ def remember(path: Path, content: bytes) -> str:
     return ""
 
 
-def was_run(path: Path, content_digest: str) -> bool:
-    """Whether this user ran this content at this place."""
-    directory = state_directory()
-    return directory is not None and not _others(directory) and _is_there(_entry(directory, path, content_digest))
+def was_run(path: Path, content_digest: str, *how: str) -> bool:
+    """Whether this user ran this content at this place, in one of these ways or in any."""
+    return any(_is_there(_entry(kept, path, content_digest)) for kept in _kept(*how))
 
 
-def was_run_anywhere(content_digest: str) -> bool:
-    """Whether this user ran this content, wherever it was."""
-    directory = state_directory()
-    if directory is None or _others(directory):
-        return False
-    try:
-        return any(map(_is_there, _place(directory, content_digest).iterdir()))
-    except OSError:
-        return False
+def place_of(content_digest: str) -> Path | None:
+    """A place where this user ran this content; None if he never did."""
+    for kept in _kept():
+        with suppress(OSError):
+            for entry in sorted((kept / content_digest).iterdir()):
+                if _is_there(entry):
+                    path = Path(entry.read_text(encoding="utf-8", errors="replace").removesuffix("\n"))
+                    if entry == _entry(kept, path, content_digest):
+                        return path
+    return None
 
 
-def is_own(path: Path) -> bool:
-    """Whether a file belongs to this user and not everybody may write to it."""
+def why_not_own(path: Path) -> str:
+    """Why somebody else may have written a file, in words; nothing if only this user can."""
     try:
         found = path.stat()
-    except OSError:
-        return False
-    return found.st_uid == os.geteuid() and not found.st_mode & stat.S_IWOTH
+    except OSError as error:
+        return f"cannot be looked at ({error.strerror or error})"
+    if found.st_uid != os.geteuid():
+        return "belongs to another user"
+    return "may be written to by everybody" if found.st_mode & stat.S_IWOTH else ""
 
 
-def _place(directory: Path, content_digest: str) -> Path:
-    return directory / "models" / content_digest
+def _kept(*how: str) -> list[Path]:
+    """The directories of what is remembered."""
+    directory = state_directory()
+    return [] if directory is None or _others(directory) else [directory / name for name in how or (NAMED, TRUSTED)]
 
 
-def _entry(directory: Path, path: Path, content_digest: str) -> Path:
-    return _place(directory, content_digest) / digest(str(path).encode("utf-8", "surrogatepass"))[:32]
+def _entry(kept: Path, path: Path, content_digest: str) -> Path:
+    return kept / content_digest / digest(str(path).encode("utf-8", "surrogatepass"))[:32]
 
 
 def _others(directory: Path) -> bool:

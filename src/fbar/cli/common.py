@@ -17,7 +17,7 @@ from rich.text import Text
 
 from fbar import model_file
 from fbar.checks import shown
-from fbar.errors import FbarError, LedgerError
+from fbar.errors import FbarError
 from fbar.ledger import Ledger
 from fbar.schema import check_legs
 from fbar.terminal import clean, clean_lines
@@ -61,14 +61,20 @@ def lacking(ledger: Ledger, sound: int) -> str:
     return "; ".join(text for text in (ledger.damage(), gone) if text)
 
 
-def keep_trust(run: Path, trust: bool) -> None:
-    """Remember that a run's model file may be executed, if the user said so."""
+def keep_trust(run: Path, trust: bool) -> bool:
+    """Remember the model file that a run executes, if the user said so; whether it still takes his word then.
+
+    What is remembered is executed as what it is, and nothing that came in its place since.
+    """
     if trust:
-        with suppress(LedgerError), Ledger(run, create=False, driver=False) as ledger:  # who executes it says the rest
+        with suppress(FbarError), Ledger(run, create=False, driver=False) as ledger:  # who executes it says the rest
             check_legs(ledger.legs, run)
             about = ledger.legs[0].settings.get("model") if ledger.legs else None
             if about is not None:
-                warn(model_file.remember_of_run(run, about))
+                warning = model_file.remember_of_run(run, about)
+                warn(warning)
+                return bool(warning)
+    return trust
 
 
 class PlainConsole(Console):

@@ -67,15 +67,14 @@ def export(
     path = out or Path(f"{run.resolve().name}.{'nc' if format == 'netcdf' else format}")
     if path.exists() and not force:
         raise InputError(f"{path} is there already; give another name (--out FILE), or --force to replace it")
-    keep_trust(run, trust)
     if all:
         if format == "netcdf":
             raise InputError("--all writes csv or parquet; netcdf holds a posterior")
         if view:
             raise InputError("--all writes the simulations as they are; --at, --adjusted and --extrapolated do not")
-        note, lacks = _write_all(run, path, format, trust)
+        note, lacks = _write_all(run, path, format, keep_trust(run, trust))
     else:
-        result, note, lacks = view.of(load(run, trust=trust)), "", ""
+        result, note, lacks = view.of(load(run, trust=keep_trust(run, trust))), "", ""
         if result.damage:
             raise LedgerError(f"{result.damage}. Nothing was written; --all writes the simulations that are sound")
         if format == "netcdf":

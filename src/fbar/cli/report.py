@@ -54,8 +54,7 @@ def report(
         raise InputError(f"{run} is a study, which writes its report itself: {run / 'report.html'}")
     from fbar.report import report_run
 
-    keep_trust(run, trust)
-    result = view.of(load(run, trust=trust))
+    result = view.of(load(run, trust=keep_trust(run, trust)))
     warn(result.damage)
     engine = result.engine(workers, timeout)
     if workers is None and isinstance(engine, InProcess):

@@ -153,8 +153,7 @@ def show(run: Path, /, *, view: ViewOf = OWN, trust: TrustFlag = False, json_: J
     """
     if view:
         with _own_output(json_):
-            keep_trust(run, trust)
-            result = view.of(load(run, trust=trust))
+            result = view.of(load(run, trust=keep_trust(run, trust)))
         _print(result, json_)
         return
     with Ledger(run, create=False, driver=False) as ledger:
@@ -223,8 +222,7 @@ def explain(
         Print one JSON object, and nothing else, to standard output.
     """
     with _own_output(json_):
-        keep_trust(run, trust)
-        result = view.of(load(run, trust=trust))
+        result = view.of(load(run, trust=keep_trust(run, trust)))
         with waiting("explaining the estimate"):
             explanation = result.explain(target)
     warn(result.damage)
@@ -265,8 +263,7 @@ def resume(
     """
     engine = engine_of(run, dask, workers, timeout)
     with _own_output(json_):
-        keep_trust(run, trust)
-        result = continue_task(run, engine=engine, progress=not quiet, trust=trust)
+        result = continue_task(run, engine=engine, progress=not quiet, trust=keep_trust(run, trust))
     _print(result, json_)
 
 
@@ -316,7 +313,6 @@ def extend(
     """
     engine = engine_of(run, dask, workers, timeout)
     with _own_output(json_):
-        keep_trust(run, trust)
         result = extend_run(
             run,
             targets=target,
@@ -325,7 +321,7 @@ def extend(
             precision=_precisions(precision),
             engine=engine,
             progress=not quiet,
-            trust=trust,
+            trust=keep_trust(run, trust),
         )
     _print(result, json_)
 
