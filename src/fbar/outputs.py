@@ -155,7 +155,6 @@ def _of_rows(rows: list[Any], simulations: int, form: Form) -> Table:
                 good[i] = as_row(row, form)
             except Unusable as error:
                 table.failed[i] = RowFailed.of(error)
-    _require_shape_of_data(good, table, form)
     _require_numbers_where_there_are(good, table, form)
     if not good:
         table.recorded = {name: np.full(simulations, np.nan) for name in form.records}
@@ -200,14 +199,6 @@ def _numbers(values: list[Any]) -> npt.NDArray[Any] | None:
     except Exception:  # ragged, or no arrays at all
         return None
     return found if found.dtype.kind in NUMBERS else None
-
-
-def _require_shape_of_data(good: dict[int, Usable], table: Table, form: Form) -> None:
-    """Where a summary takes data of any shape: if some rows have the data's, those that have not are failures."""
-    if any(x.shape == form.shape for x, _ in good.values()):
-        for i in [i for i, (x, _) in good.items() if x.shape != form.shape]:
-            x, _ = good.pop(i)
-            table.failed[i] = RowFailed(f"shape {x.shape}, the data have {form.shape}", kind=Failure.WRONG_SHAPE)
 
 
 def _require_numbers_where_there_are(good: dict[int, Usable], table: Table, form: Form) -> None:
