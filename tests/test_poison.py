@@ -672,14 +672,14 @@ def test_text_in_a_numeric_record_counts_the_same_in_any_order(method):
         assert found.expect(target).variance == pytest.approx(wanted.expect(target).variance)
 
 
-CELL_METHODS = [fbar.Rejection(tolerance=0.2), fbar.InverseBinomial(hits=5)]
+CELL_METHODS = [fbar.AdaptiveAllocation(), fbar.InverseBinomial(hits=5)]
 
 
 @pytest.mark.parametrize("method", CELL_METHODS)
 def test_text_before_the_first_number_fails_in_cells_too(method):
     @fbar.each
     def simulate(theta, rng):
-        return {"x": float(rng.random() < 0.5), "peak": "none" if theta["cell"] == 0 else 1.0}
+        return {"x": 1.0, "peak": "none" if theta["cell"] == 0 else 1.0}
 
     problem = fbar.Problem(fbar.Finite(cell=[0, 1]), simulate, observed=1.0, records=["peak"])
     result = fbar.infer(problem, fbar.mean("cell"), method=method, budget=60, block_size=1, seed=1)
@@ -692,6 +692,19 @@ def test_labels_remain_labels():
     result = fbar.infer(problem, fbar.probability("peak == 'none'"), method=REJECTION, budget=50, block_size=1, seed=1)
     assert not result.run.seen.counts
     assert result.expect(fbar.probability("peak == 'none'")).value == 1
+
+
+@pytest.mark.parametrize("block_size", [1, 16])
+def test_a_number_in_a_failed_simulation_makes_no_label_fail(block_size):
+    def simulate(theta, rng):
+        bad = theta["theta"] < 0.1
+        return {"x": np.nan if bad else theta["theta"], "peak": 0.0 if bad else "none"}
+
+    problem = fbar.Problem(PRIOR, fbar.each(simulate), observed=0.5, records=["peak"])
+    target = fbar.probability("peak == 'none'")
+    result = fbar.infer(problem, target, method=REJECTION, budget=160, block_size=block_size, seed=1)
+    assert set(result.run.seen.counts) == {Failure.NOT_FINITE}
+    assert result.expect(target).value == 1
 
 
 @pytest.mark.parametrize("summary", [lambda x: x.mean(axis=1), None])

@@ -202,12 +202,16 @@ def _numbers(values: list[Any]) -> npt.NDArray[Any] | None:
 
 
 def _require_numbers_where_there_are(good: dict[int, Usable], table: Table, form: Form) -> None:
-    """A record that is a number in some rows must be one in all."""
+    """A record that is a number in some rows must be one in all. Rows that fail for NaN in their data have no say."""
     for name in form.records:
         text = [i for i, (_, recorded) in good.items() if recorded[name].dtype.kind not in NUMBERS]
-        if len(text) < len(good):
+        numbers = [i for i, (_, recorded) in good.items() if recorded[name].dtype.kind in NUMBERS]
+        if any(form.summarised or good[i][0].dtype.kind != "f" or np.isfinite(good[i][0]).all() for i in numbers):
             for i in text:
                 table.failed[i] = RowFailed.of(not_alike(name, good.pop(i)[1][name]))
+        elif text:
+            for i in numbers:
+                good[i][1][name] = np.asarray("")
 
 
 def not_alike(name: str, value: Any) -> Unusable:
