@@ -414,7 +414,8 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_in_every_simulation_ends_the_run_early(mistake, tmp_path):
     simulate, message = MISTAKES[mistake]
-    for block_size, most in ((1, MISTAKEN + 1), (16, 32), (None, 128)):  # the first block may be run twice
+    # the first block may be run twice
+    for block_size, most in ((1, MISTAKEN + 1), (16, MISTAKEN + 32), (None, 128)):
         counting, calls = counted(simulate)
         problem = fbar.Problem(PRIOR, fbar.each(counting), observed=0.5)
         with pytest.raises(fbar.InputError, match=message):
@@ -465,40 +466,46 @@ def asked(budget, block_size=1, **options):
     return {"method": REJECTION, "budget": budget, "block_size": block_size, "seed": 1, **options}
 
 
+def test_a_false_alarm_is_rare():
+    """Half of all outputs are useless: with ten simulations one run in a thousand would end."""
+    assert 0.5**MISTAKEN < 1e-12
+    assert PROBES >= MISTAKEN
+
+
 def test_a_few_useless_simulations_at_the_start_end_nothing():
-    theta = drawn(40)
+    theta = drawn(80)
     few = useless_at(set(theta[: MISTAKEN - 1]))
-    assert fbar.infer(few, MEAN, **asked(40)).run.seen.counts == {Failure.UNUSABLE: MISTAKEN - 1}
+    assert fbar.infer(few, MEAN, **asked(80)).run.seen.counts == {Failure.UNUSABLE: MISTAKEN - 1}
     with pytest.raises(fbar.InputError, match="simulated summaries are <U3"):
-        fbar.infer(useless_at(set(theta[:MISTAKEN])), MEAN, **asked(40))
+        fbar.infer(useless_at(set(theta[:MISTAKEN])), MEAN, **asked(80))
 
 
 @pytest.mark.parametrize("block_size", [1, MISTAKEN + 2])
 def test_a_run_that_ended_early_can_be_gone_on_with(block_size, tmp_path):
     """Its useless simulations are recorded, and are not held against it twice."""
-    problem = useless_at(set(drawn(40, block_size)[: MISTAKEN + 5]))
+    problem = useless_at(set(drawn(80, block_size)[: MISTAKEN + 5]))
     with pytest.raises(fbar.InputError, match="simulated summaries are <U3"):
-        fbar.infer(problem, MEAN, run=tmp_path, **asked(40, block_size))
-    result = fbar.infer(problem, MEAN, run=tmp_path, **asked(40, block_size))
+        fbar.infer(problem, MEAN, run=tmp_path, **asked(80, block_size))
+    result = fbar.infer(problem, MEAN, run=tmp_path, **asked(80, block_size))
     assert result.run.seen.counts == {Failure.UNUSABLE: MISTAKEN + 5}
 
 
 def test_a_run_that_has_succeeded_never_ends_for_it(tmp_path):
-    problem = useless_at(set(drawn(40)[1:]))
-    result = fbar.infer(problem, MEAN, run=tmp_path, **asked(40))
-    assert result.run.seen.counts == {Failure.UNUSABLE: 39}
+    problem = useless_at(set(drawn(80)[1:]))
+    result = fbar.infer(problem, MEAN, run=tmp_path, **asked(80))
+    assert result.run.seen.counts == {Failure.UNUSABLE: 79}
     assert fbar.load(tmp_path, problem).accepted == result.accepted == 1
 
 
 @pytest.mark.processes
 def test_whether_a_run_ends_early_is_the_same_with_workers():
-    """Block by block: the tenth useless simulation ends it, though the eleventh is there already."""
-    theta = drawn(40)
+    """Block by block: the last useless simulation that it takes ends it, though the next is there already."""
+    theta = drawn(80)
     engine = Workers(2)
     with pytest.raises(fbar.InputError, match="simulated summaries are <U3"):
-        fbar.infer(useless_at(set(theta[:MISTAKEN])), MEAN, engine=engine, **asked(40))
+        fbar.infer(useless_at(set(theta[:MISTAKEN])), MEAN, engine=engine, **asked(80))
     few = useless_at(set(theta[: MISTAKEN - 1]))
-    assert fbar.infer(few, MEAN, engine=engine, **asked(40)).run.seen.failures == MISTAKEN - 1
+    assert fbar.infer(few, MEAN, engine=engine, **asked(80)).run.seen.failures == MISTAKEN - 1
 
 
 # ---------------------------------------------------------------- functions of the user
@@ -613,6 +620,103 @@ def test_a_record_of_another_kind_fails_alone(how, block_size, tmp_path):
         assert result["mean:peak"].value == pytest.approx(2 * result["mean:theta"].value)
         again = fbar.load(run, problem, targets=[fbar.mean("peak")])
         assert again["mean:peak"].value == result["mean:peak"].value
+
+
+def labelled_at(labels):
+    """The record is a label at these θ, and θ itself elsewhere."""
+
+    @fbar.each
+    def simulate(theta, rng):
+        x, peak = float(theta["theta"] + 0.1 * rng.normal()), theta["theta"]
+        return {"x": x, "peak": "none" if labels is None or peak in labels else peak}
+
+    return fbar.Problem(PRIOR, simulate, observed=0.5, records=["peak"])
+
+
+@pytest.mark.parametrize("block_size", [1, 7])
+@pytest.mark.parametrize("method", METHODS)
+def test_text_before_the_first_number_of_a_record_fails_too(method, block_size, tmp_path):
+    """They are failures whenever they came, and the run is loaded, resumed and extended."""
+    asked = {"budget": 200, "block_size": block_size, "seed": 1}
+    first = np.concatenate([batch.theta["theta"] for batch in method.start(labelled_at(()), MEAN, **asked).ask()])[:7]
+    problem = labelled_at(set(first.tolist()))
+    result = fbar.infer(problem, [MEAN, fbar.mean("peak")], method=method, run=tmp_path, **asked)
+    assert result.run.seen.counts == {Failure.UNUSABLE: 7}
+    assert "is a number in other simulations; got 'none'" in result.run.seen.examples[Failure.UNUSABLE]
+    assert result["mean:peak"].value == pytest.approx(result["mean:theta"].value)
+    assert answer(fbar.load(tmp_path, problem)) == answer(result)
+    extended = fbar.extend(tmp_path, problem, budget=300)
+    assert extended.run.seen.counts == {Failure.UNUSABLE: 7}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_text_in_a_numeric_record_counts_the_same_in_any_order(method):
+    """As simulations that fail at once do, whichever come first."""
+    run, other = (method.start(labelled_at(()), MEAN, seed=1, budget=64, block_size=1) for _ in range(2))
+    told = 0
+    while batches := run.ask():
+        again = other.ask()
+        for batch, same in zip(batches, again, strict=True):
+            x, spoilt = batch.theta["theta"], np.array([told < 5 or told == 9])
+            peak = np.array(["none"]) if spoilt[0] else x
+            failure = np.where(spoilt, Failure.UNUSABLE, 0).astype(np.int8)
+            run.tell((batch, Simulated(x, {"peak": peak}, np.zeros(1, np.int8))))
+            other.tell((same, Simulated(x, {"peak": np.where(spoilt, np.nan, x)}, failure)))
+            told += 1
+    found, wanted = run.posterior(), other.posterior()
+    assert run.seen.counts == other.seen.counts == {Failure.UNUSABLE: 6}
+    assert run.seen.closest == other.seen.closest
+    assert found.accepted == wanted.accepted
+    for target in (MEAN, fbar.mean("peak")):
+        assert found.expect(target).value == pytest.approx(wanted.expect(target).value)
+        assert found.expect(target).variance == pytest.approx(wanted.expect(target).variance)
+
+
+CELL_METHODS = [fbar.AdaptiveAllocation(), fbar.InverseBinomial(hits=5)]
+
+
+@pytest.mark.parametrize("method", CELL_METHODS)
+def test_text_before_the_first_number_fails_in_cells_too(method):
+    @fbar.each
+    def simulate(theta, rng):
+        return {"x": 1.0, "peak": "none" if theta["cell"] == 0 else 1.0}
+
+    problem = fbar.Problem(fbar.Finite(cell=[0, 1]), simulate, observed=1.0, records=["peak"])
+    result = fbar.infer(problem, fbar.mean("cell"), method=method, budget=60, block_size=1, seed=1)
+    assert result["mean:cell"].value == 1.0
+    assert set(result.run.seen.counts) == {Failure.UNUSABLE}
+
+
+def test_labels_remain_labels():
+    problem = labelled_at(None)
+    result = fbar.infer(problem, fbar.probability("peak == 'none'"), method=REJECTION, budget=50, block_size=1, seed=1)
+    assert not result.run.seen.counts
+    assert result.expect(fbar.probability("peak == 'none'")).value == 1
+
+
+@pytest.mark.parametrize("block_size", [1, 16])
+def test_a_number_in_a_failed_simulation_makes_no_label_fail(block_size):
+    def simulate(theta, rng):
+        bad = theta["theta"] < 0.1
+        return {"x": np.nan if bad else theta["theta"], "peak": 0.0 if bad else "none"}
+
+    problem = fbar.Problem(PRIOR, fbar.each(simulate), observed=0.5, records=["peak"])
+    target = fbar.probability("peak == 'none'")
+    result = fbar.infer(problem, target, method=REJECTION, budget=160, block_size=block_size, seed=1)
+    assert set(result.run.seen.counts) == {Failure.NOT_FINITE}
+    assert result.expect(target).value == 1
+
+
+@pytest.mark.parametrize("summary", [lambda x: x.mean(axis=1), None])
+def test_the_shape_of_a_row_is_judged_by_that_row(summary):
+    """A summary takes populations of any size, whatever the sizes in their block; without one they fail."""
+    rows = [np.full(size, 0.5) for size in (1, 3, 2, 3, 4)]
+    problem = fbar.Problem(PRIOR, fbar.each(lambda theta, rng: 0.0), np.full(3, 0.5), summary=summary)
+    failed = [0, 0, 0, 0, 0] if summary else [Failure.WRONG_SHAPE, 0, Failure.WRONG_SHAPE, 0, Failure.WRONG_SHAPE]
+    assert problem.outcomes(rows, 5).failure.tolist() == failed
+    if summary:
+        assert [problem.outcomes([row], 1).failure.item() for row in rows] == failed
+        assert problem.outcomes(np.stack([rows[4]] * 2), 2).failure.tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -177,6 +177,14 @@ class Seen:
             self.nonsense or other.nonsense,
         )
 
+    def all_failed(self, simulations: int, kind: Failure, example: str) -> Seen:
+        """The same if those that succeeded, of so many, turn out to have failed after all."""
+        more = simulations - self.failures
+        counts = {k: self.counts.get(k, 0) + more * (k == kind) for k in Failure if k in self.counts or k == kind}
+        return Seen(
+            counts=counts, examples={kind: example, **self.examples}, details=self.details, nonsense=self.nonsense
+        )
+
     @property
     def failures(self) -> int:
         return sum(self.counts.values())

@@ -155,7 +155,6 @@ def _of_rows(rows: list[Any], simulations: int, form: Form) -> Table:
                 good[i] = as_row(row, form)
             except Unusable as error:
                 table.failed[i] = RowFailed.of(error)
-    _require_shape_of_data(good, table, form)
     _require_numbers_where_there_are(good, table, form)
     if not good:
         table.recorded = {name: np.full(simulations, np.nan) for name in form.records}
@@ -202,21 +201,17 @@ def _numbers(values: list[Any]) -> npt.NDArray[Any] | None:
     return found if found.dtype.kind in NUMBERS else None
 
 
-def _require_shape_of_data(good: dict[int, Usable], table: Table, form: Form) -> None:
-    """Where a summary takes data of any shape: if some rows have the data's, those that have not are failures."""
-    if any(x.shape == form.shape for x, _ in good.values()):
-        for i in [i for i, (x, _) in good.items() if x.shape != form.shape]:
-            x, _ = good.pop(i)
-            table.failed[i] = RowFailed(f"shape {x.shape}, the data have {form.shape}", kind=Failure.WRONG_SHAPE)
-
-
 def _require_numbers_where_there_are(good: dict[int, Usable], table: Table, form: Form) -> None:
-    """A record that is a number in some rows must be one in all."""
+    """A record that is a number in some rows must be one in all. Rows that fail for NaN in their data have no say."""
     for name in form.records:
         text = [i for i, (_, recorded) in good.items() if recorded[name].dtype.kind not in NUMBERS]
-        if len(text) < len(good):
+        numbers = [i for i, (_, recorded) in good.items() if recorded[name].dtype.kind in NUMBERS]
+        if any(form.summarised or good[i][0].dtype.kind != "f" or np.isfinite(good[i][0]).all() for i in numbers):
             for i in text:
                 table.failed[i] = RowFailed.of(not_alike(name, good.pop(i)[1][name]))
+        elif text:
+            for i in numbers:
+                good[i][1][name] = np.asarray("")
 
 
 def not_alike(name: str, value: Any) -> Unusable:

@@ -176,6 +176,11 @@ class Crossfitted:
         self.__dict__.pop("blocks", None)
         self.__dict__.pop("_starts", None)
 
+    def all_failed(self) -> None:
+        """Every simulation so far has failed after all."""
+        self._recorded, self._distance = {}, Kept()
+        self._distance.add(np.full(self.simulations, np.nan))
+
     # ------------------------------------------------------------ blocks
 
     @cached_property

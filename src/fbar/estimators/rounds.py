@@ -105,6 +105,12 @@ class Round:
         self.pieces = [replace(piece, distance=d) for piece, d in zip(self.pieces, distances, strict=True)]
         self.__dict__.pop("distance", None)
 
+    def all_failed(self) -> None:
+        """Every simulation so far has failed after all."""
+        self.pieces = [replace(p, distance=np.full(len(p.distance), np.nan), recorded={}) for p in self.pieces]
+        self.accepted = 0.0
+        self.__dict__.pop("distance", None)
+
     def _forget(self) -> None:
         for name in ("particles", "log_prior", "distance", "log_own", "memory"):
             self.__dict__.pop(name, None)

@@ -22,7 +22,7 @@ from fbar.methods.forecasts import Ahead, Forecast, forecast, proportional
 from fbar.methods.history import Moment
 from fbar.methods.other_tolerances import OtherTolerances
 from fbar.methods.records import RecordedKinds
-from fbar.outcomes import Batch, Outcomes, Seen, Simulated
+from fbar.outcomes import Batch, Failure, Outcomes, Seen, Simulated
 from fbar.points import Points
 from fbar.posterior import Posterior
 from fbar.problem import Problem
@@ -63,7 +63,7 @@ class Stage:
     tolerance: float | None = None
 
 
-MISTAKEN = 10
+MISTAKEN = 40
 """Simulations after which it is a mistake in the problem if the output of none can be used."""
 
 
@@ -95,6 +95,7 @@ class Run(OtherTolerances):
         """What is wrong with the problem, if the first simulations gave nothing that can be used, or nonsense."""
         self._proven = False
         self._kinds = RecordedKinds(start.problem)
+        self._told_so_far = 0
         self._largest_block = SLOW_BLOCK if one_by_one(start.problem.simulate) else None
         self._leg_round = self._leg_spent = 0
         self._asked = 0
@@ -161,6 +162,10 @@ class Run(OtherTolerances):
     @abstractmethod
     def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
         """Take in the outcomes of the next block in index order."""
+
+    @abstractmethod
+    def _all_failed(self) -> None:
+        """Every simulation so far turned out to have failed: as many as before, and none accepted."""
 
     @abstractmethod
     def _end_round(self) -> None:
@@ -360,8 +365,13 @@ class Run(OtherTolerances):
         over = False
         while not over and self._absorbed in self._told:
             batch, outcomes = self._told.pop(self._absorbed)
+            wrong = self._kinds.turn(outcomes)
+            if wrong:
+                self.seen = self.seen.all_failed(self._told_so_far, Failure.UNUSABLE, wrong)
+                self._all_failed()
             outcomes = self._kinds.matched(outcomes)
             self._absorb(batch, outcomes)
+            self._told_so_far += batch.simulations
             self._spend(batch, outcomes)
             self._look_for_mistake()
             self._absorbed += 1

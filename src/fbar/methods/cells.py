@@ -171,3 +171,6 @@ class CellRun(Run):
         self.hits[..., batch.cells] += tally.weight
         self.squares[..., batch.cells] += tally.square
         self.seen = self.seen + tally.seen
+
+    def _all_failed(self) -> None:
+        self.hits, self.squares = np.zeros_like(self.hits), np.zeros_like(self.squares)

@@ -145,6 +145,18 @@ class DrawRun(Run):
         self._simulations += batch.points.rows
         self.seen = self.seen + seen
 
+    def _all_failed(self) -> None:
+        self._pieces = [self._failed(piece) for piece in self._pieces]
+        self._latest = None
+
+    def _failed(self, piece: _Piece) -> _Piece:
+        if not self._keep_all:
+            return _rows_of(piece, np.zeros(0, dtype=np.int64))
+        records = {name: np.full(piece.points.rows, np.nan) for name in self.problem.records if name in piece.points}
+        points = piece.points.without(list(records)).with_columns(records)
+        distance = None if piece.distance is None else np.full_like(piece.distance, np.nan)
+        return replace(piece, points=points, weight=np.zeros_like(piece.weight), distance=distance)
+
     def _grouped(self, piece: _Piece, groups: Groups, rows: IntArray | None) -> _Piece:
         """The draws' factors, strata and clusters, numbered on from those of earlier rounds."""
 
@@ -282,17 +294,18 @@ def _within(piece: _Piece, acceptance: Acceptance, keep_all: bool) -> _Piece:
     weight = _weight(piece, acceptance)
     if keep_all:
         return replace(piece, weight=weight)
-    rows = np.flatnonzero(weight)
-    assert piece.distance is not None
+    return _rows_of(replace(piece, weight=weight), np.flatnonzero(weight))
 
+
+def _rows_of(piece: _Piece, rows: IntArray) -> _Piece:
     def mine(values: Any) -> Any:
         return None if values is None else values[rows]
 
     return replace(
         piece,
         points=piece.points.take(rows),
-        weight=weight[rows],
-        distance=piece.distance[rows],
+        weight=piece.weight[rows],
+        distance=mine(piece.distance),
         summaries=mine(piece.summaries),
         factor=mine(piece.factor),
         stratum=mine(piece.stratum),

@@ -145,6 +145,13 @@ class InverseBinomialRun(CellRun):
         self._pieces.append(tally.weight)
         self.seen = self.seen + tally.seen
 
+    def _all_failed(self) -> None:
+        super()._all_failed()
+        self._pieces = [np.zeros_like(weight) for weight in self._pieces]
+        assert self._spent is not None
+        self.counts, self._gap = self._spent.copy(), self._spent.copy()
+        self._log, self._log_variance = np.zeros_like(self._log), np.zeros_like(self._log_variance)
+
     def _end_round(self) -> None:
         k = self.counts.shape[-1]
         hit = np.zeros(self._plan.shape, dtype=bool)

@@ -320,6 +320,11 @@ class SMCRun(Run):
             self._present.stop_at(int(np.searchsorted(reached, self._wanted - 1e-9)))
         self._accepted = self._present.accepted = float(reached[-1])
 
+    def _all_failed(self) -> None:
+        for round in self.rounds:
+            round.all_failed()
+        self._accepted = 0.0
+
     def _distances(self, outcomes: Outcomes) -> tuple[FloatArray, Seen, Any, Any]:
         if isinstance(outcomes, Tally):
             return np.where(outcomes.weight > 0, 0.0, np.inf), outcomes.seen, {}, None

@@ -265,6 +265,9 @@ class TargetedRun(Run):
         piece = Piece(self.round, group, particles, distance, recorded, summaries, cost, self._even)
         self.store.add(piece, near=np.flatnonzero(accepted(self.wanted, distance)))
 
+    def _all_failed(self) -> None:
+        self.store.all_failed()
+
     # ------------------------------------------------------------ learning
 
     def _end_round(self) -> None:

@@ -226,6 +226,10 @@ class Pilot(Run):
         self._simulations += outcomes.simulations
         self.seen = self.seen + Seen.of(np.zeros(0), outcomes.failure, outcomes)
 
+    def _all_failed(self) -> None:
+        none = np.zeros(0, dtype=np.int64)
+        self._pieces = [(points.take(none), summaries[none]) for points, summaries in self._pieces]
+
     def _end_round(self) -> None:
         return
 
