@@ -42,6 +42,9 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--campaign", action="store_true", help="the figures of the documentation; an hour or two")
     parser.add_argument("--csv", type=Path, help="write the table to this file")
     parser.add_argument("--page", type=Path, help="write the table between the marks of this page")
+    parser.add_argument(
+        "--add", type=Path, action="append", default=[], help="add what another part of the campaign wrote by --csv"
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress")
     found = parser.parse_args(given)
     found.only = [name for name in found.only.split(",") if name]
@@ -150,9 +153,13 @@ def main(given: Sequence[str] | None = None) -> int:
             table = campaign.table
     if sys.stderr.isatty() and not asked.quiet:
         sys.stderr.write("\r\x1b[K")
+    for path in asked.add:
+        table.add_csv(path)
     print(table.plain())
     minutes = (time.monotonic() - campaign.began) / 60
     about = f"Seed {asked.seed}, {minutes:.0f} minutes; `python -m attack --campaign --seed {asked.seed}` has it again."
+    if asked.add:
+        about = "In parts that ran side by side; `python -m attack --campaign` does all of them."
     if asked.csv is not None:
         table.write_csv(asked.csv)
     if asked.page is not None:

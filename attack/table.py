@@ -111,6 +111,15 @@ class Table:
             writer.writerow(["test", "tried", "failed", "what"])
             writer.writerows((row.test, row.tried, row.failed, row.told) for _, row in sorted(self.rows.items()))
 
+    def add_csv(self, path: Path) -> None:
+        """Add what another part of the campaign has tried, as `write_csv` wrote it."""
+        with path.open(encoding="utf-8", newline="") as file:
+            for given in csv.DictReader(file):
+                row = self.rows.setdefault(given["test"], Row(given["test"]))
+                row.tried, row.failed = row.tried + int(given["tried"]), row.failed + int(given["failed"])
+                row.what += [given["what"]] if int(given["failed"]) else []
+                row.skipped = row.skipped or given["what"].removeprefix("skipped: ") * (not int(given["failed"]))
+
     def write_page(self, page: Path, about: str = "") -> None:
         """Put the table between the marks of a page."""
         write_between(page, PAGE, self.markdown(about))

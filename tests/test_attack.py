@@ -50,6 +50,11 @@ def test_the_table_counts_what_was_tried_and_names_the_command_of_every_failure(
     assert r"| damage | 1 | 1 | lost \| \x1b[2J it; and more |" in table.markdown()
     table.write_csv(tmp_path / "table.csv")
     assert (tmp_path / "table.csv").read_text().splitlines()[2] == "disk,0,0,skipped: not root"
+    twice = Table()
+    for _ in range(2):
+        twice.add_csv(tmp_path / "table.csv")
+    assert (twice.tried, twice.failed) == (12, 4)
+    assert {row[0]: row[3] for row in twice.cells()} == {row[0]: row[3] for row in table.cells()}
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- begin: attack -->\nold\n<!-- end: attack -->\nafter\n")
     table.write_page(page, "Seed 1.")
