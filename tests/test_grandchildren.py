@@ -280,3 +280,14 @@ def test_a_program_dies_with_its_keeper(tmp_path):
     assert until(lambda: not lives(program))
     calling.join(30)
     assert not calling.is_alive()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_program_that_is_killed_from_outside_is_called_once_more(times, tmp_path):
+    """So that the same seed gives the same result, whom the system kills when memory runs out."""
+    script = f"echo $1 >> {tmp_path}/calls; test $(wc -l < {tmp_path}/calls) -gt {times} || kill -9 $$; echo 7"
+    row = call(fbar.program(["sh", "-c", script, "sh", "{theta} {seed}"]))
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert len(calls) == 2
+    assert calls[0] == calls[1]
+    assert row == 7.0 if times == 1 else "killed by SIGKILL" in row.message

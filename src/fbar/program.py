@@ -21,6 +21,8 @@ from fbar.simulators import each
 
 PLACE = re.compile(r"\{(\w+)\}")
 SEED = "seed"
+FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+"""Signals by which others end a program, the system for one when memory runs out; not those of its own errors."""
 
 
 class ProgramFailed(Exception):
@@ -35,7 +37,8 @@ class program(each):
     """Make a simulator of an external program: it is called once for every simulation, without a shell.
 
     A call that ends with a non-zero exit status, takes too long or prints what cannot be read is a failed simulation;
-    the report has its exit status and standard error.
+    the report has its exit status and standard error. One that is killed from outside, by the system when memory runs out
+    for one, is called once more with the same arguments.
 
     A call is over when the program ends; what it has started and left behind is killed then. All of it is killed when
     this process ends before the program, by ``kill -9`` too. On Linux that includes daemons in sessions of their own,
@@ -156,7 +159,10 @@ class _Call:
         arguments = self._arguments(theta, rng)
         try:
             done = self._run(arguments)
-        except ProgramFailed:  # out of time, or killed: once may be a busy machine's fault
+            again = -done.status in FROM_OUTSIDE
+        except ProgramFailed:
+            again = True
+        if again:  # out of time, or killed: once may be the machine's fault
             done = self._run(arguments)
         if done.status:
             what = f"exit status {done.status}" if done.status > 0 else f"killed by {_signal(-done.status)}"
