@@ -37,8 +37,8 @@ class program(each):
     """Make a simulator of an external program: it is called once for every simulation, without a shell.
 
     A call that ends with a non-zero exit status, takes too long or prints what cannot be read is a failed simulation;
-    the report has its exit status and standard error. One that is killed from outside, by the system when memory runs out
-    for one, is called once more with the same arguments.
+    the report has its exit status and standard error. One that is killed from outside, as the system does when memory
+    runs out, is called once more with the same arguments.
 
     A call is over when the program ends; what it has started and left behind is killed then. All of it is killed when
     this process ends before the program, by ``kill -9`` too. On Linux that includes daemons in sessions of their own,
