@@ -206,7 +206,7 @@ class Attacked:
             if self.recipe.one_in_a_block:
                 simulated = self.room / f"simulated-{self._drivers}"
                 self.failures += unwritten(simulated, theta_on_disk(self.run), death.killed, death.how)
-        stopped = death.how == "terminated" and "Terminated: stopped after" in last_line(death.err)  # as by Ctrl-C
+        stopped = death.how == "terminated" and "Terminated: stopped" in last_line(death.err)  # as by Ctrl-C
         if DEFECT.search(death.err) and not stopped:
             self.failures.append(f"{death.how}: raw: {last_line(death.err)}")
 
