@@ -33,8 +33,8 @@ MOST_REPEATS = 2**53
 PLAIN = re.compile(r"[<>|=][biufcSU][0-9]{1,9}|[<>|=][Mm]8(\[[0-9a-zA-Zμ]{1,12}\])?")
 """Types of arrays that are written: numbers, text and times, no Python objects and no structures."""
 
-PARAMETERS = "biufcSU"
-"""Kinds of arrays that parameters and summaries are: numbers and labels."""
+NUMBERS_AND_LABELS = "biufcSU"
+"""Kinds of arrays that parameters and summaries are."""
 
 GARBAGE = (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, MemoryError, RecursionError)
 """What reading bytes that make no sense may raise."""
@@ -158,7 +158,7 @@ def decode(payload: bytes, seconds: float = 0.0) -> Block:
         raise ValueError(str(error)) from None
     seed, repeats = about["seed"], arrays.get("repeats")
     _require(isinstance(seed, str))
-    _require(all(points[name].dtype.kind in PARAMETERS for name in points))
+    _require(all(points[name].dtype.kind in NUMBERS_AND_LABELS for name in points))
     _require(all(mask.dtype == bool and mask.shape == (points.rows,) for mask in under("present:").values()))
     if repeats is not None:
         _require(repeats.dtype.kind in "iu" and repeats.shape[-1:] == (points.rows,))
@@ -182,7 +182,7 @@ def _simulated(arrays: Arrays, about: Mapping[str, Any], recorded: Arrays, rows:
     summaries = arrays["summaries"]
     failure, cost = arrays.get("failure", np.zeros(rows, dtype=np.int8)), arrays.get("cost")
     _require(failure.dtype.kind in "iu" and failure.shape == (rows,) and summaries.shape[:1] == (rows,))
-    _require(summaries.dtype.kind in PARAMETERS)
+    _require(summaries.dtype.kind in NUMBERS_AND_LABELS)
     _require(rows == 0 or (failure.min() >= 0 and failure.max() < len(Failure)))
     _require(cost is None or (cost.dtype.kind == "f" and cost.shape == (rows,)))
     _require(all(values.shape[:1] == (rows,) for values in recorded.values()))
