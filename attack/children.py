@@ -105,6 +105,7 @@ def forked(
     room.mkdir(parents=True, exist_ok=True)
     out, err = room / ".out", room / ".err"
     began = time.monotonic()
+    born = _resident(os.getpid())  # of the child too, and read before it can grow
     sys.stdout.flush()
     sys.stderr.flush()
     with warnings.catch_warnings():
@@ -134,7 +135,7 @@ def forked(
                 sys.stdout.flush()
                 sys.stderr.flush()
             os._exit(status)
-    limit, status = _wait(child, wall, memory)
+    limit, status = _wait(child, wall, memory, born)
     with contextlib.suppress(OSError):
         os.killpg(child, signal.SIGKILL)  # workers that it left behind; the group is its own
     if status == -signal.SIGXCPU:
@@ -188,10 +189,10 @@ def _address_space() -> int:
     return 1 << 30
 
 
-def _wait(child: int, wall: float, memory: int | None) -> tuple[str, int]:
+def _wait(child: int, wall: float, memory: int | None, born: int) -> tuple[str, int]:
     """Wait for a child's end: not for one that takes too long or too much, nor for one that waits in vain."""
     until = time.monotonic() + wall
-    busy, since, born = -1.0, time.monotonic(), _resident(child)
+    busy, since = -1.0, time.monotonic()
     limit, pause = "", 0.002
     while True:
         ended, status, _ = os.wait4(child, os.WNOHANG)
