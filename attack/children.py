@@ -247,7 +247,7 @@ def children_of(process: int) -> set[int]:
 def preload() -> None:
     """Import here what commands need, so that no child has to."""
     import fbar.cli
-    import fbar.report  # noqa: F401
+    import fbar.results.report  # noqa: F401
 
     for name in ("scipy.stats", "fbar.plot", "pandas", "pyarrow", "pebble", "cloudpickle", "threadpoolctl"):
         with contextlib.suppress(ImportError):

@@ -128,7 +128,7 @@ def from_python(arguments: list[str]) -> None:
     import json
 
     import fbar
-    from fbar import model_file
+    from fbar.running import model_file
 
     path, run, what, *options = arguments
     source = model_file.read(path)

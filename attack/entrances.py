@@ -11,7 +11,7 @@ from scipy import stats
 import fbar
 from attack.entrances_of_runs import of_runs
 from attack.rooms import Entrance, Rooms, simulate
-from fbar.targets import parse
+from fbar.question.targets import parse
 
 
 def entrances(rooms: Rooms) -> list[Entrance]:
@@ -41,7 +41,7 @@ def _questions(rooms: Rooms) -> list[Entrance]:
         Entrance("fbar.density_at", fbar.density_at, {"name": "a", "x": 0.1}, then=rooms.ask),
         Entrance("fbar.expectation", fbar.expectation, {"function": "a * b"}, then=rooms.ask),
         Entrance("fbar.posterior", fbar.posterior, {"values": {"a": [1.0, 2.0]}}, then=rooms.counted.expect),
-        Entrance("fbar.targets.parse", parse, {"text": "mean:a"}, then=rooms.ask),
+        Entrance("fbar.question.targets.parse", parse, {"text": "mean:a"}, then=rooms.ask),
         Entrance("fbar.Points", fbar.Points, {"columns": {"a": [1.0, 2.0]}}, ("present", "unit", "owner")),
         Entrance(
             "fbar.Points of derived",

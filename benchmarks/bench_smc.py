@@ -18,14 +18,14 @@ import numpy as np
 from scipy import stats
 
 import fbar
-from fbar.proposals import Perturbed, Space, as_perturbation
+from fbar.designs.proposals import Perturbed, Space, as_perturbation
 
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
 
 
 def densities(size: int, centres: int | None, threads: int) -> tuple[float, float, float]:
     """Wall and CPU seconds for one round's proposal and its densities, and peak memory in MiB."""
-    from fbar.proposals import sums
+    from fbar.designs.proposals import sums
 
     sums.os.cpu_count = lambda: threads  # type: ignore[attr-defined]
     space = Space(fbar.Prior(a=stats.norm(), b=stats.norm(), c=stats.norm()))

@@ -28,8 +28,8 @@ from pathlib import Path
 import numpy as np
 
 from fbar import mean, problems, second_moment
-from fbar.estimate import shorthand
-from fbar.points import Points
+from fbar.estimation.estimate import shorthand
+from fbar.question.points import Points
 from fbar.scores import Approximation, Scene, as_score, posterior_deviation, summarise, trial_errors
 
 HERE = Path(__file__).parent

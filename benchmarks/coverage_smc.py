@@ -24,7 +24,7 @@ import numpy as np
 from scipy import stats
 
 import fbar
-from fbar.estimators.rounds import WEIGHTINGS
+from fbar.estimation.rounds import WEIGHTINGS
 from fbar.problems import filippi
 
 TOLERANCES = (160, 120, 80, 60, 40, 30, 20, 15, 10, 8, 6, 4, 3, 2, 1)

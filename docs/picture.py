@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import fbar
-from fbar.pictures import BLUE, INK, OBSERVED, RC, method_look
+from fbar.plot.look import BLUE, INK, OBSERVED, RC, method_look
 
 ROOT = Path(__file__).parent.parent
 TOLERANCE, SIMULATIONS = 80, 400_000

@@ -48,7 +48,7 @@ import numpy as np
 from scipy import stats
 
 import fbar
-from fbar.estimate import shorthand
+from fbar.estimation.estimate import shorthand
 from fbar.study.paired import compare
 
 OURS = "targeted"

@@ -38,8 +38,8 @@ from scipy import stats
 
 import fbar
 from fbar.problems import load
+from fbar.question.truth import Known
 from fbar.study import Study
-from fbar.truth import Known
 
 
 def regression_adjusted(problem, budget, rng, share=0.1):

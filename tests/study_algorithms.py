@@ -68,7 +68,7 @@ def run(*arguments, **options):
 
 def own_problem(noise, truth):
     return fbar.Problem(
-        fbar.Prior(theta=fbar.priors.marginals.Uniform(0, 1)),
+        fbar.Prior(theta=fbar.question.priors.marginals.Uniform(0, 1)),
         lambda t, rng: t["theta"] + rng.normal(0, noise, t.rows),
         0.5,
         truth={"mean:theta": truth},

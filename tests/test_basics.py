@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fbar
-from fbar.estimate import Estimate, shorthand
-from fbar.expressions import Expression
+from fbar.estimation.estimate import Estimate, shorthand
+from fbar.question.targets.expressions import Expression
 from fbar.seeds import Purpose, Seeds
 
 

@@ -15,11 +15,12 @@ from scipy.integrate import solve_ivp
 from scipy.special import ndtr, ndtri
 
 import fbar
-from fbar.points import Points
-from fbar.problems import catalogue, counts, g_and_k, lotka_volterra, ma2, mg1, sir
-from fbar.problems.importance import ImportancePosterior, on_unit_cube, t4_quantile
-from fbar.problems.ode import solve
-from fbar.problems.ring import RingPosterior
+from fbar.problems import catalogue
+from fbar.problems.models import counts, g_and_k, lotka_volterra, ma2, mg1, sir
+from fbar.problems.models.ring import RingPosterior
+from fbar.problems.truths.importance import ImportancePosterior, on_unit_cube, t4_quantile
+from fbar.problems.truths.ode import solve
+from fbar.question.points import Points
 
 CONTINUOUS = ["sir", "lotka-volterra", "g-and-k", "ma2", "mg1", "filippi"]
 NAMES = [*CONTINUOUS, "poisson-or-geometric"]

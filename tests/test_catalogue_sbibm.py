@@ -14,13 +14,15 @@ from scipy.special import expit
 
 from fbar import problems
 from fbar.errors import InputError
-from fbar.points import Points
-from fbar.problems import bernoulli_glm, slcp, slcp_posterior, stored, truncated, two_moons
+from fbar.problems import stored
 from fbar.problems.benchmark import Benchmark
 from fbar.problems.catalogue import recipe
+from fbar.problems.models import bernoulli_glm, slcp, two_moons
 from fbar.problems.store import _rounded
-from fbar.problems.transport import columns, moment_truth, scrambles
-from fbar.targets import mean, probability, second_moment
+from fbar.problems.truths import slcp_posterior, truncated
+from fbar.problems.truths.transport import columns, moment_truth, scrambles
+from fbar.question.points import Points
+from fbar.question.targets import mean, probability, second_moment
 
 NAMES = [
     "gaussian-linear",

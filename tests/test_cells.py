@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fbar
-from fbar.estimators.cells import ActualCounts, Cells
+from fbar.estimation.cells import ActualCounts, Cells
 from fbar.problems import ten_values
 
 TRIALS = 4000

@@ -9,15 +9,17 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar import simulators, stopping, theory
+from fbar import theory
 from fbar.cli import app
 from fbar.engine import Workers
 from fbar.ledger import Ledger, decode, encode, pack, unpack
-from fbar.outcomes import Batch, Failure, Simulated
-from fbar.points import Points
+from fbar.ledger.settings import describe
+from fbar.methods import stopping
+from fbar.question import simulators
+from fbar.question.outcomes import Batch, Failure, Simulated
+from fbar.question.points import Points
+from fbar.question.simulators import RowFailed, Rows
 from fbar.seeds import Seeds
-from fbar.settings import describe
-from fbar.simulators import RowFailed, Rows
 from fbar.study.posed import Posed
 
 MU = fbar.mean("mu")

@@ -289,7 +289,7 @@ def test_a_run_that_could_not_be_opened_again_is_not_begun(tmp_path):
 
 def test_what_earlier_versions_recorded_is_within_the_limits():
     """A thousand targets and more, and blocks of any size, were never refused."""
-    from fbar.schema import MOST_IN_BLOCK, MOST_IN_TARGETS, MOST_TARGETS
+    from fbar.system.schema import MOST_IN_BLOCK, MOST_IN_TARGETS, MOST_TARGETS
 
     assert MOST_TARGETS >= 20_000
     assert MOST_IN_TARGETS >= 100 * MOST_TARGETS

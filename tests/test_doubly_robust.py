@@ -7,10 +7,10 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar.estimators.smooth import fit_smooth
+from fbar.estimation.smooth import fit_smooth
+from fbar.ledger.settings import describe
 from fbar.methods.named import restored
 from fbar.problems import filippi, nested_models, ramp, two_sided_exponential
-from fbar.settings import describe
 from fbar.testing import MethodConformance
 
 RAMP = ramp()

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar.estimators.kernel_regression import gauss_kronrod
+from fbar.estimation.kernel_regression import gauss_kronrod
 from fbar.problems import filippi, nested_models, ramp
 from fbar.testing import MethodConformance, finish
 

@@ -159,7 +159,7 @@ def test_a_directory_that_is_deleted_or_moved_ends_its_run_at_once(what, tmp_pat
 
 def test_all_that_arrives_together_is_recorded_before_the_run_looks_at_any(tmp_path, monkeypatch):
     """What a round's end costs may be minutes; the blocks that came with its last one must not wait for it."""
-    from fbar.inference import loop
+    from fbar.running import loop
 
     told = []
     plain = loop._tell

@@ -19,8 +19,8 @@ from scipy import stats
 
 import fbar
 from fbar.engine import Dask, Futures, InProcess, Workers, pool
-from fbar.outcomes import Failure
-from fbar.problems.continuous import filippi
+from fbar.problems.models.continuous import filippi
+from fbar.question.outcomes import Failure
 
 MEAN = fbar.mean("theta")
 pytestmark = pytest.mark.processes

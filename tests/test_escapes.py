@@ -15,7 +15,7 @@ from fbar.cli import app, main
 from fbar.cli.common import complain, open_console, plain_table, say
 from fbar.errors import FbarError, InputError, MissingExtra
 from fbar.ledger import Ledger, Leg
-from fbar.terminal import clean, clean_lines
+from fbar.system.terminal import clean, clean_lines
 
 HOSTILE = "a\x1b]52;c;aGk=\x07b\x9b2Jc\u202ed\ne\rf\u2028g\x00h"
 """The clipboard, the screen, the direction of writing, other lines."""

@@ -14,12 +14,12 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar import predictive
 from fbar.cli import app
+from fbar.diagnostics import predictive
 from fbar.engine import Apart, Dask, InProcess, Workers, as_before, as_engine, machine_of
 from fbar.engine.limits import limit
 from fbar.ledger import Ledger
-from fbar.outcomes import Failure
+from fbar.question.outcomes import Failure
 
 TARGET = fbar.mean("a")
 SETTINGS = {"tolerance": 1.0, "budget": 120, "block_size": 10, "seed": 4}

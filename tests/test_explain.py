@@ -12,7 +12,7 @@ import fbar
 from fbar import problems, theory
 from fbar.cli import app
 from fbar.errors import InputError
-from fbar.estimators.draws import DrawErrors
+from fbar.estimation.draws import DrawErrors
 
 RAMP = problems.load("ramp")
 """θ uniform on (0, 1), accepted with probability θ: the posterior is 2θ, its mean 2/3, p(x*) = 1/2."""

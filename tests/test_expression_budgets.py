@@ -12,10 +12,9 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar import expressions
 from fbar.errors import InputError
-from fbar.expressions import MOST_PARTS, ROWS, Expression
-from fbar.targets import parse
+from fbar.question.targets import expressions, parse
+from fbar.question.targets.expressions import MOST_PARTS, ROWS, Expression
 
 SECONDS = 20
 """Far more than any of these takes, far less than a bomb would."""

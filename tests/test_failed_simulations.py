@@ -20,8 +20,8 @@ from scipy import stats
 import fbar
 from fbar.engine import InProcess, Workers, attempt, recovery
 from fbar.engine.recovery import joined
-from fbar.outcomes import Batch, Failure, Simulated
-from fbar.points import Points
+from fbar.question.outcomes import Batch, Failure, Simulated
+from fbar.question.points import Points
 from fbar.seeds import Seeds
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]

@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar import faults
-from fbar.outcomes import Batch, Simulated
-from fbar.points import Points
+from fbar.diagnostics import faults
+from fbar.question.outcomes import Batch, Simulated
+from fbar.question.points import Points
 from fbar.seeds import Seeds
 
 

@@ -13,7 +13,7 @@ import fbar
 from fbar import problems
 from fbar.cli import app
 from fbar.methods.forecasts import Forecast, brief, forecast, until_count
-from fbar.stopping import Acceptances, Budget, RelativeError, StandardError
+from fbar.methods.stopping import Acceptances, Budget, RelativeError, StandardError
 
 COIN = fbar.Problem.tabulated(fbar.Finite(theta=[0, 1]), [0.1, 0.3])
 """P(θ = 1|x*) = 3/4 and p(x*) = 1/5: with draws from the prior N V = P(1 − P)/p(x*) = 15/16."""

@@ -7,10 +7,10 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar.acceptance import Acceptance
-from fbar.estimators.cells import ActualCounts, Cells, ExpectedCounts, InverseCounts
+from fbar.estimation.cells import ActualCounts, Cells, ExpectedCounts, InverseCounts
 from fbar.methods.adaptive import AdaptiveAllocation, AdaptivePosterior
-from fbar.outcomes import Failure, Tally
+from fbar.question.acceptance import Acceptance
+from fbar.question.outcomes import Failure, Tally
 from fbar.seeds import Purpose
 
 PRIOR = np.array([0.2, 0.5, 0.3])

@@ -18,7 +18,7 @@ from scipy import stats
 
 import fbar
 from fbar.engine.limits import TimedOut
-from fbar.keeping import KeeperLost, keeper, run_program, worker_context
+from fbar.system.keeping import KeeperLost, keeper, run_program, worker_context
 
 pytestmark = [pytest.mark.processes, pytest.mark.skipif(sys.platform != "linux", reason="promised on Linux")]
 

@@ -15,15 +15,16 @@ from fbar import problems
 from fbar.cli.presets import run_preset
 from fbar.errors import InputError
 from fbar.methods.sampling import Rejection
-from fbar.problems import brute_force, stored
-from fbar.problems.brute_force import EFFORTS, Accepted, Effort, Kernels, pooled, simulated, truths_at
-from fbar.stopping import StandardError
+from fbar.methods.stopping import StandardError
+from fbar.problems import stored
+from fbar.problems.truths import brute_force
+from fbar.problems.truths.brute_force import EFFORTS, Accepted, Effort, Kernels, pooled, simulated, truths_at
+from fbar.question.truth import Known
 from fbar.study import Study, StudyResult
 from fbar.study.contenders import Contender
 from fbar.study.coverage import Covered, clopper_pearson, coverage_cells, covered
 from fbar.study.presets import infer, preset
 from fbar.study.trials import Cell, Record
-from fbar.truth import Known
 
 MOST_Z = 4.5
 

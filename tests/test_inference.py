@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar.outcomes import Failure
+from fbar.question.outcomes import Failure
 
 
 def poisson(theta, rng):

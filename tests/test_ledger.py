@@ -31,7 +31,7 @@ import fbar
 import fbar.ledger
 from fbar.errors import InputError, LedgerError, RunInUse
 from fbar.ledger import Ledger, pack
-from fbar.outcomes import Failure
+from fbar.question.outcomes import Failure
 
 CALLS: list[float] = []
 """The first θ of every block that was simulated in this process."""

@@ -12,8 +12,8 @@ from scipy import stats
 
 import fbar
 from fbar.checks import choice
-from fbar.inference import repeat
-from fbar.targets import parse
+from fbar.question.targets import parse
+from fbar.running import repeat
 
 PRIOR = fbar.Prior(a=stats.norm(0, 1), b=stats.norm(0, 1))
 

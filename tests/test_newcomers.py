@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fbar
-from fbar.estimate import shorthand
+from fbar.estimation.estimate import shorthand
 from fbar.study import Study, StudyResult
 from fbar.study.paired import mean_and_error
 from fbar.study.trials import Cell, Record

@@ -12,10 +12,10 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar.again import again
 from fbar.cli import app
 from fbar.engine.base import Engine, Session
 from fbar.ledger import Ledger
+from fbar.results.again import again
 
 MODEL = """
 import numpy as np
@@ -122,8 +122,8 @@ def test_an_interrupted_extension_from_python_is_gone_on_with_as_show_says(tmp_p
 
 
 def test_a_run_of_a_model_file_goes_on_by_resume(model, capsys, monkeypatch):
-    from fbar.inference import make_task, run_task
-    from fbar.model_file import read
+    from fbar.running import make_task, run_task
+    from fbar.running.model_file import read
 
     source = read("model.py")
     source.remember()
@@ -280,8 +280,8 @@ METHODS = {
 @pytest.mark.parametrize("name", METHODS)
 def test_all_simulations_are_exported_with_distance_acceptance_and_weight(name, model, capsys):
     """The accepted rows, with their weights, are the posterior."""
-    from fbar.inference import make_task, run_task
-    from fbar.model_file import read
+    from fbar.running import make_task, run_task
+    from fbar.running.model_file import read
 
     source = read("model.py")
     source.remember()
@@ -402,7 +402,7 @@ def test_simulations_that_were_not_used_are_said_to_be_so(model, capsys):
     assert f"{used:,} simulations recorded in" in printed(capsys, "show", "r")
     assert "of them used" not in printed(capsys, "show", "r")
     run = fbar.load("r").run
-    from fbar.outcomes import Batch
+    from fbar.question.outcomes import Batch
 
     points = PROBLEM.prior.sample(40, rng=np.random.default_rng(1))
     spare = Batch(run.round - 1, 10_000, points, None, run.seeds)

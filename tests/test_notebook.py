@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar.estimate import shorthand
-from fbar.notebook import MOST_ROWS, table
+from fbar.estimation.estimate import shorthand
+from fbar.results.notebook import MOST_ROWS, table
 
 
 class Reader(HTMLParser):

@@ -16,8 +16,8 @@ import fbar
 from fbar import plot
 from fbar.errors import InputError
 from fbar.methods.history import Moment
-from fbar.pictures import GRID, INK, PALETTE, PAPER, RC, method_look, plain
 from fbar.plot.density import Axis, axis, bandwidth, density, effective, levels, smoothed
+from fbar.plot.look import GRID, INK, PALETTE, PAPER, RC, method_look, plain
 
 
 class Noted:

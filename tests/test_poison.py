@@ -21,10 +21,10 @@ from fbar.engine import Futures, InProcess, Workers
 from fbar.engine.attempt import Part, attempt_block, attempt_part
 from fbar.engine.recovery import PROBES
 from fbar.methods.base import MISTAKEN
-from fbar.outcomes import Batch, Failure, Simulated
-from fbar.points import Points
+from fbar.question.outcomes import Batch, Failure, Simulated
+from fbar.question.points import Points
+from fbar.question.simulators import RowFailed, TimedOut
 from fbar.seeds import Seeds
-from fbar.simulators import RowFailed, TimedOut
 
 PRIOR = fbar.Prior(theta=stats.uniform(0, 1))
 MEAN = fbar.mean("theta")

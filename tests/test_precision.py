@@ -11,7 +11,7 @@ import fbar
 from fbar import problems
 from fbar.cli import app
 from fbar.errors import InputError
-from fbar.stopping import RelativeError, StandardError, wanted_precision
+from fbar.methods.stopping import RelativeError, StandardError, wanted_precision
 
 TARGETS = [fbar.mean("theta"), fbar.variance("theta"), fbar.mean("other")]
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import fbar
-from fbar.priors import Density, Mixture
-from fbar.priors.marginals import Scipy, Uniform, as_marginal
+from fbar.question.priors import Density, Mixture
+from fbar.question.priors.marginals import Scipy, Uniform, as_marginal
 
 CONTINUOUS = {
     "uniform": fbar.Prior(a=stats.uniform(-1, 3)),

@@ -24,9 +24,10 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar import progress, terminal
 from fbar.methods.forecasts import Forecast
-from fbar.progress import LiveProgress, State, block, plain_line, short_line, to_come, wanted_errors
+from fbar.running import progress
+from fbar.running.progress import LiveProgress, State, block, plain_line, short_line, to_come, wanted_errors
+from fbar.system import terminal
 
 MODEL = """
 import time

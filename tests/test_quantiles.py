@@ -11,11 +11,11 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar.estimators.crossfitted import CrossfittedErrors
-from fbar.estimators.draws import Draws, WeightedAverage
-from fbar.outcomes import Seen
-from fbar.posterior import Posterior
-from fbar.targets.quantiles import Inverted, Sides
+from fbar.estimation.crossfitted import CrossfittedErrors
+from fbar.estimation.draws import Draws, WeightedAverage
+from fbar.estimation.posterior import Posterior
+from fbar.question.outcomes import Seen
+from fbar.question.targets.quantiles import Inverted, Sides
 
 pytestmark = pytest.mark.slow
 
@@ -104,7 +104,7 @@ def test_tails_of_learnt_proposals_are_flagged_or_right():
 @pytest.mark.parametrize("n", [40, 150, 1000])
 def test_the_levels_are_those_of_order_statistics(n):
     """P(X_(k) ≤ Q) = P(Bin(n, α) ≥ k): at whole k the binomial distribution itself."""
-    from fbar.targets.quantiles import _rank
+    from fbar.question.targets.quantiles import _rank
 
     for k in (1, 3, n // 2):
         for level in (0.02, 0.1, 0.4):

@@ -19,7 +19,7 @@ from scipy import stats
 import fbar
 from fbar.cli import app
 from fbar.ledger import Ledger
-from fbar.locks import Lock, held
+from fbar.system.locks import Lock, held
 
 MODEL = """
 import os, time

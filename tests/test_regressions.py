@@ -9,8 +9,8 @@ from scipy import stats
 import fbar
 from fbar.designs import optimal
 from fbar.designs.partition import Partition
-from fbar.priors import Density
 from fbar.problems import ramp
+from fbar.question.priors import Density
 
 RAMP = ramp()
 U = np.random.default_rng(1).random(20_000)

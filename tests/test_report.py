@@ -14,12 +14,12 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar.again import again
 from fbar.cli import app
+from fbar.diagnostics.faults import _parts
+from fbar.diagnostics.predictive import predict, systematic
 from fbar.errors import FbarError, InputError
-from fbar.faults import _parts
-from fbar.markup import element
-from fbar.predictive import predict, systematic
+from fbar.results.again import again
+from fbar.results.markup import element
 
 SECTIONS = [
     "answer",
@@ -170,7 +170,7 @@ def test_vectors_have_a_row_for_each_component(tmp_path):
     for label, value, error in zip(
         ("1", "2", "3"), result["posterior"].value, result["posterior"].standard_error, strict=True
     ):
-        assert fbar.estimate.shorthand(value, error) in words, label
+        assert fbar.estimation.estimate.shorthand(value, error) in words, label
 
 
 @pytest.mark.slow
@@ -234,7 +234,7 @@ def test_new_simulations_are_the_same_again_and_not_the_runs_own():
 
 
 def test_new_simulations_stop_when_time_is_up(monkeypatch):
-    monkeypatch.setattr("fbar.predictive.PATIENCE", 0.0)
+    monkeypatch.setattr("fbar.diagnostics.predictive.PATIENCE", 0.0)
     result = CASES["rejection"]()
     found = predict(result.run, result.posterior)
     assert len(found.simulated) == 20
@@ -249,7 +249,7 @@ def test_a_slow_simulator_is_not_run_unasked(monkeypatch):
 
     problem = fbar.Problem(fbar.Prior(rate=stats.expon()), slow, 1)
     result = fbar.infer(problem, fbar.mean("rate"), tolerance=0, method="rejection", budget=200, seed=1)
-    monkeypatch.setattr("fbar.predictive.PATIENCE", 1e-9)
+    monkeypatch.setattr("fbar.diagnostics.predictive.PATIENCE", 1e-9)
     found = predict(result.run, result.posterior)
     assert not len(found.simulated)
     assert "--predictive" in found.missing
@@ -320,7 +320,7 @@ def test_a_study_has_a_report(tmp_path):
     for name in ("ranking", "curves", "versus", "scores", "failures", "settings"):
         assert name in found.ids
     for standing in result.ranking().standings:
-        assert fbar.estimate.shorthand(standing.mean, standing.error) in found.words
+        assert fbar.estimation.estimate.shorthand(standing.mean, standing.error) in found.words
     assert all(link.startswith(("#", "data:")) for link in found.links)
     assert "a < b" in found.words
 

@@ -14,12 +14,12 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar import terminal
 from fbar.cli import export, tables
 from fbar.cli.app import app
-from fbar.estimators import coordinates, kept
-from fbar.estimators.kept import Kept
-from fbar.inference import loop
+from fbar.estimation import coordinates, kept
+from fbar.estimation.kept import Kept
+from fbar.running import loop
+from fbar.system import terminal
 
 MIX = np.array([[1, 0.3, 0], [0, 1, 0.2], [0.1, 0, 1], [0.5, 0.5, 0.5]])
 TARGETS = [fbar.mean("a"), fbar.probability("c > 0.5")]

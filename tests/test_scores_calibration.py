@@ -11,7 +11,7 @@ from scipy import stats
 import fbar
 from fbar import problems, scores
 from fbar.errors import InputError
-from fbar.points import Points
+from fbar.question.points import Points
 from fbar.scores import SCORES, Approximation, Scene, as_score, expected_coverage, uniformity
 from fbar.scores.arrays import merged, systematic
 from fbar.scores.calibration import rank
@@ -115,7 +115,7 @@ def test_the_predictive_p_value_is_uniform_for_data_of_the_same_distribution():
     found = []
     for _ in range(1000):
         pool = rng.standard_normal((20, 2))
-        found.append(predictive_p_value(pool[:-1], pool[-1], fbar.distances.euclidean))
+        found.append(predictive_p_value(pool[:-1], pool[-1], fbar.question.distances.euclidean))
     assert set(np.round(np.array(found) * 20).astype(int)) == set(range(1, 21))
     for level in (0.1, 0.5):
         share = np.mean(np.array(found) <= level + 1e-9)

@@ -8,7 +8,7 @@ import pytest
 import fbar
 from fbar import problems
 from fbar.errors import InputError
-from fbar.problem import Problem
+from fbar.question.problem import Problem
 from fbar.scores import (
     Approximation,
     Given,

@@ -8,7 +8,7 @@ from scipy import stats
 
 from fbar import problems
 from fbar.errors import InputError, MissingExtra
-from fbar.points import Points
+from fbar.question.points import Points
 from fbar.scores import Approximation, Scene, as_score, hypothesis, metrics
 
 RNG = np.random.default_rng(20)

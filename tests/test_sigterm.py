@@ -16,7 +16,7 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar.signals import Terminated, ending_as_by_ctrl_c, exit_status
+from fbar.system.signals import Terminated, ending_as_by_ctrl_c, exit_status
 
 ASKING = [signal.SIGTERM, signal.SIGHUP]
 

@@ -13,8 +13,8 @@ from scipy import stats
 
 import fbar
 from fbar.engine import Workers
-from fbar.outcomes import Failure
-from fbar.settings import describe
+from fbar.ledger.settings import describe
+from fbar.question.outcomes import Failure
 
 PRIOR = fbar.Prior(a=stats.uniform(0, 10))
 MEAN = fbar.mean("a")

@@ -10,15 +10,15 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar.acceptance import Acceptance
+from fbar.designs.proposals import FromPrior, Particles, Perturbed, Space, as_perturbation
+from fbar.designs.proposals.kernels import Degenerate, Population
 from fbar.engine import simulate
 from fbar.errors import InputError, NoPosterior
-from fbar.estimators.rounds import WEIGHTINGS
-from fbar.inference import drive
+from fbar.estimation.rounds import WEIGHTINGS
 from fbar.methods.schedules import AcceptanceRateSchedule, QuantileSchedule, Tolerances, weighted_quantile
 from fbar.problems import filippi
-from fbar.proposals import FromPrior, Particles, Perturbed, Space, as_perturbation
-from fbar.proposals.kernels import Degenerate, Population
+from fbar.question.acceptance import Acceptance
+from fbar.running import drive
 from fbar.testing import MethodConformance
 
 KERNELS = ("uniform", "normal", "local-normal", "olcm")
@@ -162,7 +162,7 @@ def test_resampled_centres_have_an_exact_density():
 
 
 def test_compiled_and_plain_sums_agree_to_the_last_bit():
-    from fbar.proposals import sums
+    from fbar.designs.proposals import sums
 
     rng = np.random.default_rng(0)
     compiled = {name: sums._compiled(name) for name in ("normal", "box")}
@@ -186,7 +186,7 @@ def test_compiled_and_plain_sums_agree_to_the_last_bit():
 
 
 def test_threads_change_no_bit(monkeypatch):
-    from fbar.proposals import sums
+    from fbar.designs.proposals import sums
 
     rng = np.random.default_rng(0)
     arguments = rng.normal(size=(900, 2)), rng.normal(size=(50, 2)), np.eye(2)[None], rng.random(50)

@@ -107,7 +107,7 @@ def test_estimates_alone_are_scored_by_what_they_have():
 
 def test_without_acceptances_the_prior_is_scored():
     problem = fbar.Problem(
-        fbar.Prior(theta=fbar.priors.marginals.Uniform(0, 1)),
+        fbar.Prior(theta=fbar.question.priors.marginals.Uniform(0, 1)),
         lambda t, rng: t["theta"] + 100.0,
         0.0,
         truth={"mean:theta": (0.7, 0.0)},

@@ -286,7 +286,7 @@ def test_a_trial_that_ends_its_process_is_a_failed_one():
 
 def test_two_drivers_cannot_hold_one_study(tmp_path):
     from fbar.errors import RunInUse
-    from fbar.locks import Lock
+    from fbar.system.locks import Lock
 
     study = Study("ramp", "rejection", 100, trials=2)
     study.run(tmp_path, workers=1, progress=False)

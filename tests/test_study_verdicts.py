@@ -146,7 +146,7 @@ def test_all_pairs_of_a_study_are_one_family():
 
 def test_a_truth_that_is_too_rough_decides_nothing():
     """The truth's squared error is a quarter of the posterior variance, and the scores far below."""
-    problem = own_problem(0.1, fbar.truth.Known("mean:theta", 0.6, 0.1, 0.2))
+    problem = own_problem(0.1, fbar.question.truth.Known("mean:theta", 0.6, 0.1, 0.2))
     result = run(
         {"own": problem},
         {"half": half_of_it, "tenth": lambda p, b, r: all_of_it(p, b // 10, r)},

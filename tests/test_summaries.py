@@ -9,13 +9,13 @@ from scipy import stats
 import fbar
 from fbar.cli import app
 from fbar.errors import LedgerError
+from fbar.ledger.settings import describe
 from fbar.methods import Rejection
-from fbar.priors.marginals import Uniform
+from fbar.methods.summaries import learn as learning
+from fbar.methods.summaries import regressions
+from fbar.methods.summaries.regressions import REGRESSIONS, fit_linear
 from fbar.problems import load, nested_models
-from fbar.settings import describe
-from fbar.summaries import learn as learning
-from fbar.summaries import regressions
-from fbar.summaries.regressions import REGRESSIONS, fit_linear
+from fbar.question.priors.marginals import Uniform
 
 KNOWN, NOISE, SD = 5, 45, 10.0
 PRECISE = 1 + KNOWN

@@ -14,13 +14,13 @@ from scipy import stats
 
 import fbar
 from fbar import problems
-from fbar.acceptance import Acceptance
-from fbar.estimators.crossfitted import Crossfitted, Piece
+from fbar.designs.proposals import Learnt, Particles, Space
+from fbar.designs.proposals.learnt import Table
+from fbar.designs.proposals.student import DF, StudentMixture, _widened, fit
+from fbar.estimation.crossfitted import Crossfitted, Piece
 from fbar.methods.learning import FLOOR, Aim, learn
-from fbar.problems.continuous import filippi
-from fbar.proposals import Learnt, Particles, Space
-from fbar.proposals.learnt import Table
-from fbar.proposals.student import DF, StudentMixture, _widened, fit
+from fbar.problems.models.continuous import filippi
+from fbar.question.acceptance import Acceptance
 from fbar.testing import same
 
 EXPONENTIAL = problems.load("two-sided-exponential")
@@ -182,7 +182,7 @@ def learnt(defence=0.15):
 
 def test_a_learnt_density_sums_to_one_over_its_models():
     q, space = learnt(), Space(CHOICE, "normal")
-    from fbar.proposals import Particles
+    from fbar.designs.proposals import Particles
 
     def density(model, x):
         wide = np.zeros((len(x), 2))
@@ -375,7 +375,7 @@ def exact(proposals, acceptance, psi, cost=None):
 
     With a cost: times E_q[c].
     """
-    from fbar.proposals import Particles
+    from fbar.designs.proposals import Particles
 
     space = proposals[0].space
     particles = Particles(np.zeros(Z.size, dtype=np.int64), Z[:, None])

@@ -13,8 +13,8 @@ from scipy import stats
 
 import fbar
 from fbar.errors import InputError
-from fbar.priors.marginals import Uniform
 from fbar.problems import filippi, ramp
+from fbar.question.priors.marginals import Uniform
 
 FILIPPI = fbar.problems.load("filippi").with_observed(0.0)
 NEAR = fbar.designs.defensive(fbar.Prior(theta1=Uniform(-2, 18), theta2=Uniform(0, 8)), FILIPPI.prior)

@@ -14,10 +14,11 @@ from threading import Thread
 import pytest
 
 import fbar
-from fbar import model_file, trust
 from fbar.cli import app
 from fbar.errors import InputError, LedgerError, UntrustedModel
 from fbar.ledger import Ledger
+from fbar.running import model_file
+from fbar.system import trust
 
 MODEL = """
 from pathlib import Path
@@ -76,7 +77,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FBAR_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr("fbar.report.report_run", lambda result, path, **_: path)  # what it writes is tested elsewhere
+    monkeypatch.setattr(
+        "fbar.results.report.report_run", lambda result, path, **_: path
+    )  # what it writes is tested elsewhere
     made = Place(tmp_path)
     infer()
     assert made.executed == "x"

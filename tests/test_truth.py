@@ -9,7 +9,7 @@ from scipy import stats
 import fbar
 from fbar import problems
 from fbar.errors import InputError
-from fbar.truth import Known, Listed, Nodes
+from fbar.question.truth import Known, Listed, Nodes
 
 
 def replicates(rng, parts=16, size=400):
@@ -33,7 +33,7 @@ def test_replicates_tell_their_error():
     for _ in range(200):
         nodes = Nodes(replicates(rng), "importance sampling")
         for name, truth in targets.items():
-            value, error = nodes.expect(fbar.targets.parse(name))
+            value, error = nodes.expect(fbar.question.targets.parse(name))
             z[name].append((value[0] - truth) / error[0])
     for name in targets:
         assert abs(np.mean(z[name])) < 5 * np.sqrt(1.15 / 200)
@@ -109,7 +109,7 @@ def test_the_papers_truths_by_their_own_draws_and_density():
         draws = problem.reference.sample(size, np.random.default_rng(4))
         w = np.full(size, 1 / size)
         for item in problem.truth().values():
-            target = fbar.targets.parse(item.name)
+            target = fbar.question.targets.parse(item.name)
             assert abs(target.value(draws, w)[0] - item.value) < 5 * item.deviation / np.sqrt(size)
             assert target.influence(draws, w).std() == pytest.approx(item.deviation, rel=0.05)
         x = np.linspace(low, high, 1_000_001)
@@ -142,7 +142,7 @@ def test_the_nested_models_truths_by_importance_sampling():
     w = problem.acceptance_probability(points)
     w = w / w.sum()
     for item in problem.truth().values():
-        target = fbar.targets.parse(item.name)
+        target = fbar.question.targets.parse(item.name)
         psi = target.influence(points, w)[:, 0]
         error = np.sqrt(((w * psi) ** 2).sum())
         assert abs(target.value(points, w)[0] - item.value) < 5 * error

@@ -17,15 +17,15 @@ from scipy import stats
 import fbar
 from fbar.cli import app, tables
 from fbar.cli.presets import _write as write_claims
-from fbar.csv_cells import cell, write_rows
 from fbar.errors import FbarError, LedgerError
-from fbar.model_file import ModelFile
 from fbar.paper.record import Record
-from fbar.pictures import render
+from fbar.plot.look import render
+from fbar.running.model_file import ModelFile
 from fbar.study.journal import Journal
 from fbar.study.presets import Claim
 from fbar.study.tables import write_csv
-from fbar.terminal import clean
+from fbar.system.csv_cells import cell, write_rows
+from fbar.system.terminal import clean
 
 FORMULAS = ("=cmd|'/C calc'!A1", "@SUM(1)", "+1+1", "-1-1", "＝1")
 PRIOR = fbar.Prior(**{name: stats.uniform(-1, 2) for name in ("a", *FORMULAS)})

@@ -9,12 +9,12 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar.priors import Finite
 from fbar.problems import load
 from fbar.problems.catalogue import names
+from fbar.question.priors import Finite
+from fbar.question.truth import Known
 from fbar.scores import as_approximation
 from fbar.study import Posed, Study
-from fbar.truth import Known
 
 NOISE, DATA, TOLERANCE = 0.5, (1.2, 2.4), 1.0
 MISTAKE = 1e-5

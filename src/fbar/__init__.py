@@ -7,9 +7,9 @@ they reduce that error.
 from typing import TYPE_CHECKING, Any
 
 from fbar import designs, theory
-from fbar.acceptance import Acceptance
+from fbar.designs.proposals import LocalNormalKernel, NormalKernel, OptimalLocalKernel, UniformKernel
 from fbar.designs.schemes import Independent, Sobol, Stratified
-from fbar.distances import PNorm, Scaled
+from fbar.diagnostics.explanation import Explanation
 from fbar.engine import Dask, Futures, InProcess, Workers, simulate
 from fbar.errors import (
     EngineFailed,
@@ -22,10 +22,9 @@ from fbar.errors import (
     SimulatorFailed,
     UntrustedModel,
 )
-from fbar.estimate import Estimate, Estimates
-from fbar.estimators import DoublyRobust, KernelRegression, WeightedAverage
-from fbar.explanation import Explanation
-from fbar.inference import drive, extend, infer, load
+from fbar.estimation import DoublyRobust, KernelRegression, WeightedAverage
+from fbar.estimation.estimate import Estimate, Estimates
+from fbar.estimation.posterior import Posterior
 from fbar.methods import (
     AdaptiveAllocation,
     AdaptivePosterior,
@@ -40,9 +39,12 @@ from fbar.methods import (
 from fbar.methods.forecasts import Forecast
 from fbar.methods.schedules import AcceptanceRateSchedule, QuantileSchedule
 from fbar.methods.smc import SMC
-from fbar.points import Points
-from fbar.posterior import Posterior
-from fbar.priors import (
+from fbar.methods.stopping import Acceptances, Budget, RelativeError, Spent, StandardError, StoppingRule
+from fbar.methods.summaries import LearnedSummaries
+from fbar.question.acceptance import Acceptance
+from fbar.question.distances import PNorm, Scaled
+from fbar.question.points import Points
+from fbar.question.priors import (
     Categorical,
     Density,
     Distribution,
@@ -53,15 +55,10 @@ from fbar.priors import (
     UnitTransform,
     truncate,
 )
-from fbar.problem import Problem
-from fbar.program import program
-from fbar.proposals import LocalNormalKernel, NormalKernel, OptimalLocalKernel, UniformKernel
-from fbar.result import Result
-from fbar.seeds import Seeds
-from fbar.simulators import Model, Separable, each
-from fbar.stopping import Acceptances, Budget, RelativeError, Spent, StandardError, StoppingRule
-from fbar.summaries import LearnedSummaries
-from fbar.targets import (
+from fbar.question.problem import Problem
+from fbar.question.program import program
+from fbar.question.simulators import Model, Separable, each
+from fbar.question.targets import (
     Target,
     covariance,
     density_at,
@@ -75,6 +72,9 @@ from fbar.targets import (
     second_moment,
     variance,
 )
+from fbar.results.result import Result
+from fbar.running import drive, extend, infer, load
+from fbar.seeds import Seeds
 
 if TYPE_CHECKING:
     from fbar import plot, problems, scores

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.errors import InputError
-from fbar.terminal import clean
+from fbar.system.terminal import clean
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fbar.terminal import clean
+from fbar.system.terminal import clean
 
 
 class FbarError(Exception):

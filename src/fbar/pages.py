@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fbar.files import write_text
+from fbar.system.files import write_text
 
 
 def marks(name: str) -> tuple[str, str]:

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from fbar.engine import simulate
+from fbar.estimation.posterior import Posterior
 from fbar.methods import Method, Run
-from fbar.outcomes import Batch, Outcomes
-from fbar.posterior import Posterior
-from fbar.priors import Finite
-from fbar.problem import Problem
-from fbar.targets import Target, mean
+from fbar.question.outcomes import Batch, Outcomes
+from fbar.question.priors import Finite
+from fbar.question.problem import Problem
+from fbar.question.targets import Target, mean
 
 RUNS = 200
 MISSES = 34

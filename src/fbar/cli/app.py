@@ -18,7 +18,7 @@ from fbar.cli.report import report
 from fbar.cli.runs import explain, extend, infer, init, resume, show
 from fbar.cli.score import score
 from fbar.errors import FbarError, InputError
-from fbar.signals import ending_as_by_ctrl_c, exit_status
+from fbar.system.signals import ending_as_by_ctrl_c, exit_status
 
 app = App(
     name="fbar",

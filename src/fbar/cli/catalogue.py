@@ -11,9 +11,9 @@ from typing import Any
 
 from fbar.cli.common import JsonFlag, Whole, open_console, plain_table
 from fbar.errors import InputError
-from fbar.estimate import shorthand
-from fbar.problem import Problem
+from fbar.estimation.estimate import shorthand
 from fbar.problems import Benchmark, entries, load
+from fbar.question.problem import Problem
 
 
 def problems(

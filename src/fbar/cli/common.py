@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fbar import model_file
 from fbar.checks import shown
 from fbar.errors import FbarError
 from fbar.ledger import Ledger
-from fbar.schema import check_legs
-from fbar.terminal import clean, clean_lines
+from fbar.running import model_file
+from fbar.system.schema import check_legs
+from fbar.system.terminal import clean, clean_lines
 
 
 def say(text: object) -> None:

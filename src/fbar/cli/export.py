@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fbar import model_file
 from fbar.checks import BoolArray, FloatArray, IntArray, counted
 from fbar.cli.common import Flag, TrustFlag, keep_trust, lacking, say, warn
 from fbar.cli.tables import whole, write_table
 from fbar.cli.views import OWN, ViewOf
 from fbar.errors import FbarError, InputError, LedgerError, MissingExtra, NoPosterior
-from fbar.estimators.cells import CellErrors
-from fbar.inference import load
+from fbar.estimation.cells import CellErrors
 from fbar.ledger import Ledger
-from fbar.outcomes import Failure, Outcomes, Simulated
-from fbar.points import Points
-from fbar.problem import Problem
-from fbar.result import Result
-from fbar.schema import check_legs
-from fbar.terminal import Line, waiting
+from fbar.question.outcomes import Failure, Outcomes, Simulated
+from fbar.question.points import Points
+from fbar.question.problem import Problem
+from fbar.results.result import Result
+from fbar.running import load, model_file
+from fbar.system.schema import check_legs
+from fbar.system.terminal import Line, waiting
 
 if TYPE_CHECKING:
     from pandas import DataFrame

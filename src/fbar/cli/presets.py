@@ -9,10 +9,10 @@ from pathlib import Path
 from rich.text import Text
 
 from fbar.cli.common import open_console, plain_table
-from fbar.csv_cells import write_rows
 from fbar.errors import FbarError
 from fbar.study.presets import Claim, preset
 from fbar.study.results import StudyResult
+from fbar.system.csv_cells import write_rows
 
 
 def run_preset(

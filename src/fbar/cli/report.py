@@ -6,11 +6,11 @@ from pathlib import Path
 
 from fbar.cli.common import MaybeWhole, TrustFlag, keep_trust, say, warn
 from fbar.cli.views import OWN, ViewOf
+from fbar.diagnostics.predictive import PATIENCE
 from fbar.engine import Apart, InProcess
 from fbar.errors import InputError
-from fbar.inference import load
-from fbar.predictive import PATIENCE
-from fbar.terminal import waiting
+from fbar.running import load
+from fbar.system.terminal import waiting
 
 
 def report(
@@ -52,7 +52,7 @@ def report(
     """
     if (run / "trials.jsonl").is_file():
         raise InputError(f"{run} is a study, which writes its report itself: {run / 'report.html'}")
-    from fbar.report import report_run
+    from fbar.results.report import report_run
 
     result = view.of(load(run, trust=keep_trust(run, trust)))
     warn(result.damage)

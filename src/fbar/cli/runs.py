@@ -14,22 +14,22 @@ from typing import Annotated, Any
 import numpy as np
 from cyclopts import Parameter
 
-from fbar import model_file, stopping
-from fbar.again import going_on
 from fbar.checks import counted, shown
 from fbar.cli.common import JsonFlag, MaybeNumber, MaybeWhole, QuietFlag, TrustFlag, keep_trust, lacking, say, warn
 from fbar.cli.views import OWN, ViewOf, spoken, spoken_json
 from fbar.engine import as_engine
 from fbar.errors import InputError
-from fbar.estimate import shorthand
-from fbar.files import write_text
-from fbar.inference import continue_task, engine_of, extend_run, load, make_task, run_task
+from fbar.estimation.estimate import shorthand
 from fbar.ledger import Ledger
+from fbar.methods import stopping
 from fbar.methods.forecasts import Forecast
 from fbar.methods.named import restored_method
-from fbar.result import Result, cost_in_words, json_seed, unused_in_words
-from fbar.schema import check_legs
-from fbar.terminal import clean, waiting
+from fbar.results.again import going_on
+from fbar.results.result import Result, cost_in_words, json_seed, unused_in_words
+from fbar.running import continue_task, engine_of, extend_run, load, make_task, model_file, run_task
+from fbar.system.files import write_text
+from fbar.system.schema import check_legs
+from fbar.system.terminal import clean, waiting
 
 Targets = Annotated[list[str] | None, Parameter(name=["--target", "-t"], consume_multiple=True, negative="")]
 Precisions = Annotated[list[str] | None, Parameter(name="--precision", consume_multiple=True, negative="")]

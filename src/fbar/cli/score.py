@@ -12,14 +12,14 @@ from fbar.checks import choice, counted, shown
 from fbar.cli.catalogue import finite
 from fbar.cli.common import Flag, JsonFlag, MaybeWhole, Number, QuietFlag, Whole, open_console, plain_table
 from fbar.errors import InputError
-from fbar.estimate import shorthand
+from fbar.estimation.estimate import shorthand
 from fbar.methods import Method
-from fbar.model_file import imported
+from fbar.running.model_file import imported
 from fbar.study import Study, StudyResult
 from fbar.study.paired import mean_and_error
 from fbar.study.ranking import ERROR
 from fbar.study.tables import RANKS
-from fbar.terminal import waiting
+from fbar.system.terminal import waiting
 
 Several = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
 Budgets = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fbar.csv_cells import cell
 from fbar.errors import FbarError, MissingExtra
-from fbar.files import written_beside
+from fbar.system.csv_cells import cell
+from fbar.system.files import written_beside
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from fbar.cli.common import Flag, MaybeNumber
 from fbar.errors import InputError
-from fbar.result import Result
+from fbar.results.result import Result
 
 NOT_RECORDED = "RUN"
 """Stands for the directory of a run that has none."""

@@ -26,12 +26,12 @@ from fbar.checks import FloatArray, instance, listed_of, non_negative_number, po
 from fbar.checks import share as as_share
 from fbar.designs.partition import Partition
 from fbar.errors import InputError, ZeroDensity
-from fbar.points import Points
-from fbar.priors import Density, Distribution, Mixture, ModelChoice, Prior
-from fbar.priors.marginals import Marginal, Tilted, Uniform
-from fbar.problem import Problem
-from fbar.simulators import Separable
-from fbar.targets import Target, as_targets
+from fbar.question.points import Points
+from fbar.question.priors import Density, Distribution, Mixture, ModelChoice, Prior
+from fbar.question.priors.marginals import Marginal, Tilted, Uniform
+from fbar.question.problem import Problem
+from fbar.question.simulators import Separable
+from fbar.question.targets import Target, as_targets
 
 TINY = 1e-16
 

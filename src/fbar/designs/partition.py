@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray
 from fbar.errors import InputError, ZeroDensity
-from fbar.points import Points
-from fbar.priors import Distribution, Finite, Prior
-from fbar.priors.base import as_unit
+from fbar.question.points import Points
+from fbar.question.priors import Distribution, Finite, Prior
+from fbar.question.priors.base import as_unit
 
 PASSES = 5
 POINTS = 2**15

@@ -16,10 +16,10 @@ import numpy as np
 from fbar.engine.global_numbers import begin_row, put_aside, seeded
 from fbar.engine.limits import limit
 from fbar.errors import FbarError
-from fbar.outcomes import Batch, Failure, Outcomes, Simulated
-from fbar.points import Points
-from fbar.problem import Problem
-from fbar.simulators import (
+from fbar.question.outcomes import Batch, Failure, Outcomes, Simulated
+from fbar.question.points import Points
+from fbar.question.problem import Problem
+from fbar.question.simulators import (
     PASSES,
     Bernoulli,
     RowFailed,

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from fbar.outcomes import Batch, Outcomes
-from fbar.problem import Problem
+from fbar.question.outcomes import Batch, Outcomes
+from fbar.question.problem import Problem
 
 
 class Session(AbstractContextManager["Session"], ABC):

@@ -12,7 +12,7 @@ from fbar.engine.executors import Dask, Futures
 from fbar.engine.in_process import InProcess
 from fbar.engine.workers import Workers, processors
 from fbar.errors import InputError, MissingExtra
-from fbar.problem import Problem
+from fbar.question.problem import Problem
 
 MOST_RECORDED = 64
 """Workers that a record may ask for, or four for each processor if that is more: it may be of another machine."""

@@ -12,7 +12,7 @@ from fbar.engine.base import Engine, Session
 from fbar.engine.pool import Fault, Pool, PoolSession
 from fbar.engine.work import Job, Report, packed, work_watched
 from fbar.errors import EngineFailed, InputError, MissingExtra
-from fbar.problem import Problem
+from fbar.question.problem import Problem
 
 
 class Futures(Engine):

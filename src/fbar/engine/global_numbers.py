@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fbar.outcomes import Batch
+from fbar.question.outcomes import Batch
 from fbar.seeds import Purpose, Seeds
 
 _State: TypeAlias = tuple[Any, Any]

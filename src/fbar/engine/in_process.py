@@ -9,10 +9,10 @@ from fbar.checks import instance
 from fbar.engine.attempt import attempt_block
 from fbar.engine.base import Engine, Session
 from fbar.engine.recovery import recover_here
-from fbar.keeping import close_idle
-from fbar.outcomes import Batch, Outcomes
-from fbar.problem import Problem
-from fbar.simulators import RowFailed
+from fbar.question.outcomes import Batch, Outcomes
+from fbar.question.problem import Problem
+from fbar.question.simulators import RowFailed
+from fbar.system.keeping import close_idle
 
 
 def simulate(problem: Problem, batch: Batch) -> Outcomes:

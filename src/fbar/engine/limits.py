@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from fbar.checks import LONGEST
-from fbar.simulators import TimedOut
+from fbar.question.simulators import TimedOut
 
 AGAIN = 1.0
 """Seconds after which a time limit that the simulator has swallowed strikes again."""

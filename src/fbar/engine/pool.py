@@ -21,9 +21,9 @@ from fbar.engine.attempt import MOST_TIMEOUTS, Attempt, Part, has_row_streams, k
 from fbar.engine.base import Session
 from fbar.engine.recovery import MOST_PASSES, Recovery
 from fbar.engine.work import Job, Report
-from fbar.outcomes import FORCED, Batch, Failure, Outcomes, Seen, Simulated, Tally
-from fbar.problem import Problem
-from fbar.simulators import RowFailed, Rows
+from fbar.question.outcomes import FORCED, Batch, Failure, Outcomes, Seen, Simulated, Tally
+from fbar.question.problem import Problem
+from fbar.question.simulators import RowFailed, Rows
 
 DEPTH = 2
 """Jobs under way for each worker: one that runs and one that waits."""

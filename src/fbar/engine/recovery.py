@@ -53,10 +53,10 @@ import numpy as np
 
 from fbar.engine.attempt import FIRST, Attempt, Part, attempt_part, has_row_streams
 from fbar.errors import InputError, SimulatorFailed
-from fbar.outcomes import FORCED, MISTAKES, Batch, Failure, Simulated
-from fbar.outputs import COMPARABLE
-from fbar.problem import Problem
-from fbar.simulators import RowFailed, Rows
+from fbar.question.outcomes import FORCED, MISTAKES, Batch, Failure, Simulated
+from fbar.question.outputs import COMPARABLE
+from fbar.question.problem import Problem
+from fbar.question.simulators import RowFailed, Rows
 
 MOST_PASSES = 200
 DOUBT = 8

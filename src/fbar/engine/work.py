@@ -12,9 +12,9 @@ from fbar.engine.attempt import Attempt, Part, attempt_block, attempt_part
 from fbar.engine.global_numbers import Use, watch
 from fbar.engine.recovery import recover_here
 from fbar.errors import FbarError, InputError, MissingExtra
-from fbar.outcomes import Batch
-from fbar.problem import Problem
-from fbar.simulators import RowFailed
+from fbar.question.outcomes import Batch
+from fbar.question.problem import Problem
+from fbar.question.simulators import RowFailed
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from fbar.engine.base import Engine, Session
 from fbar.engine.pool import DEPTH, Fault, Pool, PoolSession
 from fbar.engine.work import Job, Report, packed, unpacked, work
 from fbar.errors import EngineFailed, MissingExtra
-from fbar.keeping import worker_context
-from fbar.problem import Problem
-from fbar.processes import end_with_driver, keep_to_one_openmp_thread
+from fbar.question.problem import Problem
+from fbar.system.keeping import worker_context
+from fbar.system.processes import end_with_driver, keep_to_one_openmp_thread
 
 MOST_RESTARTS = 5
 """A pool that breaks so often without finishing one job is given up."""

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from fbar.checks import IntArray
 from fbar.errors import FbarError, InputError
-from fbar.outcomes import Batch, Failure, Outcomes, Seen, Simulated, Tally
-from fbar.points import Points
+from fbar.question.outcomes import Batch, Failure, Outcomes, Seen, Simulated, Tally
+from fbar.question.points import Points
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 

@@ -26,11 +26,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from fbar.errors import LedgerError
-from fbar.files import NO_LINKS, copy, require_own_file
 from fbar.ledger.codec import checksum
 from fbar.ledger.legs import FORMAT
 from fbar.ledger.log import lost_commits
-from fbar.locks import held
+from fbar.system.files import NO_LINKS, copy, require_own_file
+from fbar.system.locks import held
 
 PAGE = 4096
 WAIT = 30.0

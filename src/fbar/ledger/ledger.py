@@ -26,7 +26,6 @@ import numpy as np
 
 from fbar.checks import IntArray
 from fbar.errors import InputError, LedgerError
-from fbar.files import require_own_file
 from fbar.ledger.codec import GARBAGE, Arrays, Block, checksum, decode, encode, pack, unpack
 from fbar.ledger.database import (
     Snapshot,
@@ -44,10 +43,11 @@ from fbar.ledger.forcing import Forcing
 from fbar.ledger.legs import FORMAT, MOST_LEGS, Leg, read_json, write_json
 from fbar.ledger.log import lost_commits
 from fbar.ledger.repair import repair
-from fbar.locks import Lock
-from fbar.outcomes import Batch, Failure, Outcomes, Simulated
-from fbar.points import Points
-from fbar.schema import require_recordable
+from fbar.question.outcomes import Batch, Failure, Outcomes, Simulated
+from fbar.question.points import Points
+from fbar.system.files import require_own_file
+from fbar.system.locks import Lock
+from fbar.system.schema import require_recordable
 
 MOST_LISTED = 5
 """Damaged blocks that are named, at most."""

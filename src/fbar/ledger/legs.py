@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fbar.errors import LedgerError
-from fbar.files import read_text, write_text
 from fbar.ledger.codec import GARBAGE, checksum
+from fbar.system.files import read_text, write_text
 
 FORMAT = 1
 MOST_BYTES = 64_000_000

@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fbar.files import copy
 from fbar.ledger.database import PAGE, beside, connect, defend, make_tables, timed, transaction
+from fbar.system.files import copy
 
 MOST_MISSES = 1000
 """Rows that are tried in vain, one after the other, where a broken file's tree cannot be followed."""

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from fbar import theory
-from fbar.acceptance import Acceptance
 from fbar.checks import FloatArray, IntArray, choice
 from fbar.designs.allocation import largest_remainder, top_up
 from fbar.errors import InputError
-from fbar.estimators.cells import ActualCounts, CellErrors
+from fbar.estimation.cells import ActualCounts, CellErrors
+from fbar.estimation.posterior import Posterior
 from fbar.methods.allocation import importance
 from fbar.methods.base import ROUNDS, Method, Start
 from fbar.methods.cells import CellRun
 from fbar.methods.forecasts import Ahead
-from fbar.outcomes import Batch, Outcomes
-from fbar.posterior import Posterior
+from fbar.question.acceptance import Acceptance
+from fbar.question.outcomes import Batch, Outcomes
+from fbar.question.targets import Target
 from fbar.seeds import Purpose
-from fbar.targets import Target
 
 BETA_A, BETA_B = 0.5, 2.0
 """The prior on an acceptance probability: Beta(½, 2), which leans to rare acceptance."""

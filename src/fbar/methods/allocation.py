@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar import theory
-from fbar.acceptance import Acceptance
 from fbar.checks import FloatArray, IntArray, choice, distribution, numeric_array, shown
 from fbar.designs.allocation import RULES, largest_remainder, top_up
 from fbar.errors import InputError
-from fbar.estimators.cells import ActualCounts
+from fbar.estimation.cells import ActualCounts
 from fbar.methods.base import ROUNDS, Method, Start
 from fbar.methods.cells import CellRun
-from fbar.problem import Problem
-from fbar.targets import Target
+from fbar.question.acceptance import Acceptance
+from fbar.question.problem import Problem
+from fbar.question.targets import Target
 
 
 def oracle_shares(rule: str, problem: Problem, targets: Sequence[Target]) -> FloatArray:

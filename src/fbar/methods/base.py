@@ -18,17 +18,17 @@ import numpy.typing as npt
 
 from fbar.checks import instance, positive_integer, positive_number, shown
 from fbar.errors import InputError, NoPosterior
+from fbar.estimation.posterior import Posterior
 from fbar.methods.forecasts import Ahead, Forecast, forecast, proportional
 from fbar.methods.history import Moment
 from fbar.methods.other_tolerances import OtherTolerances
 from fbar.methods.records import RecordedKinds
-from fbar.outcomes import Batch, Failure, Outcomes, Seen, Simulated
-from fbar.points import Points
-from fbar.posterior import Posterior
-from fbar.problem import Problem
+from fbar.question.outcomes import Batch, Failure, Outcomes, Seen, Simulated
+from fbar.question.points import Points
+from fbar.question.problem import Problem
+from fbar.question.simulators import one_by_one
+from fbar.question.targets import Target, as_targets
 from fbar.seeds import Seeds
-from fbar.simulators import one_by_one
-from fbar.targets import Target, as_targets
 
 SLOW_BLOCK = 64
 """Simulations in a block, at most, of a simulator that runs them one by one: what is under way can be lost."""

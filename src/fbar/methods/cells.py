@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.acceptance import Acceptance
 from fbar.checks import FloatArray, IntArray, positive_integer, shown
 from fbar.errors import InputError, NoPosterior
-from fbar.estimators.cells import Cells
+from fbar.estimation.cells import Cells
+from fbar.estimation.posterior import Posterior
 from fbar.methods.base import ROUNDS, Run, Stage, Start
-from fbar.outcomes import Batch, Outcomes
-from fbar.posterior import Posterior
-from fbar.simulators import Tabulated
+from fbar.question.acceptance import Acceptance
+from fbar.question.outcomes import Batch, Outcomes
+from fbar.question.simulators import Tabulated
 
 BLOCK_SIZE = 1024
 FIRST_ROUND, FIRST_PER_CELL = 100, 4

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.acceptance import Acceptance, accepted
 from fbar.checks import FloatArray, IntArray, positive_integer
 from fbar.designs.optimal import log_weights
 from fbar.designs.schemes import Groups, Independent, Scheme
 from fbar.errors import InputError, NoPosterior
-from fbar.estimators.draws import Draws
+from fbar.estimation.draws import Draws
+from fbar.estimation.posterior import Posterior
 from fbar.methods.base import Run, Stage, Start
 from fbar.methods.other_tolerances import few_numbers
-from fbar.outcomes import Batch, Outcomes, Simulated, tally
-from fbar.points import Points
-from fbar.posterior import Posterior
-from fbar.priors import Distribution
+from fbar.question.acceptance import Acceptance, accepted
+from fbar.question.outcomes import Batch, Outcomes, Simulated, tally
+from fbar.question.points import Points
+from fbar.question.priors import Distribution
 from fbar.seeds import Purpose
 
 BLOCK_SIZE = 4096

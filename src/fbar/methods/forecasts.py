@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from fbar.checks import FloatArray, counted
-from fbar.posterior import Posterior
-from fbar.targets import Target
+from fbar.estimation.posterior import Posterior
+from fbar.question.targets import Target
 
 Ahead = Callable[[int], FloatArray]
 """The variances (m,) of a target's components after so many simulations more."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fbar.errors import FbarError
-from fbar.estimate import Estimates
-from fbar.posterior import Posterior
+from fbar.estimation.estimate import Estimates
+from fbar.estimation.posterior import Posterior
 
 if TYPE_CHECKING:
     from fbar.methods.base import Run

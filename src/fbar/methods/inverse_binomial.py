@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from fbar import theory
-from fbar.acceptance import Acceptance
 from fbar.checks import FloatArray, IntArray, positive_integer
 from fbar.errors import InputError
-from fbar.estimate import Estimate
-from fbar.estimators.cells import Cells, InverseCounts
+from fbar.estimation.cells import Cells, InverseCounts
+from fbar.estimation.estimate import Estimate
 from fbar.methods.base import Method, Start
 from fbar.methods.cells import CellRun
-from fbar.outcomes import Batch, Outcomes
+from fbar.question.acceptance import Acceptance
+from fbar.question.outcomes import Batch, Outcomes
 
 MOST_ROWS = 1_000_000
 ENOUGH_HITS = 10

@@ -22,15 +22,15 @@ from typing import Any
 
 import numpy as np
 
-from fbar.acceptance import Acceptance, accepted
 from fbar.checks import FloatArray, IntArray, non_negative_number, shown
+from fbar.designs.proposals import Learnt, Particles, Space
+from fbar.designs.proposals.learnt import Part, Table
+from fbar.designs.proposals.student import fit
 from fbar.errors import InputError
-from fbar.estimators.crossfitted import Crossfitted
-from fbar.points import Points
-from fbar.proposals import Learnt, Particles, Space
-from fbar.proposals.learnt import Part, Table
-from fbar.proposals.student import fit
-from fbar.targets import Target
+from fbar.estimation.crossfitted import Crossfitted
+from fbar.question.acceptance import Acceptance, accepted
+from fbar.question.points import Points
+from fbar.question.targets import Target
 
 FLOOR = 0.3
 """κ."""

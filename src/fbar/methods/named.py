@@ -7,12 +7,12 @@ from dataclasses import fields, replace
 from typing import Any, get_type_hints
 
 from fbar.checks import choice, shown
+from fbar.designs.proposals import LocalNormalKernel, NormalKernel, OptimalLocalKernel, UniformKernel
 from fbar.designs.schemes import Independent, Sobol, Stratified
-from fbar.distances import Scaled
 from fbar.errors import InputError
-from fbar.estimators.doubly_robust import DoublyRobust
-from fbar.estimators.draws import WeightedAverage
-from fbar.estimators.kernel_regression import KernelRegression
+from fbar.estimation.doubly_robust import DoublyRobust
+from fbar.estimation.draws import WeightedAverage
+from fbar.estimation.kernel_regression import KernelRegression
 from fbar.methods.adaptive import AdaptiveAllocation, AdaptivePosterior
 from fbar.methods.allocation import Allocation
 from fbar.methods.base import Method
@@ -21,8 +21,8 @@ from fbar.methods.sampling import Importance, Rejection
 from fbar.methods.schedules import AcceptanceRateSchedule, QuantileSchedule, Tolerances
 from fbar.methods.smc import SMC
 from fbar.methods.targeted import Targeted
-from fbar.proposals import LocalNormalKernel, NormalKernel, OptimalLocalKernel, UniformKernel
-from fbar.schema import fits
+from fbar.question.distances import Scaled
+from fbar.system.schema import fits
 
 MOST_COUNT = 10**9
 """The largest whole number in a recorded method."""

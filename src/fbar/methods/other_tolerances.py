@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray, IntArray, floats, non_negative_number
 from fbar.errors import InputError, NoPosterior
-from fbar.estimators.adjustment import AdjustedPosterior
-from fbar.estimators.draws import FEW_ACCEPTED
-from fbar.estimators.extrapolation import Bias, ExtrapolatedPosterior, as_ratio, rows_of
-from fbar.posterior import Posterior
-from fbar.problem import Distance, Problem
-from fbar.targets import Target, as_targets
+from fbar.estimation.adjustment import AdjustedPosterior
+from fbar.estimation.draws import FEW_ACCEPTED
+from fbar.estimation.extrapolation import Bias, ExtrapolatedPosterior, as_ratio, rows_of
+from fbar.estimation.posterior import Posterior
+from fbar.question.problem import Distance, Problem
+from fbar.question.targets import Target, as_targets
 
 MOST_SUMMARIES = 100
 """Numbers of a simulation that are kept for regression, at most: of the order of what its parameters take."""
@@ -97,7 +97,7 @@ class OtherTolerances(ABC):
         return found
 
     def extrapolated(self, ratio: float = 2, tolerance: float | None = None) -> ExtrapolatedPosterior:
-        """(c² f̂_{ε/c} − f̂_ε)/(c² − 1), see `fbar.estimators.extrapolation`; ε is the run's tolerance by default."""
+        """(c² f̂_{ε/c} − f̂_ε)/(c² − 1), see `fbar.estimation.extrapolation`; ε is the run's tolerance by default."""
         c = as_ratio(ratio)
         at, large = self._biased(tolerance)
         rows_of(large)  # refuses what it cannot do before it looks for simulations
@@ -140,7 +140,7 @@ class OtherTolerances(ABC):
         raise InputError(f"{type(self).__name__} keeps no distances, so it has no posterior at another tolerance")
 
     def adjusted(self, tolerance: float | None = None) -> AdjustedPosterior:
-        """The posterior adjusted by regression on the summaries, see `fbar.estimators.adjustment`."""
+        """The posterior adjusted by regression on the summaries, see `fbar.estimation.adjustment`."""
         _, posterior = self._biased(tolerance)
         rows, observed = rows_of(posterior), self.problem.observed
         assert observed is not None

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from fbar.outcomes import Failure, Outcomes, Simulated
-from fbar.outputs import NUMBERS, not_alike
-from fbar.problem import Problem
+from fbar.question.outcomes import Failure, Outcomes, Simulated
+from fbar.question.outputs import NUMBERS, not_alike
+from fbar.question.problem import Problem
 
 
 class RecordedKinds:

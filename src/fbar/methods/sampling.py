@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.acceptance import Acceptance
 from fbar.checks import (
     FloatArray,
     IntArray,
@@ -24,20 +23,21 @@ from fbar.checks import (
 from fbar.designs.optimal import NAMED, lost_mass, named
 from fbar.designs.schemes import SCHEMES, Independent, Scheme
 from fbar.errors import InputError
-from fbar.estimators.cells import ActualCounts, Cells, ExpectedCounts
-from fbar.estimators.doubly_robust import DoublyRobust
-from fbar.estimators.draws import WeightedAverage
-from fbar.estimators.kernel_regression import KernelRegression
+from fbar.estimation.cells import ActualCounts, Cells, ExpectedCounts
+from fbar.estimation.doubly_robust import DoublyRobust
+from fbar.estimation.draws import WeightedAverage
+from fbar.estimation.kernel_regression import KernelRegression
+from fbar.estimation.posterior import Posterior
 from fbar.methods.allocation import oracle_shares
 from fbar.methods.base import ROUNDS, Method, Start
 from fbar.methods.cells import CellRun
 from fbar.methods.draws import DrawRun
-from fbar.outcomes import Batch
-from fbar.posterior import Posterior
-from fbar.priors import Distribution, Finite, ModelChoice, Prior
-from fbar.problem import Problem
+from fbar.question.acceptance import Acceptance
+from fbar.question.outcomes import Batch
+from fbar.question.priors import Distribution, Finite, ModelChoice, Prior
+from fbar.question.problem import Problem
+from fbar.question.targets import Target
 from fbar.seeds import Purpose
-from fbar.targets import Target
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Importance(Method):
         On a finite space: ``"expected"`` weighs by the expected number of draws, N q_i, as importance sampling
         does; ``"actual"`` by the number n_i that θ_i really got, which has lower variance (section S5.1).
     pseudo_count
-        On a finite space, see `fbar.estimators.cells`; the paper's figures S3 and S4 use 0.01.
+        On a finite space, see `fbar.estimation.cells`; the paper's figures S3 and S4 use 0.01.
     rounds
         In how many parts the budget is spent; stopping rules are read in between. 16 for independent draws and 1
         for others by default, since draws are stratified within their round.

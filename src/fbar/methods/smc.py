@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.acceptance import Acceptance, accepted
 from fbar.checks import (
     FloatArray,
     IntArray,
@@ -21,21 +20,31 @@ from fbar.checks import (
     settle,
     shown,
 )
-from fbar.distances import PNorm, Scaled
+from fbar.designs.proposals import (
+    Degenerate,
+    FromPrior,
+    Particles,
+    Perturbation,
+    Perturbed,
+    Proposal,
+    Space,
+    as_perturbation,
+)
 from fbar.errors import InputError, NoPosterior
-from fbar.estimators.rounds import WEIGHTINGS, MixtureErrors, Piece, Round, Rounds
+from fbar.estimation.posterior import Posterior
+from fbar.estimation.rounds import WEIGHTINGS, MixtureErrors, Piece, Round, Rounds
 from fbar.methods.base import Method, Run, Stage, Start
 from fbar.methods.forecasts import Ahead, draws_ahead
 from fbar.methods.other_tolerances import few_numbers
 from fbar.methods.schedules import QuantileSchedule, Schedule, Tolerances, as_schedule
-from fbar.outcomes import Batch, Outcomes, Seen, Tally, require_simulated
-from fbar.points import Points
-from fbar.posterior import Posterior
-from fbar.priors import Finite
-from fbar.proposals import Degenerate, FromPrior, Particles, Perturbation, Perturbed, Proposal, Space, as_perturbation
+from fbar.question.acceptance import Acceptance, accepted
+from fbar.question.distances import PNorm, Scaled
+from fbar.question.outcomes import Batch, Outcomes, Seen, Tally, require_simulated
+from fbar.question.points import Points
+from fbar.question.priors import Finite
+from fbar.question.simulators import Tabulated
+from fbar.question.targets import Target, as_targets
 from fbar.seeds import Purpose
-from fbar.simulators import Tabulated
-from fbar.targets import Target, as_targets
 
 MOST_BLOCK = 4096
 MOST_NUMBERS = 20_000_000
@@ -69,7 +78,7 @@ class SMC(Method):
         narrow for their own good (``benchmarks/coverage_smc.csv``).
     weights
         How the particles of all rounds are weighted: ``"mixture"``, ``"ess"`` (the paper's),
-        ``"inverse-variance"`` or ``"last"`` (the last round alone), see `fbar.estimators.rounds`.
+        ``"inverse-variance"`` or ``"last"`` (the last round alone), see `fbar.estimation.rounds`.
     kernel
         The acceptance kernel, see `Acceptance`.
     distance

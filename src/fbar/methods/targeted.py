@@ -4,7 +4,7 @@ Two phases. While the tolerance is above the wanted one, proposals follow ABC's 
 target f there would leave too few draws near the data to descend. At the wanted tolerance they follow the design of
 least error, q ∝ p √E[a²|θ] g, g² = Σ_j c_j ψ_j² (the optimum for independent draws of section S5.1, for several
 targets), which is learnt in rounds that double what was accepted, and then kept. See `fbar.methods.learning` for the
-fit, and `fbar.estimators.crossfitted` for the groups that keep proposals from weighing their own draws.
+fit, and `fbar.estimation.crossfitted` for the groups that keep proposals from weighing their own draws.
 
 The size of every round is planned before it begins: no acceptance ends one, so draws are independent given the past.
 """
@@ -19,24 +19,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.acceptance import Acceptance, accepted
 from fbar.checks import FloatArray, IntArray, choice, non_negative_number, positive_integer, settle, shown
+from fbar.designs.proposals import FromPrior, Learnt, Particles, Proposal, Space
 from fbar.designs.schemes import scrambled
 from fbar.errors import InputError, NoPosterior
-from fbar.estimate import Estimate
-from fbar.estimators.crossfitted import Crossfitted, Piece
+from fbar.estimation.crossfitted import Crossfitted, Piece
+from fbar.estimation.estimate import Estimate
+from fbar.estimation.posterior import Posterior
 from fbar.methods.adaptive import AdaptiveAllocation
 from fbar.methods.base import Method, Run, Stage, Start
 from fbar.methods.forecasts import Ahead, draws_ahead
 from fbar.methods.learning import Aim, Lesson, check_importance, learn
 from fbar.methods.other_tolerances import few_numbers
-from fbar.outcomes import Batch, Outcomes, Tally, require_simulated
-from fbar.points import Points
-from fbar.posterior import Posterior
-from fbar.priors import Finite
-from fbar.proposals import FromPrior, Learnt, Particles, Proposal, Space
+from fbar.question.acceptance import Acceptance, accepted
+from fbar.question.outcomes import Batch, Outcomes, Tally, require_simulated
+from fbar.question.points import Points
+from fbar.question.priors import Finite
+from fbar.question.targets import Target
 from fbar.seeds import Purpose
-from fbar.targets import Target
 
 BLOCK_SIZE = 4096
 CLOSE = 200

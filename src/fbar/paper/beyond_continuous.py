@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.designs.optimal import log_weights, reference
-from fbar.inference import drive
 from fbar.methods import Importance
 from fbar.paper.four_designs import SETTINGS
 from fbar.paper.record import Experiment, Options, Record
 from fbar.paper.trials import run_trials
-from fbar.priors import Distribution
-from fbar.problem import Problem
+from fbar.question.priors import Distribution
+from fbar.question.problem import Problem
+from fbar.question.targets import Target
+from fbar.running import drive
 from fbar.seeds import Seeds
-from fbar.targets import Target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

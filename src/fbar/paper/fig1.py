@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fbar import targets, theory
-from fbar.inference import drive
+from fbar import theory
 from fbar.methods import Allocation
 from fbar.paper.record import Experiment, Options, Record
 from fbar.problems import two_hypotheses
+from fbar.question import targets
+from fbar.running import drive
 from fbar.seeds import Seeds
 
 if TYPE_CHECKING:

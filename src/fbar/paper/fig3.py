@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fbar import targets
 from fbar.designs.optimal import NAMED
 from fbar.methods import Importance
 from fbar.paper.four_designs import (
@@ -23,9 +22,10 @@ from fbar.paper.four_designs import (
 )
 from fbar.paper.record import Experiment, Options, Record
 from fbar.paper.trials import estimate_and_ess, run_trials
-from fbar.points import Points
-from fbar.priors import Distribution
 from fbar.problems import two_sided_exponential
+from fbar.question import targets
+from fbar.question.points import Points
+from fbar.question.priors import Distribution
 from fbar.seeds import Seeds
 
 if TYPE_CHECKING:

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar import targets
 from fbar.checks import FloatArray
 from fbar.designs.optimal import NAMED
 from fbar.designs.schemes import Independent, Scheme, Stratified
-from fbar.estimators import KernelRegression, WeightedAverage
-from fbar.inference import drive
+from fbar.estimation import KernelRegression, WeightedAverage
 from fbar.methods import Importance
 from fbar.methods.draws import DrawRun
 from fbar.paper.record import Experiment, Options, Record
 from fbar.paper.trials import run_trials
-from fbar.points import Points
-from fbar.priors import Distribution
 from fbar.problems import ramp
+from fbar.question import targets
+from fbar.question.points import Points
+from fbar.question.priors import Distribution
+from fbar.running import drive
 from fbar.seeds import Seeds
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fbar import targets
 from fbar.designs.optimal import NAMED
 from fbar.methods import Importance
 from fbar.paper.four_designs import (
@@ -24,9 +23,10 @@ from fbar.paper.four_designs import (
 )
 from fbar.paper.record import Experiment, Options, Record
 from fbar.paper.trials import estimate_and_ess, run_trials
-from fbar.points import Points
-from fbar.priors import ModelChoice
 from fbar.problems import nested_models
+from fbar.question import targets
+from fbar.question.points import Points
+from fbar.question.priors import ModelChoice
 from fbar.seeds import Seeds
 
 if TYPE_CHECKING:

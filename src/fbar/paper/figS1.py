@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fbar import targets
 from fbar.checks import FloatArray
 from fbar.methods.allocation import oracle_shares
 from fbar.paper.record import Experiment, Options, Record
-from fbar.problem import Problem
 from fbar.problems import discretised_gaussian
-from fbar.targets import Target
+from fbar.question import targets
+from fbar.question.problem import Problem
+from fbar.question.targets import Target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

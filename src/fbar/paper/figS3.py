@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fbar import targets, theory
+from fbar import theory
 from fbar.checks import FloatArray
-from fbar.estimators.cells import ActualCounts
-from fbar.inference import drive
+from fbar.estimation.cells import ActualCounts
 from fbar.methods import AdaptiveAllocation, AdaptivePosterior, Importance, Method
 from fbar.methods.adaptive import PSEUDO_COUNT
 from fbar.methods.allocation import oracle_shares
 from fbar.methods.cells import CellRun
 from fbar.paper.record import Experiment, Options, Record
-from fbar.problem import Problem
 from fbar.problems import ten_values
+from fbar.question import targets
+from fbar.question.problem import Problem
+from fbar.running import drive
 from fbar.seeds import Seeds
 
 if TYPE_CHECKING:

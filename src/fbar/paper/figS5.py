@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar import targets
-from fbar.acceptance import Acceptance
 from fbar.checks import FloatArray
-from fbar.inference import drive
+from fbar.designs.proposals import LocalNormalKernel, UniformKernel
+from fbar.estimation.posterior import Posterior
 from fbar.methods.smc import SMC, SMCRun
 from fbar.paper.record import Experiment, Options, Record
 from fbar.paper.trials import run_trials
-from fbar.posterior import Posterior
 from fbar.problems import filippi
-from fbar.proposals import LocalNormalKernel, UniformKernel
+from fbar.question import targets
+from fbar.question.acceptance import Acceptance
+from fbar.running import drive
 from fbar.seeds import Seeds
 
 if TYPE_CHECKING:

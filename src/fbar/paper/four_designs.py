@@ -10,9 +10,9 @@ import numpy as np
 from fbar.checks import FloatArray
 from fbar.designs.optimal import log_weights, reference, true_posterior
 from fbar.paper.record import Record
-from fbar.priors import Distribution
-from fbar.problem import Problem
-from fbar.targets import Target
+from fbar.question.priors import Distribution
+from fbar.question.problem import Problem
+from fbar.question.targets import Target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.checks import FloatArray, positive_integer
-from fbar.csv_cells import write_rows
 from fbar.errors import InputError
-from fbar.estimate import shorthand
+from fbar.estimation.estimate import shorthand
+from fbar.system.csv_cells import write_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

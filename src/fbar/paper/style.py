@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fbar.pictures import GREEN, GREY, ORANGE, PURPLE, SKY, letter, method_look, panels, render
+from fbar.plot.look import GREEN, GREY, ORANGE, PURPLE, SKY, letter, method_look, panels, render
 
 __all__ = ["COLOURS", "LABELS", "MARKERS", "letter", "panels", "render"]
 

@@ -16,12 +16,12 @@ import numpy as np
 
 from fbar.checks import FloatArray
 from fbar.errors import NoPosterior
-from fbar.inference import drive
 from fbar.methods import Method
-from fbar.problem import Problem
-from fbar.processes import die_with_parent, prepare
+from fbar.question.problem import Problem
+from fbar.question.targets import Target
+from fbar.running import drive
 from fbar.seeds import Seeds
-from fbar.targets import Target
+from fbar.system.processes import die_with_parent, prepare
 
 AT_ONCE = 2_000_000
 """Simulations in one task of a worker: large beside its overhead, small beside the whole."""

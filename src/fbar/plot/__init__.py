@@ -1,7 +1,7 @@
 """Figures: each the draw of a data record.
 
 ``fbar.plot.marginals(result)`` is ``Marginals.of(result).draw()``. The record has the numbers (``as_dict``); ``ax=``
-takes matplotlib axes of your own. Colours are those of `fbar.pictures`, a method's the same in all.
+takes matplotlib axes of your own. Colours are those of `fbar.plot.look`, a method's the same in all.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from fbar.plot.predictive import Predictive
 from fbar.plot.rounds import Rounds
 from fbar.plot.study import Curves, Ranking, Versus, write_figures
 from fbar.plot.tolerance import Tolerance
-from fbar.targets import Target
+from fbar.question.targets import Target
 
 if TYPE_CHECKING:
-    from fbar.result import Result
+    from fbar.results.result import Result
     from fbar.study import StudyResult
 
 __all__ = [

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fbar.checks import shown
+from fbar.diagnostics.explanation import as_json
 from fbar.errors import InputError
-from fbar.explanation import as_json
-from fbar.pictures import legend_entries, look, panels, plain
+from fbar.plot.look import legend_entries, look, panels, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

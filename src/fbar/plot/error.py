@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.checks import BoolArray, FloatArray, choice
-from fbar.estimate import Estimate
-from fbar.explanation import halving
-from fbar.pictures import MARKS, PALETTE, decimal_ticks, short
+from fbar.diagnostics.explanation import halving
+from fbar.estimation.estimate import Estimate
 from fbar.plot.base import Record, legend, one_run
-from fbar.targets import Target
+from fbar.plot.look import MARKS, PALETTE, decimal_ticks, short
+from fbar.question.targets import Target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from fbar.result import Result
+    from fbar.results.result import Result
 
 MOST = 8
 """Targets that are shown, the first ones."""

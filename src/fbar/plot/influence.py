@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.checks import FloatArray, IntArray
-from fbar.estimators.cells import CellErrors
-from fbar.explanation import asked_of, explain
-from fbar.pictures import GREEN, POSTERIOR, PRIOR, decimal_ticks, short
+from fbar.diagnostics.explanation import asked_of, explain
+from fbar.estimation.cells import CellErrors
 from fbar.plot.base import Record, legend, one_run
-from fbar.targets import Target
+from fbar.plot.look import GREEN, POSTERIOR, PRIOR, decimal_ticks, short
+from fbar.question.targets import Target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from fbar.result import Result
+    from fbar.results.result import Result
 
 STEPS = 300
 """Points of a curve, at most."""

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.checks import FloatArray
-from fbar.explanation import quantiles
-from fbar.pictures import POSTERIOR, PRIOR, plain, short
+from fbar.diagnostics.explanation import quantiles
 from fbar.plot.base import Panels, legend
 from fbar.plot.density import density
+from fbar.plot.look import POSTERIOR, PRIOR, plain, short
 from fbar.plot.source import Source
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from fbar.result import Result
+    from fbar.results.result import Result
 
 MOST_LABELS = 12
 """Labels below an axis, at most; of more values every second, third, … is labelled."""

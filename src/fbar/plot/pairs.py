@@ -11,16 +11,16 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray
 from fbar.errors import InputError
-from fbar.pictures import POSTERIOR, plain, short
 from fbar.plot.base import Record
 from fbar.plot.density import Axis, bandwidth, effective, levels, smoothed
+from fbar.plot.look import POSTERIOR, plain, short
 from fbar.plot.marginals import Marginal, draw_marginal, marginal
 from fbar.plot.source import Source
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from fbar.result import Result
+    from fbar.results.result import Result
 
 MOST = 6
 """Parameters that are shown unless they are named."""

@@ -10,9 +10,9 @@ import numpy as np
 
 from fbar.checks import FloatArray
 from fbar.errors import InputError
-from fbar.pictures import POSTERIOR, PRIOR, SIMULATIONS, plain, short
 from fbar.plot.base import Panels, Record, legend
 from fbar.plot.density import density
+from fbar.plot.look import POSTERIOR, PRIOR, SIMULATIONS, plain, short
 from fbar.plot.marginals import bar_width, label_values
 from fbar.plot.pairs import CELLS, Pair, draw_pair, pair
 from fbar.plot.source import Source
@@ -20,7 +20,7 @@ from fbar.plot.source import Source
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from fbar.result import Result
+    from fbar.results.result import Result
 
 MOST_POINTS = 2000
 """Simulations that are shown as points."""

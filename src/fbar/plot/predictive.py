@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray, floats, texts
 from fbar.errors import InputError
-from fbar.pictures import OBSERVED, POSTERIOR, plain, short
 from fbar.plot.base import Record, legend
+from fbar.plot.look import OBSERVED, POSTERIOR, plain, short
 from fbar.plot.marginals import label_values
 
 if TYPE_CHECKING:

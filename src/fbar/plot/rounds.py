@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.checks import FloatArray
-from fbar.pictures import GREEN, POSTERIOR, SIMULATIONS, decimal_ticks
 from fbar.plot.base import Record, one_run
+from fbar.plot.look import GREEN, POSTERIOR, SIMULATIONS, decimal_ticks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from fbar.result import Result
+    from fbar.results.result import Result
 
 
 @dataclass(frozen=True, eq=False)

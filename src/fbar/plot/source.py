@@ -12,17 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.checks import FloatArray, choice, shown, texts
+from fbar.diagnostics.explanation import places_of, prior_of
 from fbar.errors import InputError
-from fbar.explanation import places_of, prior_of
+from fbar.estimation.posterior import Posterior
 from fbar.plot.base import one_run
 from fbar.plot.density import CELLS, Axis, axis, density
-from fbar.points import Points
-from fbar.posterior import Posterior
-from fbar.priors import Finite, ModelChoice, Prior
-from fbar.priors.marginals import Categorical, Marginal
+from fbar.question.points import Points
+from fbar.question.priors import Finite, ModelChoice, Prior
+from fbar.question.priors.marginals import Categorical, Marginal
 
 if TYPE_CHECKING:
-    from fbar.result import Result
+    from fbar.results.result import Result
 
 DRAWS = 20_000
 """Draws that stand for the prior of a parameter whose density is not known."""

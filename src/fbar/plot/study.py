@@ -13,8 +13,8 @@ import numpy as np
 from fbar.checks import FloatArray, texts, told
 from fbar.checks import path as as_path
 from fbar.errors import FbarError
-from fbar.pictures import GREY, decimal_ticks, method_look, plain, render, short
 from fbar.plot.base import Record, legend, one_study
+from fbar.plot.look import GREY, decimal_ticks, method_look, plain, render, short
 from fbar.scores.expectation import ExpectationMSE
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ import numpy as np
 
 from fbar.checks import BoolArray, FloatArray
 from fbar.errors import InputError, NoPosterior
-from fbar.estimate import Estimate, Estimates
-from fbar.pictures import GREEN, POSTERIOR, PRIOR, plain, short
+from fbar.estimation.estimate import Estimate, Estimates
 from fbar.plot.base import Panels, legend, one_run
+from fbar.plot.look import GREEN, POSTERIOR, PRIOR, plain, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from fbar.result import Result
+    from fbar.results.result import Result
 
 MOST = 6
 """Estimates that are shown, the first ones."""

@@ -2,8 +2,8 @@
 
 from fbar.problems.benchmark import Benchmark, Recipe
 from fbar.problems.catalogue import entries, load, names
-from fbar.problems.continuous import filippi, nested_models, ramp, two_sided_exponential
-from fbar.problems.discrete import discretised_gaussian, ten_values, two_hypotheses
+from fbar.problems.models.continuous import filippi, nested_models, ramp, two_sided_exponential
+from fbar.problems.models.discrete import discretised_gaussian, ten_values, two_hypotheses
 
 __all__ = [
     "Benchmark",

@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray, shown
 from fbar.errors import InputError
-from fbar.points import Points
-from fbar.priors import Distribution
-from fbar.problem import Distance, Problem
 from fbar.problems import stored
-from fbar.simulators import Simulator
-from fbar.targets import Target
-from fbar.truth import Listed, Reference, Truth
+from fbar.question.points import Points
+from fbar.question.priors import Distribution
+from fbar.question.problem import Distance, Problem
+from fbar.question.simulators import Simulator
+from fbar.question.targets import Target
+from fbar.question.truth import Listed, Reference, Truth
 
 OBSERVATIONS = 10
 LEVELS = (1e-2, 1e-3)

@@ -9,9 +9,9 @@ from importlib import import_module
 
 from fbar.checks import choice, real
 from fbar.errors import InputError
-from fbar.problem import Problem
-from fbar.problems import continuous, discrete
 from fbar.problems.benchmark import Benchmark, Recipe
+from fbar.problems.models import continuous, discrete
+from fbar.question.problem import Problem
 
 RECIPES: dict[str, str] = {
     "gaussian-linear": "gaussian",

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from fbar.problems import brute_force, stored
+from fbar.problems import stored
 from fbar.problems.benchmark import OBSERVATIONS, Benchmark
 from fbar.problems.catalogue import RECIPES, recipe
 from fbar.problems.stored import Stored
+from fbar.problems.truths import brute_force
 
 DATA = Path(__file__).parent / "data"
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from fbar.truth import Known, Truth
+from fbar.question.truth import Known, Truth
 
 
 @dataclass(frozen=True)

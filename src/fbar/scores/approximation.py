@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray, instance, numeric_array, shown, whole_number
 from fbar.errors import InputError, NoPosterior
-from fbar.estimate import Estimate, Estimates
-from fbar.points import Points
-from fbar.posterior import Posterior
-from fbar.problem import Problem
-from fbar.targets import Target, as_target
+from fbar.estimation.estimate import Estimate, Estimates
+from fbar.estimation.posterior import Posterior
+from fbar.question.points import Points
+from fbar.question.problem import Problem
+from fbar.question.targets import Target, as_target
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray, IntArray, numeric_array, shown
 from fbar.errors import InputError
-from fbar.points import Points
-from fbar.priors import Finite
+from fbar.question.points import Points
+from fbar.question.priors import Finite
+from fbar.question.truth import FiniteReference
 from fbar.scores.approximation import Approximation, checked_weights
 from fbar.scores.base import Scene
-from fbar.truth import FiniteReference
 
 PAIRS = 2**21
 """Values of a kernel between two sets of points that are held in memory at once."""

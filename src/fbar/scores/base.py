@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fbar.checks import FloatArray
-from fbar.points import Points
-from fbar.problem import Problem
+from fbar.question.points import Points
+from fbar.question.problem import Problem
+from fbar.question.targets import Target
+from fbar.question.truth import FiniteReference
 from fbar.scores.approximation import Approximation
-from fbar.targets import Target
-from fbar.truth import FiniteReference
 
 Needs = Literal["nothing", "expectations", "density", "samples", "finite", "parameters"]
 Better = Literal["lower", "higher", "nominal"]

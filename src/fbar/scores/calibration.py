@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray, numeric_array, positive_integer, shown
 from fbar.errors import InputError
-from fbar.points import Points
+from fbar.question.points import Points
 from fbar.scores.approximation import Approximation
 from fbar.scores.arrays import cells, effective_size, is_finite, merged, probabilities, weighted
 from fbar.scores.base import Better, Needs, Scene, Score

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray, choice
 from fbar.errors import InputError
-from fbar.points import Points
+from fbar.question.points import Points
 from fbar.scores.approximation import Approximation
 from fbar.scores.arrays import PAIRS, columns, is_finite, merged, samples, weighted
 from fbar.scores.base import Scene

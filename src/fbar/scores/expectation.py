@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray, instance, numeric_array, shown
 from fbar.errors import InputError
+from fbar.question.targets import Target, as_target, mean, second_moment, variance
+from fbar.question.truth import FiniteReference, Nodes
 from fbar.scores.approximation import Approximation
 from fbar.scores.base import Better, Needs, Scene, Score
-from fbar.targets import Target, as_target, mean, second_moment, variance
-from fbar.truth import FiniteReference, Nodes
 
 MOST_TRUTH_ERROR = 0.01
 """The largest part of a score that the truth's own squared error may make up."""

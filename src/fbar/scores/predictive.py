@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray, numeric_array, positive_integer
 from fbar.errors import InputError
-from fbar.outcomes import Failure
+from fbar.question.outcomes import Failure
 from fbar.scores.approximation import Approximation
 from fbar.scores.arrays import systematic
 from fbar.scores.base import Better, Needs, Scene, Score

@@ -11,7 +11,7 @@ import numpy as np
 
 from fbar.checks import choice, shown
 from fbar.errors import InputError
-from fbar.inference import drive
+from fbar.ledger.settings import describe
 from fbar.methods import Method, Run
 from fbar.methods.adaptive import AdaptiveAllocation, AdaptivePosterior
 from fbar.methods.allocation import Allocation
@@ -19,13 +19,13 @@ from fbar.methods.inverse_binomial import InverseBinomial, InverseBinomialRun
 from fbar.methods.named import at_tolerance
 from fbar.methods.sampling import Importance, Rejection
 from fbar.methods.smc import SMC, SMCRun
+from fbar.methods.stopping import StandardError, StoppingRule
 from fbar.methods.targeted import Targeted
+from fbar.question.targets import Target
+from fbar.running import drive
 from fbar.scores import Approximation, as_approximation
 from fbar.seeds import Purpose, Seeds
-from fbar.settings import describe
-from fbar.stopping import StandardError, StoppingRule
 from fbar.study.posed import Posed
-from fbar.targets import Target
 
 Algorithm = Callable[[Posed, int, np.random.Generator], Any]
 MethodFor = Callable[[int], Method]

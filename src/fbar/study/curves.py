@@ -10,7 +10,7 @@ import numpy as np
 
 from fbar.checks import FloatArray, finite_number, positive_number, shown
 from fbar.errors import InputError
-from fbar.estimate import shorthand
+from fbar.estimation.estimate import shorthand
 
 if TYPE_CHECKING:
     from fbar.study.results import StudyResult

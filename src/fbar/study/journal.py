@@ -15,9 +15,9 @@ from typing import Any
 
 from fbar.checks import shown
 from fbar.errors import FbarError, InputError
-from fbar.files import require_own_file, write_text
-from fbar.locks import Lock
 from fbar.study.trials import Cell, Record
+from fbar.system.files import require_own_file, write_text
+from fbar.system.locks import Lock
 
 FORMAT = 1
 Trials = dict[tuple[Cell, int], Record]

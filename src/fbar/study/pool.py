@@ -17,11 +17,11 @@ from typing import Any
 
 from fbar.checks import shown
 from fbar.errors import EngineFailed, InputError, MissingExtra
-from fbar.keeping import worker_context
-from fbar.processes import end_with_driver, limit_threads
 from fbar.scores import Score
 from fbar.study.contenders import Contender
 from fbar.study.trials import Arena, Cell, Record, Stand, run_trial, trial_seeds
+from fbar.system.keeping import worker_context
+from fbar.system.processes import end_with_driver, limit_threads
 
 MOST_DEATHS = 2
 """A trial that has ended its process so often, alone, is recorded as failed."""

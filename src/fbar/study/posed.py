@@ -7,15 +7,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.acceptance import Acceptance, accepted
 from fbar.checks import BoolArray, FloatArray, IntArray
 from fbar.errors import InputError
-from fbar.outcomes import Tally
-from fbar.points import Points
-from fbar.problem import Problem
+from fbar.question.acceptance import Acceptance, accepted
+from fbar.question.outcomes import Tally
+from fbar.question.points import Points
+from fbar.question.problem import Problem
+from fbar.question.simulators import (
+    Bernoulli,
+    EndsRun,
+    RowByRow,
+    Single,
+    Tabulated,
+    measured,
+    one_by_one,
+    repeating,
+    single,
+)
+from fbar.question.truth import Reference
 from fbar.scores import as_points
-from fbar.simulators import Bernoulli, EndsRun, RowByRow, Single, Tabulated, measured, one_by_one, repeating, single
-from fbar.truth import Reference
 
 
 class BudgetExceeded(EndsRun, RuntimeError):

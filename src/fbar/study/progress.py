@@ -6,8 +6,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from fbar.progress import duration
-from fbar.terminal import cut, is_terminal, size
+from fbar.running.progress import duration
+from fbar.system.terminal import cut, is_terminal, size
 
 PATIENCE, PAUSE, PLAIN_PAUSE = 2.0, 0.5, 15.0
 

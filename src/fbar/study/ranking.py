@@ -11,7 +11,7 @@ import numpy as np
 
 from fbar.checks import share, shown
 from fbar.errors import InputError
-from fbar.estimate import shorthand
+from fbar.estimation.estimate import shorthand
 from fbar.scores.expectation import ExpectationMSE
 from fbar.study.paired import Comparison, compare, holm, mean_and_error
 

@@ -12,9 +12,9 @@ import numpy as np
 from fbar.checks import FloatArray, choice, positive_integer, shown, text, told
 from fbar.checks import path as as_path
 from fbar.errors import FbarError, InputError, MissingExtra
-from fbar.estimate import shorthand
-from fbar.markup import paragraph
-from fbar.notebook import joined, table
+from fbar.estimation.estimate import shorthand
+from fbar.results.markup import paragraph
+from fbar.results.notebook import joined, table
 from fbar.scores import Scene, as_score, posterior_deviation, summarise
 from fbar.scores.expectation import MOST_TRUTH_ERROR
 from fbar.study import tables
@@ -282,7 +282,7 @@ class StudyResult:
 
     def report(self, path: str | Path, *, title: str | None = None) -> Path:
         """Write one HTML file: rankings, curves, score against score, every table. It opens from disk."""
-        from fbar.report import report_study
+        from fbar.results.report import report_study
 
         return report_study(self, path, title=title)
 

@@ -16,14 +16,15 @@ import numpy as np
 from fbar.checks import choice, listed_of, positive_integer, positive_number, real, shown, texts
 from fbar.checks import path as as_path
 from fbar.errors import InputError
-from fbar.notebook import joined, table
-from fbar.problem import Problem
+from fbar.ledger.settings import describe
 from fbar.problems import Benchmark, load
 from fbar.problems.benchmark import LEVELS
+from fbar.question.problem import Problem
+from fbar.question.targets import Target, as_targets, parse
+from fbar.question.truth import Listed
+from fbar.results.notebook import joined, table
 from fbar.scores import Score, as_score
 from fbar.seeds import Seeds
-from fbar.settings import describe
-from fbar.signals import ending_as_by_ctrl_c, interrupted
 from fbar.study.contenders import as_contenders
 from fbar.study.journal import Journal, Trials
 from fbar.study.pool import Chunk, Stage, by_executor, by_processes, here
@@ -31,8 +32,7 @@ from fbar.study.progress import StudyProgress
 from fbar.study.ranking import ERROR
 from fbar.study.results import StudyResult
 from fbar.study.trials import Arena, Cell
-from fbar.targets import Target, as_targets, parse
-from fbar.truth import Listed
+from fbar.system.signals import ending_as_by_ctrl_c, interrupted
 
 DEFAULT_SCORES = ("mse", "coverage", "acceptance-rate", "ess")
 AT_ONCE = 200_000

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fbar.csv_cells import write_rows
 from fbar.scores import expected_coverage, uniformity
+from fbar.system.csv_cells import write_rows
 
 if TYPE_CHECKING:
     from fbar.study.results import StudyResult

@@ -14,15 +14,15 @@ import numpy as np
 
 from fbar.engine.global_numbers import seeded
 from fbar.errors import FbarError, InputError, NoPosterior
-from fbar.points import Points
-from fbar.priors import Finite
-from fbar.problem import Problem
 from fbar.problems.benchmark import Benchmark
+from fbar.question.points import Points
+from fbar.question.priors import Finite
+from fbar.question.problem import Problem
+from fbar.question.targets import Target
 from fbar.scores import Approximation, Scene, Score
 from fbar.seeds import Purpose, Seeds
 from fbar.study.contenders import Contender
 from fbar.study.posed import Posed
-from fbar.targets import Target
 
 PRIOR_DRAWS = 10_000
 MOST_MESSAGE = 300

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fbar.checks import choice, positive_integer
-from fbar.problem import Problem
 from fbar.problems import load
+from fbar.question.problem import Problem
 from fbar.study.results import StudyResult
 from fbar.study.study import Study
 

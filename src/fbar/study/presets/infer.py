@@ -18,16 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from fbar.csv_cells import cell as csv_cell
 from fbar.errors import FbarError
-from fbar.files import write_text, written_beside
 from fbar.methods import Run
 from fbar.methods.smc import SMC
-from fbar.problem import Problem
+from fbar.methods.stopping import StoppingRule
 from fbar.problems import Benchmark, load
 from fbar.problems.catalogue import RECIPES
+from fbar.question.problem import Problem
 from fbar.scores import Scene
-from fbar.stopping import StoppingRule
 from fbar.study.contenders import Contender, as_contender
 from fbar.study.coverage import Covered, clopper_pearson, coverage_cells
 from fbar.study.paired import Comparison, compare, holm, two_sided
@@ -36,6 +34,8 @@ from fbar.study.ranking import ERROR
 from fbar.study.results import StudyResult
 from fbar.study.study import Study
 from fbar.study.tables import write_csv
+from fbar.system.csv_cells import cell as csv_cell
+from fbar.system.files import write_text, written_beside
 
 METHOD = "targeted"
 BAND = (0.92, 0.975)

@@ -1,0 +1,154 @@
+"""Does the model make data like those observed? New simulations from the posterior, beside the data.
+
+The accepted simulations are near the data because they were chosen so. New ones are not: y ~ ∫ p(y|θ) p(θ|x*) dθ.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar.checks import FloatArray, IntArray
+from fbar.checks import rows as count_of
+from fbar.engine import Engine, InProcess, Session
+from fbar.errors import FbarError
+from fbar.estimation.posterior import Posterior
+from fbar.methods import Run
+from fbar.question.outcomes import Batch, Outcomes, require_simulated
+from fbar.seeds import Purpose
+
+NUMBER, PART = 200, 20
+"""New simulations, and how many are made at a time."""
+
+PATIENCE = 20.0
+"""Seconds after which no further part is begun, unless their number was asked for."""
+
+LAST = 3 * PATIENCE
+"""Seconds after which those that were begun are given up, where they run in other processes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Summaries of new simulations, (n, …), and the observed ones; ``failed`` counts those that gave none.
+
+    ``missing`` says why there are fewer than were wanted, or none.
+    """
+
+    observed: npt.NDArray[Any] | None
+    simulated: npt.NDArray[Any]
+    failed: int
+    missing: str = ""
+
+    @property
+    def numbers(self) -> FloatArray | None:
+        """The simulated summaries as (n, d), where they are numbers."""
+        if self.simulated.dtype.kind not in "biuf" or not len(self.simulated):
+            return None
+        return self.simulated.reshape(len(self.simulated), -1).astype(np.float64)
+
+
+def predict(
+    run: Run,
+    posterior: Posterior,
+    number: int | None = None,
+    shown: Callable[[int, int], None] | None = None,
+    engine: Engine | None = None,
+) -> Predictions:
+    """Simulate anew at θ drawn from the posterior, on ``engine``; the numbers are the same on any.
+
+    ``number`` simulations, or as many of 200 as there is time for. A run whose simulations have no data has none.
+    """
+    if number is not None:
+        number = count_of(number, "number")
+    problem = run.problem
+    nothing = np.zeros(0)
+    if problem.observed is None or number == 0:
+        why = "No new simulations were asked for." if number == 0 else "Its simulations give no data, only a match."
+        return Predictions(problem.observed, nothing, 0, why)
+    wanted = NUMBER if number is None else number
+    slow = _seconds_each(run)
+    if number is None and slow is not None and slow * PART > PATIENCE:
+        why = f"A simulation takes about {slow:.3g} s, so none were run; ask for them: --predictive {NUMBER}"
+        return Predictions(problem.observed, nothing, 0, why)
+    if (posterior.weights < 0).any():
+        return Predictions(problem.observed, nothing, 0, "Some weights are negative, so nothing can be drawn by them.")
+    seeds = run.seeds.predictive()
+    rows = systematic(posterior.weights, wanted, seeds.generator(Purpose.DESIGN, 0, 0))
+    theta = posterior.points.without(problem.records).take(rows)
+    batches = [
+        Batch(0, place, theta.take(part).with_derived(problem.derived), None, seeds)
+        for place, part in enumerate(np.split(np.arange(wanted), range(PART, wanted, PART)))
+    ]
+    found = _Found({}, 0, 0)
+    try:
+        with (engine or InProcess()).session(problem) as session:
+            missing = _simulate(session, batches, number is None, found, lambda done: shown and shown(done, wanted))
+    except FbarError as error:  # the run's own simulations are there, and so is all else that the report says
+        missing = f"New simulations ended after {found.done} of {wanted}: {error}"
+    kept = [found.summaries[place] for place in sorted(found.summaries)]
+    return Predictions(problem.observed, np.concatenate(kept) if kept else nothing, found.failed, missing)
+
+
+@dataclass
+class _Found:
+    """Summaries by the number of their batch, and how many simulations are done and failed."""
+
+    summaries: dict[int, npt.NDArray[Any]]
+    done: int
+    failed: int
+
+
+def _simulate(
+    session: Session, batches: list[Batch], in_haste: bool, found: _Found, shown: Callable[[int], Any]
+) -> str:
+    """Simulate batches, all or as many as there is time for. Returns why some are missing, if they are."""
+    wanted = sum(batch.simulations for batch in batches)
+    start, begun = time.monotonic(), 0
+    while len(found.summaries) < len(batches):
+        spent = time.monotonic() - start
+        over = in_haste and begun > 0 and spent > PATIENCE
+        while not over and begun < len(batches) and begun - len(found.summaries) < max(1, session.ahead):
+            session.submit([batches[begun]])
+            begun += 1
+        if begun == len(found.summaries):
+            return f"There was time for {found.done} of {wanted}."
+        answers = session.collect_within(LAST - spent if in_haste else math.inf)
+        if not answers:
+            left = sum(batch.simulations for batch in batches[:begun]) - found.done
+            found.failed += left
+            return (
+                f"There was time for {found.done} of {wanted}; {left} more did not end within {LAST:g} s. Give a time "
+                "limit for each (timeout=, --timeout)."
+            )
+        for batch, outcomes in answers:
+            found.summaries[batch.block], lost = _summaries(outcomes)
+            found.failed, found.done = found.failed + lost, found.done + batch.simulations
+            shown(found.done)
+    return ""
+
+
+def _seconds_each(run: Run) -> float | None:
+    """What a simulation takes, where it was measured."""
+    if not run.problem.measures_cost or not run.spent_cost or not run.simulations:
+        return None
+    return run.spent_cost / run.simulations
+
+
+def systematic(weights: FloatArray, number: int, rng: np.random.Generator) -> IntArray:
+    """Rows by their weights in equal steps from a random start; in random order, so that a part is like the whole."""
+    steps = (np.arange(number) + rng.random()) / number
+    rows = np.searchsorted(np.cumsum(weights) / weights.sum(), steps).clip(max=weights.size - 1)
+    return rng.permutation(rows)
+
+
+def _summaries(outcomes: Outcomes) -> tuple[npt.NDArray[Any], int]:
+    """The summaries of those that did not fail, and how many did."""
+    found = require_simulated(outcomes)
+    fine = np.ones(len(found.summaries), bool) if found.failure is None else np.asarray(found.failure) == 0
+    return np.asarray(found.summaries)[fine], int((~fine).sum())

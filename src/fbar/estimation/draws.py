@@ -1,0 +1,197 @@
+"""The weighted average of accepted draws, with its error bars (sections 1.2.2, S5.1 and S5.2 of the paper).
+
+f̂ = Σ w a f / Σ w a over simulations, w = p/q. To first order its error is Σ z with z = w a ψ / Σ w a, and the
+variance of that sum follows from how the θ were drawn; see `fbar.designs.schemes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar.checks import BoolArray, FloatArray, IntArray
+from fbar.errors import NoPosterior
+from fbar.estimation.estimate import ErrorBars
+from fbar.estimation.posterior import Posterior
+from fbar.question.outcomes import Seen
+from fbar.question.points import Points
+from fbar.question.priors import Distribution
+from fbar.question.problem import Problem
+from fbar.question.targets.quantiles import Inversion, Sides
+
+FEW_ACCEPTED = 10
+ONE_CARRIES = 0.2
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """The accepted simulations of a run, and what is needed of the others.
+
+    ``weight`` is a, the acceptance weight; ``log_w`` log p/q with the strata's factors in it. ``cluster`` and
+    ``stratum`` are numbered over all rounds, ``stratum_sizes`` are the c_s with the rejected draws counted, and
+    ``scheme`` names how the draws were placed. ``row`` numbers them among the simulations that the run keeps. Where
+    one q made all draws, it is ``design``, and ``log_ratio`` is log p/q at any points; a draw that the prior cannot
+    make has the weight zero and log_w = −∞. Where ``relative``, log_w is known up to a constant (of each stratum) only.
+    """
+
+    problem: Problem
+    points: Points
+    weight: FloatArray
+    log_w: FloatArray
+    simulations: int
+    scheme: str
+    stratum_sizes: IntArray
+    stratum: IntArray
+    cluster: IntArray | None
+    seen: Seen
+    row: IntArray | None = None
+    design: Distribution | None = None
+    log_ratio: Callable[[Points], FloatArray] | None = None
+    relative: bool = False
+
+    def accepted(self) -> Draws:
+        """Without the draws of weight zero."""
+        if (self.weight > 0).all():
+            return self
+        rows = np.flatnonzero(self.weight)
+        cluster = None if self.cluster is None else self.cluster[rows]
+        return replace(
+            self,
+            points=self.points.take(rows),
+            weight=self.weight[rows],
+            log_w=self.log_w[rows],
+            stratum=self.stratum[rows],
+            cluster=cluster,
+            row=None if self.row is None else self.row[rows],
+        )
+
+    def require_acceptances(self) -> None:
+        if not self.weight.any():
+            seen = f" ({self.seen})" if str(self.seen) else ""
+            raise NoPosterior(
+                f"all {self.simulations} simulations were rejected{seen}, so there is no posterior; "
+                "raise the tolerance or the budget, or check the simulator against the data"
+            )
+
+
+def recorded_columns(
+    parts: Sequence[tuple[int, Mapping[str, npt.NDArray[Any]]]], rows: IntArray
+) -> dict[str, npt.NDArray[Any]]:
+    """What simulators recorded, at some rows of blocks: pairs (simulations, recorded outputs), one after the other."""
+    names = dict.fromkeys(name for _, recorded in parts for name in recorded)
+    # A block whose simulations all failed has none; its rows are never among those that are asked for.
+    return {n: np.concatenate([own.get(n, np.full(size, np.nan)) for size, own in parts])[rows] for n in names}
+
+
+@dataclass(frozen=True, eq=False)
+class DrawErrors:
+    draws: Draws
+    weights: FloatArray
+    one_carries = ONE_CARRIES
+
+    @property
+    def ess(self) -> float:
+        """(Σw)²/Σw² over the accepted simulations (section 1.2.2, e:ESS)."""
+        return float(1 / (self.weights**2).sum())
+
+    def contributions(self, influence: FloatArray) -> FloatArray:
+        """z = w a ψ / Σ w a of every draw."""
+        return self.weights[:, None] * influence
+
+    def error_bars(self, influence: FloatArray) -> ErrorBars:
+        draws = self.draws
+        z = self.contributions(influence)
+        if draws.cluster is None:
+            zeta, stratum = z, draws.stratum
+        else:
+            _, first, inverse = np.unique(draws.cluster, return_index=True, return_inverse=True)
+            zeta = np.zeros((first.size, z.shape[1]))
+            np.add.at(zeta, inverse, z)
+            stratum = draws.stratum[first]
+        size = draws.stratum_sizes.astype(np.float64)
+        factor = size / np.maximum(size - 1, 1)
+        used, where = np.unique(stratum, return_inverse=True)
+        sums = np.zeros((used.size, z.shape[1]))
+        np.add.at(sums, where, zeta)
+        f = factor[used]
+        covariance = (f[where, None] * zeta).T @ zeta - (sums * (f / size[used])[:, None]).T @ sums
+        unseen = self._unseen(z)
+        diagonal = np.maximum(np.diagonal(covariance), 0.0) + unseen
+        np.fill_diagonal(covariance, diagonal)
+        return ErrorBars(covariance, self._df(zeta, sums, where, used, diagonal, unseen), self._doubts(z, diagonal))
+
+    def inversion(self, below: BoolArray, given: BoolArray | None, variance: float, df: float) -> Inversion:
+        """What is known of F̂(Q̂), from the variance of it as an expectation and that one's degrees of freedom."""
+        if self.draws.scheme != "independent" or self.draws.cluster is not None:
+            return Inversion(variance, df)
+        rows = slice(None) if given is None else given
+        sides = Sides(self.weights[rows], below[rows])
+        return Inversion(variance + sides.unseen, sides.df, sides.carried, self._carried)
+
+    @property
+    def _carried(self) -> str:
+        return f"one accepted simulation carries over {self.one_carries:.0%} of the variance"
+
+    def _unseen(self, z: FloatArray) -> FloatArray:
+        """What is added to the variances for simulations that were not seen yet; nothing by default."""
+        return np.zeros(z.shape[1])
+
+    def _df(
+        self,
+        zeta: FloatArray,
+        sums: FloatArray,
+        where: IntArray,
+        used: IntArray,
+        variance: FloatArray,
+        unseen: FloatArray,
+    ) -> FloatArray:
+        """Satterthwaite's degrees of freedom: 2V̂² over the variance of V̂, a sum of independent parts."""
+        draws = self.draws
+        most = max(1.0, draws.weight.size - 1.0)
+        if draws.scheme == "sobol":
+            return np.full(variance.shape, float((draws.stratum_sizes - 1).sum()))
+        if draws.scheme == "independent":
+            part = np.square(zeta**2).sum(axis=0) + unseen**2  # a fourth power takes ten times as long
+        else:
+            size = draws.stratum_sizes[used].astype(np.float64)
+            square = np.zeros(sums.shape)
+            np.add.at(square, where, zeta**2)
+            within = (size / np.maximum(size - 1, 1))[:, None] * (square - sums**2 / size[:, None])
+            part = (within**2).sum(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            df = 2 * variance**2 / part
+        return np.asarray(np.clip(np.nan_to_num(df, nan=1.0, posinf=most), 1.0, most))
+
+    def _doubts(self, z: FloatArray, variance: FloatArray) -> tuple[tuple[Any, str], ...]:
+        few = np.full(variance.shape, self.draws.weight.size < FEW_ACCEPTED)
+        square = z**2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            one = square.max(axis=0) / square.sum(axis=0)
+        return (
+            (few, f"fewer than {FEW_ACCEPTED} simulations were accepted"),
+            (one > self.one_carries, self._carried),
+            (
+                ~(variance > 0),
+                "the accepted simulations do not differ in this target, so nothing is known of its error",
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class WeightedAverage:
+    """Self-normalised importance weights, in log space."""
+
+    needs_rejected = False
+
+    def __call__(self, draws: Draws) -> Posterior:
+        draws.require_acceptances()
+        draws = draws.accepted()
+        w = draws.weight * np.exp(draws.log_w - draws.log_w.max())
+        weights = w / w.sum()
+        errors = DrawErrors(draws, weights)
+        accepted = float(draws.weight.sum())
+        return Posterior(draws.points, weights, errors, draws.simulations, accepted)

@@ -1,0 +1,310 @@
+"""Estimates: values that carry their error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar.checks import BoolArray, FloatArray, as_array, choice, in_words, real, share, shown, text
+from fbar.checks import function as check_function
+from fbar.errors import InputError
+from fbar.question.targets import whole_name
+from fbar.question.targets.quantiles import Inverted
+from fbar.results.notebook import joined, table
+from fbar.results.notebook import warnings as warned
+from fbar.system.terminal import clean
+
+MOST_BRIEF = 6
+"""Estimates in a line, at most."""
+
+
+ROUNDING = 2.0**-52
+"""The part of a number that a float can tell."""
+
+
+def shorthand(value: float, error: float) -> str:
+    """``8.003(12)``: the digits follow the error, which keeps two. One below the last digit of a float is none.
+
+    >>> shorthand(8.00312, 0.0123), shorthand(1234.5, 67.0), shorthand(0.5, float("nan")), shorthand(750, 2.6e-14)
+    ('8.003(12)', '1234(67)', '0.5(?)', '750(0)')
+    """
+    if not math.isfinite(value):
+        return str(value)
+    if not math.isfinite(error):
+        return f"{value:.6g}(?)"
+    if error <= ROUNDING * abs(value):
+        return f"{value:.6g}(0)"
+    digits = 1 - math.floor(math.log10(error))
+    scaled = round(error * 10.0**digits)
+    if scaled >= 100:  # 0.0996 rounds up to 100 in its last two digits
+        digits, scaled = digits - 1, 10
+    if digits <= 0:
+        return f"{round(value, digits):.0f}({scaled * 10 ** (-digits)})"
+    if digits > 12:
+        return f"{value:.3g}({error:.2g})"
+    if scaled * 10.0**-digits >= 1:
+        return f"{value:.{digits}f}({scaled * 10.0**-digits:.{digits}f})"
+    return f"{value:.{digits}f}({scaled})"
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """The value of a target and how wrong it may be.
+
+    ``value`` and ``standard_error`` are numbers for a scalar target and arrays for a vector target, with
+    leading trial axes if the run had trials. ``trusted`` is false, and ``warnings`` say why, where the
+    error bar cannot be stood behind.
+    """
+
+    name: str
+    value: Any
+    standard_error: Any
+    df: Any
+    simulations: Any
+    accepted: Any
+    trusted: Any = True
+    warnings: tuple[str, ...] = ()
+    labels: tuple[str, ...] | None = None
+    inverted: Inverted | None = None
+    """Of a quantile: the distribution function that its interval is read off."""
+
+    def __post_init__(self) -> None:
+        for name in ("value", "standard_error", "df", "trusted"):  # they are shared, with a run's history too
+            array = getattr(self, name)
+            if isinstance(array, np.ndarray):
+                locked = array.view()
+                locked.flags.writeable = False
+                object.__setattr__(self, name, locked)
+
+    def interval(self, level: float = 0.95) -> tuple[Any, Any]:
+        """A confidence interval by Student's t with the error bar's own degrees of freedom.
+
+        That of a quantile is read off the weighted distribution function, and is not symmetric; it is infinite to a
+        side where too few simulations lie.
+        """
+        level = share(level, "level")
+        if self.inverted is not None:
+            return self.inverted(level)
+        from scipy.special import stdtrit
+
+        half = stdtrit(self.df, 0.5 + level / 2) * self.standard_error
+        return self.value - half, self.value + half
+
+    @property
+    def variance(self) -> Any:
+        return np.square(self.standard_error)
+
+    def __str__(self) -> str:
+        value, error = np.asarray(self.value), np.asarray(self.standard_error)
+        mark = "" if np.all(self.trusted) else " (not to be trusted)"
+        if value.ndim == 0:
+            return shorthand(float(value), float(error)) + mark
+        if value.ndim == 1 and value.size <= 12:
+            body = ", ".join(shorthand(float(v), float(e)) for v, e in zip(value, error, strict=True))
+            return f"[{body}]{mark}"
+        return f"<{' × '.join(map(str, value.shape))} values>{mark}"
+
+    def __repr__(self) -> str:
+        return f"Estimate({clean(self.name)}: {self})"
+
+    def _repr_html_(self) -> str:
+        return joined(_html([self]), warned(self.warnings))
+
+    def _rows(self) -> list[list[str]]:
+        """Name, value with error, 95% interval and trust, a row for each number."""
+        value = np.asarray(self.value)
+        if value.ndim > 1 or value.size == 0:
+            return [[self.name, str(self), "", ""]]
+        flat = [np.broadcast_to(np.asarray(part), value.shape).reshape(-1) for part in (value, self.standard_error)]
+        low, high = (np.asarray(end, dtype=np.float64).reshape(-1) for end in self.interval())
+        trusted = np.broadcast_to(np.asarray(self.trusted), value.shape).reshape(-1)
+        names = [self.name]
+        if value.ndim:
+            parts = self.labels if self.labels and len(self.labels) == value.size else map(str, range(value.size))
+            names = [f"{self.name} [{part}]" for part in parts]
+        return [
+            [
+                names[i],
+                shorthand(float(flat[0][i]), float(flat[1][i])),
+                between(float(low[i]), float(high[i])),
+                "" if trusted[i] else "not to be trusted",
+            ]
+            for i in range(value.size)
+        ]
+
+
+class Estimates(Sequence[Estimate]):
+    """Estimates of several targets from the same simulations, with their joint covariance.
+
+    Index by position or by name, mean:R0 also by R0 where that is clear. `combine` carries the joint covariance through
+    any smooth function, so that differences and ratios get the right error.
+    """
+
+    def __init__(self, estimates: Sequence[Estimate], covariance: FloatArray, slices: Sequence[slice]) -> None:
+        self._estimates = tuple(estimates)
+        self._slices = tuple(slices)
+        self.covariance = covariance.view()
+        self.covariance.flags.writeable = False
+
+    def __len__(self) -> int:
+        return len(self._estimates)
+
+    def __iter__(self) -> Iterator[Estimate]:
+        return iter(self._estimates)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return self._estimates[self._index(key)]
+        try:
+            return self._estimates[key]
+        except IndexError:
+            raise IndexError(f"there are {len(self)} estimates, from 0 to {len(self) - 1}; got {shown(key)}") from None
+        except Exception:
+            raise InputError(
+                f"estimates are taken by position or by name, as in estimates['mean:R0']; got {shown(key)}"
+            ) from None
+
+    def _index(self, name: str) -> int:
+        names = [estimate.name for estimate in self._estimates]
+        return names.index(choice(whole_name(name, names), names, "target"))
+
+    def combine(self, function: Callable[..., Any], *names: str, name: str = "combined") -> Estimate:
+        """f(estimate of the first name, …) by the delta method, with a numerical gradient.
+
+        Scalar targets of a run without trials. Example: ``combine(lambda a, b: a / b, "mean:x", "mean:y")``.
+        """
+        check_function(function, "combine's first argument")
+        text(name, "name")
+        chosen = [self._index(n) for n in names]
+        parts = [self._estimates[i] for i in chosen]
+        if any(np.ndim(part.value) for part in parts):
+            raise InputError("combine takes scalar targets of a run without trials")
+        x = np.array([float(part.value) for part in parts])
+        scale = np.array(
+            [max(float(part.standard_error), 1e-8 * max(1.0, abs(v))) for part, v in zip(parts, x, strict=True)]
+        )
+        step = 1e-3 * np.where(np.isfinite(scale), scale, np.maximum(1.0, np.abs(x)))
+        unit = np.diag(step)
+
+        def value(at: FloatArray) -> float:
+            try:
+                found = real(as_array(function(*at), "what the function gives").item())
+            except InputError:
+                raise
+            except Exception as error:
+                raise InputError(f"the function failed on {', '.join(names)}: {in_words(error)}") from error
+            return math.nan if found is None else found
+
+        gradient = np.array([(value(x + h) - value(x - h)) / (2 * h.sum()) for h in unit])
+        rows = [self._slices[i].start for i in chosen]
+        variance = float(gradient @ self.covariance[np.ix_(rows, rows)] @ gradient)
+        return Estimate(
+            name=name,
+            value=value(x),
+            standard_error=math.sqrt(max(variance, 0.0)),
+            df=min(float(part.df) for part in parts),
+            simulations=parts[0].simulations,
+            accepted=parts[0].accepted,
+            trusted=all(bool(part.trusted) for part in parts),
+            warnings=tuple(dict.fromkeys(text for part in parts for text in part.warnings)),
+        )
+
+    def difference(self, first: str, second: str) -> Estimate:
+        return self.combine(
+            lambda a, b: a - b, first, second, name=f"{text(first, 'first')} - {text(second, 'second')}"
+        )
+
+    def ratio(self, first: str, second: str) -> Estimate:
+        return self.combine(
+            lambda a, b: a / b, first, second, name=f"{text(first, 'first')} / {text(second, 'second')}"
+        )
+
+    def __str__(self) -> str:
+        names = [clean(estimate.name) for estimate in self._estimates]
+        width = max(map(len, names), default=0)
+        lines = [f"{name:<{width}}  {estimate}" for name, estimate in zip(names, self._estimates, strict=True)]
+        warnings = dict.fromkeys(clean(text) for estimate in self._estimates for text in estimate.warnings)
+        return "\n".join([*lines, *(f"warning: {text}" for text in warnings)])
+
+    def __repr__(self) -> str:
+        return f"Estimates({brief(self._estimates)})"
+
+    def _repr_html_(self) -> str:
+        return joined(_html(self), warned(text for estimate in self for text in estimate.warnings))
+
+
+def brief(estimates: Sequence[Estimate]) -> str:
+    """The first few in a line."""
+    shown = [f"{clean(estimate.name)}: {estimate}" for estimate in estimates[:MOST_BRIEF]]
+    more = [f"and {len(estimates) - MOST_BRIEF} more"] if len(estimates) > MOST_BRIEF else []
+    return ", ".join([*shown, *more])
+
+
+def worth(number: float) -> str:
+    """An effective number: in four digits, never as a power of ten.
+
+    >>> worth(11380.4), worth(325.44), worth(1.9991)
+    ('11,380', '325.4', '1.999')
+    """
+    return f"{number:,.0f}" if number >= 1000 else f"{number:.4g}"
+
+
+def whole(value: Any) -> Any:
+    """A count in JSON's terms: a whole number as such, that of a kernel's fractions as it is."""
+    if isinstance(value, list):
+        return [whole(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def between(low: float, high: float) -> str:
+    """An interval in as many digits as its width has to say.
+
+    >>> between(0.371012, 0.445281), between(1.0, 1.0), between(103.2, 2207.9), between(-math.inf, 1.0)
+    ('0.371 to 0.445', '1 to 1', '103 to 2208', 'not known')
+    """
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return "not known"
+    digits = 1 - math.floor(math.log10(high - low)) if high > low else 99
+    if digits > 12:
+        return f"{low:.6g} to {high:.6g}"
+    return f"{low:.{max(digits, 0)}f} to {high:.{max(digits, 0)}f}"
+
+
+def _html(estimates: Iterable[Estimate]) -> str:
+    rows = [row for estimate in estimates for row in estimate._rows()]
+    columns = ["target", "estimate", "95% interval", ""]
+    if not any(row[3] for row in rows):
+        columns, rows = columns[:3], [row[:3] for row in rows]
+    return table(columns, rows, (1, 2))
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorBars:
+    """What an estimator says about the error of m numbers at once, before they are given names.
+
+    ``covariance`` (..., m, m), ``df`` (..., m), and reasons for distrust: pairs of a mask (..., m) and a text.
+    """
+
+    covariance: FloatArray
+    df: FloatArray
+    doubts: tuple[tuple[BoolArray, str], ...] = ()
+
+    @property
+    def standard_error(self) -> npt.NDArray[np.float64]:
+        return np.sqrt(np.diagonal(self.covariance, axis1=-2, axis2=-1))
+
+    def rescaled(self, place: int, standard_error: float, df: float) -> ErrorBars:
+        """With another standard error of one of the numbers, and the same correlations where it is finite."""
+        covariance, freedom = self.covariance.copy(), self.df.copy()
+        before = math.sqrt(covariance[place, place])
+        if before > 0 and standard_error < math.inf:
+            covariance[place] *= standard_error / before
+            covariance[:, place] *= standard_error / before
+        covariance[place, place] = standard_error**2
+        freedom[place] = df
+        return ErrorBars(covariance, freedom, self.doubts)

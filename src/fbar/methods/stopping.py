@@ -1,0 +1,353 @@
+"""Stopping rules, read at the end of each round and joined by ``|`` (either) and ``&`` (both)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import reduce
+from operator import and_
+from typing import Any, get_type_hints
+
+import numpy as np
+
+from fbar.checks import choice, counted, finite_number, positive_integer, positive_number, settle, shown
+from fbar.errors import InputError, NoPosterior
+from fbar.estimation.estimate import Estimate
+from fbar.estimation.posterior import Posterior
+from fbar.methods import Run
+from fbar.methods.forecasts import Forecast, until_count
+from fbar.question.targets import Target, whole_name
+from fbar.question.targets.quantiles import Quantile
+from fbar.system.schema import fits
+
+ENOUGH_ACCEPTED = 50
+ENOUGH_EACH_SIDE = 10
+
+
+class StoppingRule(ABC):
+    """When a run ends."""
+
+    @abstractmethod
+    def holds(self, run: Run) -> bool:
+        """Whether the run may end now."""
+
+    @property
+    def limit(self) -> int | None:
+        """The largest number of simulations the rule allows; None if it sets none."""
+        return None
+
+    def check(self, run: Run) -> None:
+        """Refuse a rule that this run can never meet. Nothing to refuse by default."""
+        return
+
+    def forecast(self, run: Run) -> Forecast | None:
+        """How many simulations more until it holds; None where nothing can be said yet."""
+        return None
+
+    def missing(self, run: Run) -> dict[str, Forecast]:
+        """For each target whose wanted error the run has not reached: how many simulations more that would take."""
+        return {}
+
+    def __or__(self, other: StoppingRule) -> StoppingRule:
+        return Either(self, require_rule(other))
+
+    def __and__(self, other: StoppingRule) -> StoppingRule:
+        return Both(self, require_rule(other))
+
+
+@dataclass(frozen=True)
+class Either(StoppingRule):
+    first: StoppingRule
+    second: StoppingRule
+
+    def __str__(self) -> str:
+        return f"{self.first} or {self.second}"
+
+    def holds(self, run: Run) -> bool:
+        return self.first.holds(run) or self.second.holds(run)
+
+    @property
+    def limit(self) -> int | None:
+        limits = [rule.limit for rule in (self.first, self.second) if rule.limit is not None]
+        return min(limits) if limits else None
+
+    def check(self, run: Run) -> None:
+        self.first.check(run)
+        self.second.check(run)
+
+    def forecast(self, run: Run) -> Forecast | None:
+        first, second = self.first.forecast(run), self.second.forecast(run)
+        if first is None or second is None:
+            return first or second  # at most so many
+        return first.smallest(second)
+
+    def missing(self, run: Run) -> dict[str, Forecast]:
+        return {} if self.holds(run) else {**self.first.missing(run), **self.second.missing(run)}
+
+
+@dataclass(frozen=True)
+class Both(StoppingRule):
+    first: StoppingRule
+    second: StoppingRule
+
+    def __str__(self) -> str:
+        return f"{self.first} and {self.second}"
+
+    def holds(self, run: Run) -> bool:
+        return self.first.holds(run) and self.second.holds(run)
+
+    def check(self, run: Run) -> None:
+        self.first.check(run)
+        self.second.check(run)
+
+    def forecast(self, run: Run) -> Forecast | None:
+        first, second = self.first.forecast(run), self.second.forecast(run)
+        return None if first is None or second is None else first.largest(second)
+
+    def missing(self, run: Run) -> dict[str, Forecast]:
+        return {**self.first.missing(run), **self.second.missing(run)}
+
+
+@dataclass(frozen=True)
+class Budget(StoppingRule):
+    """Stop after so many simulations.
+
+    >>> (Budget(1000) | StandardError("mean:beta", 0.01)).limit
+    1000
+    """
+
+    simulations: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "simulations", positive_integer(self.simulations, "budget"))
+
+    def __str__(self) -> str:
+        return counted(self.simulations, "simulation")
+
+    def holds(self, run: Run) -> bool:
+        return run.simulations >= self.simulations
+
+    def forecast(self, run: Run) -> Forecast | None:
+        more = max(0, self.simulations - run.simulations)
+        return Forecast(more, more, more, run.simulations)
+
+    @property
+    def limit(self) -> int | None:
+        return self.simulations
+
+
+@dataclass(frozen=True)
+class Spent(StoppingRule):
+    """Stop when the simulations have cost so much together.
+
+    In the unit of the costs: seconds of simulator time, over all workers, where they are measured (see `Problem`). It
+    is read at the end of each round, so that the last one goes beyond. A rule on measured time ends elsewhere on
+    another machine; a recorded run keeps its costs and ends where it did.
+    """
+
+    cost: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cost", finite_number(positive_number(self.cost, "cost"), "cost"))
+
+    def __str__(self) -> str:
+        return f"a cost of {self.cost:g}"
+
+    def check(self, run: Run) -> None:
+        run.problem.require_costs()
+
+    def holds(self, run: Run) -> bool:
+        spent = run.spent_cost
+        if spent is None:
+            raise InputError(
+                "a rule on what simulations cost was given, and some came without their cost; tell outcomes made by "
+                "fbar.simulate, or by problem.outcomes with an output 'cost'"
+            )
+        return spent >= self.cost
+
+
+@dataclass(frozen=True)
+class Acceptances(StoppingRule):
+    """Stop when so many simulations were accepted."""
+
+    accepted: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "accepted", positive_integer(self.accepted, "accepted"))
+
+    def __str__(self) -> str:
+        return f"{self.accepted:,} accepted"
+
+    def check(self, run: Run) -> None:
+        _require_settling(run)
+
+    def holds(self, run: Run) -> bool:
+        if not run.settled:
+            return False
+        try:
+            return bool(np.all(run.posterior().accepted >= self.accepted))
+        except NoPosterior:
+            return False
+
+    def forecast(self, run: Run) -> Forecast | None:
+        posterior = _present(run)
+        return None if posterior is None else until_count(posterior.accepted, self.accepted, run.simulations)
+
+
+@dataclass(frozen=True)
+class StandardError(StoppingRule):
+    """Stop when a target's standard error is at most ``wanted``, and can be trusted.
+
+    At least 50 simulations must be accepted, and for a probability or a quantile 10 on each side (effective ones): an
+    error bar that is small because nothing was seen yet would otherwise end the run.
+    """
+
+    target: str
+    wanted: float
+
+    def __post_init__(self) -> None:
+        wanted = finite_number(positive_number(self.wanted, "wanted standard error"), "wanted standard error")
+        settle(self, "wanted", wanted)
+
+    def __str__(self) -> str:
+        return f"{self.target} ± {self.wanted:g}"
+
+    def check(self, run: Run) -> None:
+        choice(self.target, [target.name for target in run.targets], "target of a stopping rule")
+        _require_settling(run)
+
+    def holds(self, run: Run) -> bool:
+        if not run.settled:
+            return False
+        target = next(target for target in run.targets if target.name == self.target)
+        try:
+            posterior = run.posterior()
+        except NoPosterior:
+            return False
+        if np.min(posterior.accepted) < ENOUGH_ACCEPTED:
+            return False
+        estimate = posterior.expect(target)
+        rarer = _rarer_side(target, estimate, posterior)
+        if rarer is not None and np.min(rarer) < ENOUGH_EACH_SIDE:
+            return False
+        return bool(np.all(self._reached(estimate)) and np.all(estimate.trusted))
+
+    def forecast(self, run: Run) -> Forecast | None:
+        posterior = _present(run)
+        if posterior is None:
+            return None
+        target = next(target for target in run.targets if target.name == self.target)
+        estimate = posterior.expect(target)
+        found = run.forecast(target, self._wanted(estimate), posterior)
+        needed = [until_count(posterior.accepted, ENOUGH_ACCEPTED, run.simulations)]
+        rarer = _rarer_side(target, estimate, posterior)
+        if rarer is not None:
+            needed.append(until_count(float(rarer), ENOUGH_EACH_SIDE, run.simulations))
+        for other in needed:
+            found = None if found is None or other is None else found.largest(other)
+        return found
+
+    def missing(self, run: Run) -> dict[str, Forecast]:
+        found = None if self.holds(run) else self.forecast(run)
+        return {} if found is None else {self.target: found}
+
+    def _reached(self, estimate: Estimate) -> Any:
+        return np.asarray(estimate.standard_error) <= self._wanted(estimate)
+
+    def _wanted(self, estimate: Estimate) -> Any:
+        """The standard error, in the target's own units."""
+        return self.wanted
+
+
+@dataclass(frozen=True)
+class RelativeError(StandardError):
+    """Stop when a target's standard error is at most the ``wanted`` part of its value, 0.01 for one percent.
+
+    Of a value that may be zero no part is small enough: there the run goes on to its budget.
+    """
+
+    def __str__(self) -> str:
+        return f"{self.target} ± {100 * self.wanted:g}%"
+
+    def _wanted(self, estimate: Estimate) -> Any:
+        return self.wanted * np.abs(estimate.value)
+
+
+def wanted_precision(name: str, wanted: float | str, targets: Sequence[Target]) -> StandardError:
+    """The rule of one entry of ``precision=``: a standard error, or a part of the value written as ``"1%"``.
+
+    The name is that of a target, or what follows its kind where that is clear: R0 for mean:R0.
+    """
+    full = whole_name(name, [target.name for target in targets], "a precision of")
+    if not isinstance(wanted, str):
+        return StandardError(full, wanted)
+    try:
+        share = float(wanted.strip().removesuffix("%")) / 100
+        if not wanted.strip().endswith("%"):
+            raise ValueError
+    except ValueError:
+        raise InputError(
+            f"a precision is a standard error such as 0.05, or a part such as '1%'; got {shown(wanted)}"
+        ) from None
+    return RelativeError(full, share)
+
+
+def as_rule(wanted: StoppingRule | Mapping[str, float | str], targets: Sequence[Target]) -> StoppingRule:
+    """A rule as it is, or that of ``precision=``: all errors must be reached."""
+    if isinstance(wanted, StoppingRule):
+        return wanted
+    if not isinstance(wanted, Mapping) or not wanted:
+        raise InputError("precision must name its targets; give for example {'mean:theta': 0.01}")
+    rules: list[StoppingRule] = [wanted_precision(name, error, targets) for name, error in wanted.items()]
+    return reduce(and_, rules)
+
+
+def _rarer_side(target: Target, estimate: Estimate, posterior: Posterior) -> Any:
+    """Effective simulations on the rarer side of a probability's event or of a quantile; None for other targets."""
+    if estimate.inverted is not None:
+        return estimate.inverted.beyond
+    if isinstance(target, Quantile):
+        return min(target.level, 1 - target.level) * posterior.ess
+    if target.binary and target.scalar:
+        return np.minimum(estimate.value, 1 - np.asarray(estimate.value)) * posterior.ess
+    return None
+
+
+def _present(run: Run) -> Posterior | None:
+    """The posterior of a run without trials, if there is one at the tolerance that is wanted."""
+    if not run.settled:
+        return None
+    try:
+        posterior = run.posterior()
+    except NoPosterior:
+        return None
+    return None if np.ndim(posterior.simulations) else posterior
+
+
+def _require_settling(run: Run) -> None:
+    if not run.settles:
+        raise InputError(
+            "a precision is reached at a tolerance, and this run's falls without end; give its schedule one to end at"
+        )
+
+
+def require_rule(rule: object) -> StoppingRule:
+    if not isinstance(rule, StoppingRule):
+        raise InputError(f"a stopping rule is made by fbar.Budget(…), fbar.StandardError(…), …; got {shown(rule)}")
+    return rule
+
+
+_KNOWN: tuple[type[StoppingRule], ...] = (Either, Both, Budget, Spent, Acceptances, StandardError, RelativeError)
+
+
+def restored(described: Mapping[str, Any]) -> StoppingRule:
+    """A rule from its description as JSON (see `fbar.ledger.settings`)."""
+    rule = next((known for known in _KNOWN if known.__name__ == described.get("type")), None)
+    if rule is None:
+        raise InputError("the run has a stopping rule of your own; give infer its own command again")
+    inner = {str(k): restored(v) if isinstance(v, Mapping) else v for k, v in described.items() if k != "type"}
+    hints = get_type_hints(rule)
+    if set(inner) != {field.name for field in fields(rule)} or not all(fits(inner[k], hints[k]) for k in inner):  # type: ignore[arg-type]
+        raise InputError(f"the run's stopping rule is recorded as {described!r:.100}, which is none")
+    return rule(**inner)

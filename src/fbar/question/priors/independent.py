@@ -1,0 +1,280 @@
+"""Priors of named parameters, and priors given as a transform of the unit cube."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar.checks import (
+    FloatArray,
+    floats,
+    in_words,
+    require_name,
+    shown,
+    texts,
+    whole_number,
+    without_mask,
+)
+from fbar.checks import function as check_function
+from fbar.errors import InputError
+from fbar.question.points import Points, require_points
+from fbar.question.priors.base import as_unit, draws
+from fbar.question.priors.marginals import Marginal, as_marginal
+
+MOST_DIMENSIONS = 100_000
+"""Of the unit cube that a distribution is made from."""
+
+
+class Prior:
+    """Named parameters, each with its distribution, independent unless said otherwise.
+
+    A distribution is one of scipy.stats, frozen or new-style, `Categorical`, `truncate`, or a function of the
+    parameters before it that gives one: a dependent prior, written down as it is sampled.
+
+    >>> from scipy import stats
+    >>> prior = Prior(beta=stats.uniform(0, 2), gamma=lambda t: stats.uniform(0, t["beta"]))
+    >>> points = prior.from_unit([[0.5, 0.5]])
+    >>> float(points["beta"][0]), float(points["gamma"][0]), float(np.exp(prior.logpdf(points))[0])
+    (1.0, 0.5, 0.5)
+    """
+
+    def __init__(self, marginals: Mapping[str, Any] | None = None, /, *unnamed: Any, **named: Any) -> None:
+        if unnamed or not isinstance(marginals, Mapping | None):
+            raise InputError(
+                "every parameter needs a name, as in Prior(beta=scipy.stats.uniform(0, 1)) or "
+                f"Prior({{'beta': ...}}); got {type(marginals).__name__} without one"
+            )
+        given = {**(marginals or {}), **named}
+        if twice := set(marginals or {}) & set(named):
+            raise InputError(f"parameter {shown(min(twice))} is given twice; give it one distribution")
+        if not given:
+            raise InputError("a prior needs named parameters, such as Prior(beta=scipy.stats.uniform(0, 1))")
+        self.marginals: dict[str, Marginal | Callable[[Points], Any]] = {}
+        self._conditional: set[str] = set()
+        for name, marginal in given.items():
+            require_name(name)
+            conditional = callable(marginal) and not isinstance(marginal, Marginal) and not hasattr(marginal, "dist")
+            if conditional and not isinstance(marginal, type) and not hasattr(marginal, "ppf"):
+                if not self.marginals:
+                    raise InputError(
+                        f"the first parameter, {shown(name)}, cannot depend on others; give its distribution"
+                    )
+                self.marginals[name] = marginal
+                self._conditional.add(name)
+            else:
+                self.marginals[name] = as_marginal(marginal, name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.marginals)
+
+    @property
+    def dimension(self) -> int:
+        return len(self.marginals)
+
+    def __repr__(self) -> str:
+        return f"Prior({', '.join(self.names)})"
+
+    def _marginal(self, name: str, earlier: Mapping[str, Any]) -> Marginal:
+        marginal: Any = self.marginals[name]
+        if name not in self._conditional:
+            return marginal  # type: ignore[no-any-return]
+        try:
+            given = marginal(Points(earlier))
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"the function for {shown(name)} failed: {in_words(error)}") from error
+        return given if isinstance(given, Marginal) else _Row(given, name)
+
+    def sample(self, size: int, *, rng: np.random.Generator) -> Points:
+        return self.from_unit(draws(size, self.dimension, rng))
+
+    def from_unit(self, unit: npt.ArrayLike) -> Points:
+        u = as_unit(unit, self.dimension)
+        columns: dict[str, Any] = {}
+        for index, name in enumerate(self.marginals):
+            columns[name] = self._marginal(name, columns).ppf(u[:, index])
+        return Points(columns, unit=u, owner=self)
+
+    def to_unit(self, points: Points) -> FloatArray:
+        require_points(points, needed=self.names)
+        if points.unit is not None and points.owner is self:
+            return points.unit
+        columns = {name: points[name] for name in self.names}
+        earlier: dict[str, Any] = {}
+        result = np.empty((points.rows, self.dimension))
+        for index, name in enumerate(self.marginals):
+            result[:, index] = self._marginal(name, earlier).cdf(columns[name])
+            earlier[name] = columns[name]
+        return result
+
+    def logpdf(self, points: Points) -> FloatArray:
+        require_points(points, needed=self.names)
+        earlier: dict[str, Any] = {}
+        total = np.zeros(points.rows)
+        for name in self.marginals:
+            column = points[name]
+            total = total + self._marginal(name, earlier).logpdf(column)
+            earlier[name] = column
+        return total
+
+
+class _Row:
+    """A conditional distribution whose parameters differ from row to row; scipy broadcasts them."""
+
+    discrete = False
+    support = (-np.inf, np.inf)
+
+    def __init__(self, given: Any, name: str) -> None:
+        if not hasattr(given, "logpdf") or not (hasattr(given, "ppf") or hasattr(given, "icdf")):
+            raise InputError(
+                f"the function for {shown(name)} must give a distribution such as scipy.stats.norm(...); "
+                f"got {type(given).__name__}"
+            )
+        self._given, self._name = given, name
+
+    def _checked(self, values: Any) -> FloatArray:
+        result = floats(values, f"the conditional distribution of {shown(self._name)}")
+        if np.isnan(result).any():
+            raise InputError(
+                f"the conditional distribution of {shown(self._name)} is improper for some earlier parameters"
+            )
+        return result
+
+    def ppf(self, u: FloatArray) -> FloatArray:
+        return self._checked((self._given.ppf if hasattr(self._given, "ppf") else self._given.icdf)(u))
+
+    def cdf(self, x: FloatArray) -> FloatArray:
+        return self._checked(self._given.cdf(x))
+
+    def logpdf(self, x: FloatArray) -> FloatArray:
+        """−∞ where the earlier parameters leave the distribution undefined: the prior has no mass there."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.nan_to_num(np.asarray(self._given.logpdf(x), dtype=np.float64), nan=-np.inf, posinf=np.inf)
+
+
+class UnitTransform:
+    """A prior given by how it is sampled: a function from the unit cube to the parameters.
+
+    Parameters
+    ----------
+    function
+        Takes coordinates (n, dimension) and gives a mapping of n values for each parameter.
+    names, dimension
+        The parameters, and how many coordinates the function takes (as many as parameters by default).
+    logpdf
+        The log density of a batch, if there is a formula. Without it, θ can be drawn from designs that are
+        built on the unit cube, but not from a distribution of θ of your own.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[FloatArray], Mapping[str, npt.ArrayLike]],
+        names: Sequence[str],
+        *,
+        dimension: int | None = None,
+        logpdf: Callable[[Points], npt.ArrayLike] | None = None,
+    ) -> None:
+        check_function(function, "a transform")
+        self._function = function
+        self._names = texts(names, "names", "['beta', 'gamma']")
+        if not self._names or len(set(self._names)) < len(self._names):
+            raise InputError(f"names must be those of one parameter or more, each once; got {shown(names)}")
+        if logpdf is not None:
+            check_function(logpdf, "logpdf")
+        wanted = len(self._names) if dimension is None else dimension
+        self._dimension = whole_number(wanted, "dimension", 1, MOST_DIMENSIONS)
+        self._logpdf = logpdf
+        trial = self.from_unit(np.full((2, self._dimension), 0.5))
+        if set(trial) != set(self._names):
+            raise InputError(f"the transform gives {sorted(trial)}; its names are {sorted(self._names)}")
+        if logpdf is not None:
+            self._require_own_density()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self._names
+
+    @property
+    def dimension(self) -> int:
+        return self._dimension
+
+    def __repr__(self) -> str:
+        return f"UnitTransform({', '.join(self._names)})"
+
+    def sample(self, size: int, *, rng: np.random.Generator) -> Points:
+        return self.from_unit(draws(size, self._dimension, rng))
+
+    def from_unit(self, unit: npt.ArrayLike) -> Points:
+        u = as_unit(unit, self._dimension)
+        # Its own coordinates to write into, and copies of what it gives: it may fill the same arrays again.
+        try:
+            made = self._function(u.copy())
+        except Exception as error:
+            raise InputError(f"the transform failed: {in_words(error)}") from error
+        if not isinstance(made, Mapping):
+            raise InputError(f"the transform must give a mapping, such as {{'beta': u[:, 0]}}; it gives {shown(made)}")
+        columns = {
+            name: np.array(without_mask(v, f"what the transform gives as {shown(name)}")) for name, v in made.items()
+        }
+        for name, column in columns.items():
+            if column.shape != (len(u),):
+                raise InputError(f"the transform gives {shown(name)} of shape {column.shape} for {len(u)} rows")
+            if column.dtype.kind == "f" and np.isnan(column).any():
+                raise InputError(f"the transform gives {shown(name)} that is not a number")
+        return Points(columns, unit=u, owner=self)
+
+    def to_unit(self, points: Points) -> FloatArray:
+        require_points(points)
+        if points.unit is None or points.owner is not self:
+            raise InputError("a transform of the unit cube cannot be inverted; keep the points it made")
+        return points.unit
+
+    def _require_own_density(self) -> None:
+        """Refuse a density that is not that of the transform: with p = 1/|det ∂θ/∂u|, draws and weights agree.
+
+        By differences at 64 points, where all parameters are continuous and as many as coordinates. Kinks spoil some of
+        them, so the median decides: a factor of 1.05 is let pass.
+        """
+        d = self._dimension
+        if d != len(self._names):
+            return
+        u = np.random.default_rng(0).uniform(0.01, 0.99, (64, d))
+        points = self.from_unit(u)
+        if any(points[name].dtype.kind != "f" for name in self._names):
+            return
+        jacobian = np.empty((len(u), d, d))
+        for j in range(d):
+            step = np.zeros(d)
+            step[j] = 1e-6
+            above, below = self.from_unit(u + step), self.from_unit(u - step)
+            for i, name in enumerate(self._names):
+                jacobian[:, i, j] = (above[name] - below[name]) / 2e-6
+        with np.errstate(all="ignore"):
+            expected = -np.linalg.slogdet(jacobian)[1]
+            off = np.abs(self.logpdf(points) - expected)
+        known = np.nan_to_num(off[np.isfinite(expected)], nan=np.inf)
+        median = float(np.median(known)) if known.size > len(u) // 2 else 0.0
+        if median > np.log(1.05):
+            raise InputError(
+                "logpdf is not the density of the transform: at half of the points they differ by a factor of "
+                f"{np.exp(min(median, 50.0)):.3g} or more; it must be normalised, and that of the θ that it makes"
+            )
+
+    def logpdf(self, points: Points) -> FloatArray:
+        if self._logpdf is None:
+            raise InputError("this prior has no density; give the transform a logpdf=")
+        require_points(points, needed=self._names)
+        try:
+            found = floats(self._logpdf(points), "what logpdf gives")
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"logpdf failed: {in_words(error)}") from error
+        if found.shape not in ((), (points.rows,)):
+            raise InputError(f"logpdf must give one number for each of {points.rows} rows; it gives {found.shape}")
+        return np.broadcast_to(found, (points.rows,))

@@ -1,6 +1,0 @@
-"""Reports: one HTML file for a run or a study, for people."""
-
-from fbar.report.run import report_run
-from fbar.report.study import report_study
-
-__all__ = ["report_run", "report_study"]

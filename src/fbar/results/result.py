@@ -1,0 +1,461 @@
+"""What a run gave."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fbar.checks import MOST, FloatArray, counted, flag, non_negative_number, number, positive_integer, rows
+from fbar.diagnostics.explanation import Explanation, explain
+from fbar.diagnostics.predictive import Predictions, predict, systematic
+from fbar.engine import Engine, as_before
+from fbar.errors import InputError, MissingExtra, NoPosterior
+from fbar.estimation.estimate import Estimates, brief, whole
+from fbar.estimation.posterior import Posterior
+from fbar.methods import Run
+from fbar.methods.forecasts import Forecast
+from fbar.methods.history import Moment
+from fbar.methods.stopping import StoppingRule, as_rule
+from fbar.question.outcomes import FailedPlace
+from fbar.question.targets import Target
+from fbar.results.markup import paragraph
+from fbar.results.notebook import joined
+from fbar.results.notebook import warnings as warned
+from fbar.seeds import Purpose
+from fbar.system.terminal import clean
+
+if TYPE_CHECKING:
+    import pandas
+
+MOST_SHOWN = 6
+"""Biases that are printed, at most."""
+MOST_DRAWS = 100_000
+"""Draws for ArviZ, unless a number is asked for: a finite space may be known as if by many more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What a run gave. Print it; ask it further questions with `expect`, at no new simulation."""
+
+    run: Run
+    posterior: Posterior
+    estimates: Estimates
+    stopped_by: str
+    notes: tuple[str, ...] = ()
+    missing: Mapping[str, Forecast] = field(default_factory=dict)
+    """For each target whose wanted precision was not reached: how many simulations more it would take."""
+    remarks: tuple[str, ...] = ()
+    """What was done beforehand, such as learning summaries."""
+    own: bool = True
+    """Whether it is the run's own posterior, not one at another tolerance, adjusted or extrapolated."""
+    how: str = ""
+    """What was done with the run's simulations where it is not: the call that gave this result."""
+    what: str = ""
+    """The same in words, with its tolerance."""
+    looked_at: float | None = None
+    """The tolerance that was looked at in place of the run's own."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What was asked, in JSON's terms: everything that decides the result."""
+    earlier: tuple[Mapping[str, Any], ...] = ()
+    """The same of the legs before, if the run was extended."""
+    directory: Path | None = None
+    """Where the run is recorded."""
+    failed: tuple[FailedPlace, ...] = ()
+    """Where simulations failed."""
+    damage: str = ""
+    """What of the record is damaged, where the result is from the simulations before the damage alone."""
+    asked: tuple[Target, ...] = ()
+    """What was asked in place of the run's own targets, see `fbar.load`."""
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """What the estimates are of."""
+        return self.asked or self.run.targets
+
+    @property
+    def simulations(self) -> Any:
+        return self.posterior.simulations
+
+    @property
+    def unused(self) -> int:
+        """Simulations that workers ran ahead of need and that lay behind the end of a round; not in ``simulations``.
+
+        None with a budget or a limit, which holds for all simulations that are run.
+        """
+        return self.run.unused
+
+    @property
+    def accepted(self) -> Any:
+        return self.posterior.accepted
+
+    @property
+    def seed(self) -> int:
+        return self.run.seeds.entropy
+
+    @property
+    def history(self) -> tuple[Moment, ...]:
+        """The run's own estimates as its simulations grew, by half at least from one moment to the next.
+
+        The last moment is the end of the run. Empty where nothing could be estimated before, and for many trials.
+        """
+        return tuple(self.run.history)
+
+    def expect(self, targets: Target | Sequence[Target]) -> Any:
+        """The `Estimate` of any target, or the `Estimates` of several."""
+        return self.posterior.expect(targets)
+
+    def at(self, tolerance: float) -> Result:
+        """The result at another tolerance, from the same simulations.
+
+        Any tolerance after `Targeted` and `SMC`, which keep every simulation; a smaller one after others.
+        """
+        at = non_negative_number(tolerance, "tolerance")
+        posterior = self.run.posterior_at(at)
+        return self._of(posterior, f".at({at!r})", f"at tolerance {at:.4g}, from the same simulations", at)
+
+    def curve(
+        self, targets: Target | Sequence[Target] | None = None, tolerances: Sequence[float] | None = None
+    ) -> list[tuple[float, Any]]:
+        """The estimates against the tolerance, from the same simulations: pairs (tolerance, `Estimates`)."""
+        return self.run.curve(self.targets if targets is None else targets, tolerances)
+
+    @cached_property
+    def bias(self) -> Estimates | None:
+        """How much bias the tolerance may leave in each estimate; None where there is none or too little to tell.
+
+        f̂_ε less its Richardson extrapolation, see `fbar.estimation.extrapolation` for what that assumes.
+        """
+        found = self.run.bias() if self.own and not np.ndim(self.simulations) else None
+        return None if found is None else found.expect(list(self.targets))
+
+    def extrapolated(self, ratio: float = 2, tolerance: float | None = None) -> Result:
+        """Richardson extrapolation to tolerance 0: (c² f̂_{ε/c} − f̂_ε)/(c² − 1) with c = ``ratio``.
+
+        From the same simulations, with an error bar that knows it. ``tolerance`` is ε, the larger of the two, the run's
+        by default (after `at`, that one); after SMC twice the last tolerance has more simulations. The bias falls from
+        O(ε²) to O(ε⁴) where the summaries' density is smooth at the data, see `fbar.estimation.extrapolation`. Some
+        weights are negative.
+        """
+        tolerance = self.looked_at if tolerance is None else non_negative_number(tolerance, "tolerance")
+        c = number(ratio, "ratio")
+        ratio = ratio if type(ratio) is int else c
+        posterior, at = self.run.extrapolated(ratio, tolerance), self._at(tolerance)
+        given = f"ratio={ratio!r}" + ("" if tolerance is None else f", tolerance={at!r}")
+        what = f"extrapolated to tolerance 0, from tolerances {at:.4g} and {at / ratio:.4g}"
+        return self._of(posterior, f".extrapolated({given})", what, tolerance)
+
+    def adjusted(self, tolerance: float | None = None) -> Result:
+        """Every accepted θ moved to the data, θ* = θ − (s − s*)β̂, by regression on the summaries.
+
+        Beaumont, Zhang & Balding (2002), in coordinates that keep θ* in the prior's support; the error bar includes
+        that of β̂, see `fbar.estimation.adjustment`. Removes the bias of a mean that is linear in the summaries; what
+        the spread of θ does with them stays. ``tolerance`` is the run's by default (after `at`, that one).
+        """
+        tolerance = self.looked_at if tolerance is None else non_negative_number(tolerance, "tolerance")
+        posterior, at = self.run.adjusted(tolerance), self._at(tolerance)
+        given = "" if tolerance is None else f"tolerance={at!r}"
+        what = f"adjusted by regression on the summaries, at tolerance {at:.4g}"
+        return self._of(posterior, f".adjusted({given})", what, tolerance)
+
+    def forecast(self, precision: StoppingRule | Mapping[str, float | str]) -> Forecast | None:
+        """How many simulations more would give the wanted errors, as in ``precision=``; None where it is not known.
+
+        From the variance of the run's own estimates, at its own tolerance, see `fbar.methods.forecasts`.
+        """
+        return as_rule(precision, self.run.targets).forecast(self.run)
+
+    def explain(self, target: str | Target | None = None) -> Explanation:
+        """Where the simulations went and why, which of them carry the estimate, and what other ways would have given.
+
+        ``target`` is one of the run's by its name (R0 for mean:R0 where that is clear), the only one by default, or
+        any other. No simulation is run. Print what comes back; its numbers are in `Explanation.as_dict`.
+        """
+        return replace(explain(self.run, self.posterior, target), what=self.what)
+
+    def report(
+        self,
+        path: str | Path,
+        *,
+        title: str | None = None,
+        predictive: int | None = None,
+        workers: int | None = None,
+        timeout: float | None = None,
+    ) -> Path:
+        """Write one HTML file that holds the whole story: answer, precision, posterior, evidence, checks, settings.
+
+        It opens from disk and loads nothing. ``predictive`` is the number of new simulations from the posterior to be
+        put beside the data: by default up to 200, as many as there is time for in 20 seconds; 0 for none. They are
+        simulated as in `predictive`.
+        """
+        from fbar.results.report import report_run
+
+        return report_run(self, path, title=title, predictive=predictive, engine=self.engine(workers, timeout))
+
+    def engine(self, workers: int | None = None, timeout: float | None = None) -> Engine:
+        """Where new simulations run: as the run's own did, but for what is given."""
+        machine = self.settings.get("machine")
+        return as_before(machine if isinstance(machine, Mapping) else {}, None, workers, timeout)
+
+    def _of(self, posterior: Posterior, how: str, what: str, tolerance: float | None) -> Result:
+        if self.damage:
+            doubt_damaged(posterior, self.run)
+        estimates = posterior.expect(list(self.targets))
+        return replace(
+            self,
+            posterior=posterior,
+            estimates=estimates,
+            missing={},
+            own=False,
+            how=how,
+            what=what,
+            looked_at=tolerance,
+        )
+
+    def _at(self, tolerance: float | None) -> float:
+        """A tolerance that was given, or else the run's own, which there is where its bias was removed."""
+        found = self.run.tolerance_told if tolerance is None else tolerance
+        assert found is not None
+        return float(found)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.estimates[name]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the run has to say beside the warnings of single estimates."""
+        seen = self.run.seen
+        were = "was" if seen.failures == 1 else "were"
+        failed = f"{counted(seen.failures, 'simulation')} failed and {were} rejected: {seen.failed}"
+        failed = failed if seen.failures else ""
+        told = (*self.posterior.doubts, *self.run.warnings, failed, self._biased(), *self.notes)
+        return tuple(dict.fromkeys(text for text in told if text))
+
+    @property
+    def _further_warnings(self) -> list[str]:
+        """Those that no estimate tells."""
+        return [text for text in self.warnings if not any(text in estimate.warnings for estimate in self.estimates)]
+
+    def __str__(self) -> str:
+        warnings = (f"warning: {text}" for text in self._further_warnings)
+        title = [f"{self.what}:"] if self.what else []
+        return "\n".join([*title, str(self.estimates), *map(clean, (*warnings, *self._how_it_went()))])
+
+    def _how_it_went(self) -> list[str]:
+        """Lines below the estimates and warnings."""
+        cost = cost_in_words(self.run.spent_cost, self.run.problem.measures_cost)
+        accepted = np.sum(self.accepted)
+        told = f"{counted(np.sum(self.simulations), 'simulation')}, {accepted:,.6g} accepted; {self.stopped_by}"
+        more = [unused_in_words(self.unused)] if self.unused else []
+        return [
+            f"{told}; {cost}" if cost else told,
+            *more,
+            *self.remarks,
+            *([self.about_tolerance] if self.about_tolerance else []),
+            *(f"{name} would need {forecast}" for name, forecast in self.missing.items()),
+        ]
+
+    def __repr__(self) -> str:
+        title = f"{self.what}; " if self.what else ""
+        return f"Result({title}{brief(self.estimates)}; {np.sum(self.simulations):,} simulations, {self.stopped_by})"
+
+    def _repr_html_(self) -> str:
+        told = [*self._how_it_went(), f"seed {self.seed}"]
+        title = [paragraph(f"{self.what}:")] if self.what else []
+        return joined(*title, self.estimates._repr_html_(), warned(self._further_warnings), *map(paragraph, told))
+
+    @property
+    def about_tolerance(self) -> str:
+        """The tolerance and the bias that it may leave in scalar estimates, in words; nothing where there is none."""
+        tolerance = self.run.tolerance_told if self.own else None
+        if not tolerance or np.ndim(self.simulations):
+            return ""
+        told = f"tolerance {tolerance:.4g}" + (", chosen from the budget" if self.run.chooses_tolerance else "")
+        if self.bias is None:
+            return f"{told}; what bias it leaves cannot be told from these simulations"
+        scalar = [item for item in self.bias if not np.ndim(item.value)]
+        shown = ", ".join(f"{item.name} {item}" for item in scalar[:MOST_SHOWN])
+        return f"{told}; it may leave a bias: {shown}" if shown else told
+
+    @cached_property
+    def biased(self) -> tuple[str, ...]:
+        """Estimates whose bias by the tolerance is larger than their error bar, by Student's t and Bonferroni at 1%."""
+        if self.bias is None or not all(np.ndim(item.value) == 0 for item in self.bias):
+            return ()
+        level = 1 - 0.01 / len(self.bias)
+        large = []
+        for item in self.bias:
+            low, high = item.interval(level)
+            least = max(low, -high, 0.0)  # of its size
+            if item.trusted and least > self.estimates[item.name].standard_error:
+                large.append(item.name)
+        return tuple(large)
+
+    def _biased(self) -> str:
+        """A warning of them, with what would help."""
+        if not self.biased:
+            return ""
+        remedies = "".join(f", or see result.{name}()" for name in ("extrapolated", "adjusted") if self._can(name))
+        return f"the tolerance biases {', '.join(self.biased)} by more than the error bar; lower it{remedies}"
+
+    def _can(self, name: str) -> bool:
+        try:
+            getattr(self.run, name)()
+        except (InputError, NoPosterior):
+            return False
+        return True
+
+    def predictive(
+        self, number: int | None = None, *, workers: int | None = None, timeout: float | None = None
+    ) -> Predictions:
+        """New simulations at θ drawn from the posterior, to be put beside the data: `fbar.plot.predictive`.
+
+        By default up to 200, as many as there is time for in 20 seconds. They are simulated as the run was, on as many
+        local processes and with the same time limit, unless ``workers`` or ``timeout`` (inf for none) say otherwise;
+        in one process if the run was on a cluster or executor. One that crashes or hangs there is counted as failed.
+        """
+        return predict(self.run, self.posterior, number, engine=self.engine(workers, timeout))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The estimates and how the run went, in JSON's terms."""
+
+        def plain(value: Any) -> Any:
+            array = np.asarray(value)
+            if array.dtype.kind != "f":
+                return array.tolist()
+            return _finite(array.item()) if array.ndim == 0 else [plain(item) for item in array]
+
+        estimates = {
+            estimate.name: {
+                "value": plain(estimate.value),
+                "standard_error": plain(estimate.standard_error),
+                "df": plain(estimate.df),
+                "trusted": plain(estimate.trusted),
+                "warnings": list(estimate.warnings),
+                **({"labels": list(estimate.labels)} if estimate.labels else {}),
+            }
+            for estimate in self.estimates
+        }
+        return {
+            **(
+                {}
+                if self.own
+                else {"what": self.what, "how": self.how[1:], "tolerance": _finite(self._at(self.looked_at))}
+            ),
+            "estimates": estimates,
+            **self._bias_as_dict(plain),
+            "simulations": plain(self.simulations),
+            "accepted": whole(plain(self.accepted)),
+            **({"unused": self.unused} if self.unused else {}),
+            **spent(self.run),
+            "failures": {kind.name.lower(): count for kind, count in self.run.seen.counts.items()},
+            "warnings": list(self.warnings),
+            **({"remarks": list(self.remarks)} if self.remarks else {}),
+            "stopped_by": self.stopped_by,
+            "missing": {name: forecast.as_dict() for name, forecast in self.missing.items()},
+            "rounds": self.run.round,
+            "seed": json_seed(self.seed),
+        }
+
+    def _bias_as_dict(self, plain: Callable[[Any], Any]) -> dict[str, Any]:
+        if not self.about_tolerance:
+            return {}
+        found = {b.name: {"value": plain(b.value), "standard_error": plain(b.standard_error)} for b in self.bias or ()}
+        return {"tolerance": self.run.tolerance_told, "about_tolerance": self.about_tolerance, "bias": found}
+
+    # ------------------------------------------------------------ for other packages
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The weighted points of the posterior: a column for each parameter, derived ones too, and ``weight``.
+
+        If a parameter is called so, the weights are ``weight_of_point``.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise MissingExtra("pandas", "table") from error
+        points = self.posterior.points
+        columns = {name: points[name] for name in (*points, *points.derived)}
+        weight = "weight_of_point" if "weight" in columns else "weight"
+        return pandas.DataFrame({**columns, weight: self.posterior.weights})
+
+    def to_arviz(self, *, draws: int | None = None, weighted: bool = False) -> Any:
+        """The posterior for ArviZ: its InferenceData, from version 1 on a DataTree.
+
+        ArviZ knows no weights, so what it gets are equally weighted draws, in one chain: points drawn from the
+        posterior by systematic resampling, which leaves expectations as they are up to the resampling. They are as many
+        as the effective sample size, so that ArviZ does not take them for more than they are, and the same each time.
+
+        Parameters
+        ----------
+        draws
+            How many, in place of that.
+        weighted
+            Every point once, as it is, with its weight in ``sample_stats.weight``. ArviZ's own functions do not use it:
+            what they say of these points is not of the posterior.
+        """
+        if flag(weighted, "weighted") and draws is not None:
+            raise InputError("draws= is the number of equally weighted draws; it does not go with weighted=True")
+        try:
+            with warnings.catch_warnings():  # it announces its own future at import
+                warnings.simplefilter("ignore", FutureWarning)
+                import arviz
+        except ImportError as error:
+            raise MissingExtra("arviz", "arviz") from error
+        points, weights = self.posterior.points, self.posterior.weights
+        groups: dict[str, Any] = {"sample_stats": {"weight": weights[None]}} if weighted else {}
+        if not weighted:
+            points = points.take(self._drawn(weights, draws))
+        groups["posterior"] = {name: np.asarray(points[name])[None] for name in (*points, *points.derived)}
+        if self.run.problem.observed is not None:
+            groups["observed_data"] = {"summaries": np.atleast_1d(self.run.problem.observed)}
+        if int(arviz.__version__.partition(".")[0]) >= 1:
+            return arviz.from_dict(groups)
+        return arviz.from_dict(**groups)
+
+    def _drawn(self, weights: FloatArray, draws: int | None) -> Any:
+        """Rows of points by their weights, in random order."""
+        if (weights < 0).any():
+            raise InputError("some weights are negative, so nothing can be drawn by them; ask for weighted=True")
+        if draws is None:
+            ess = self.posterior.ess or weights.sum() ** 2 / (weights**2).sum()
+            draws = int(min(max(round(float(ess)), 1), MOST_DRAWS))
+        rng = self.run.seeds.generator(Purpose.PREDICT, 1, 0)
+        return systematic(weights, rows(positive_integer(draws, "draws"), "draws"), rng)
+
+
+def json_seed(seed: int) -> int | str:
+    """A seed in JSON's terms: a number below 2⁵³, and as text from there on, where many readers of JSON round."""
+    return seed if seed < MOST else str(seed)
+
+
+def spent(run: Run) -> dict[str, Any]:
+    """What a run's simulations cost, for its description as JSON; None where it is not known."""
+    return {"cost": run.spent_cost, "cost_unit": "s" if run.problem.measures_cost else None}
+
+
+def cost_in_words(cost: float | None, seconds: bool) -> str:
+    """What simulations cost together; nothing if it is not known."""
+    if cost is None:
+        return ""
+    number = f"{cost:,.3g}" if cost < 1000 else f"{cost:,.0f}"
+    return f"{number} s of simulator time" if seconds else f"cost {number}"
+
+
+def doubt_damaged(posterior: Posterior, run: Run) -> None:
+    """Trust nothing of a posterior that a damaged record cut short."""
+    text = f"a part of the record is damaged: only {counted(run.simulations, 'simulation')} are used"
+    posterior.doubts = tuple(dict.fromkeys((*posterior.doubts, text)))
+
+
+def unused_in_words(simulations: int) -> str:
+    return f"{counted(simulations, 'more simulation')} ran ahead of need, not used"
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None

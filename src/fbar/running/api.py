@@ -1,0 +1,163 @@
+"""What users call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fbar.checks import instance
+from fbar.engine import as_engine
+from fbar.methods import Method
+from fbar.methods.stopping import StoppingRule
+from fbar.methods.summaries import LearnedSummaries
+from fbar.question.problem import Problem
+from fbar.question.targets import Target
+from fbar.results.result import Result
+from fbar.running.loop import Progress
+from fbar.running.recorded import as_directory, continue_task, engine_of, extend_run, run_task
+from fbar.running.task import make_task
+from fbar.system.terminal import waiting
+
+
+def infer(
+    problem: Problem,
+    targets: Target | Sequence[Target],
+    *,
+    method: Method | str | None = None,
+    budget: int | None = None,
+    tolerance: float | None = None,
+    precision: Mapping[str, float | str] | None = None,
+    stop: StoppingRule | None = None,
+    seed: Any = None,
+    run: str | Path | None = None,
+    workers: int | None = None,
+    engine: Any = None,
+    timeout: float | None = None,
+    block_size: int | None = None,
+    summaries: LearnedSummaries | str | None = None,
+    progress: Progress | bool | None = None,
+) -> Result:
+    """Estimate posterior expectations with error bars.
+
+    Parameters
+    ----------
+    problem, targets
+        What is asked: see `Problem`, and `mean`, `probability` and the other targets.
+    method
+        The algorithm, or its name (``"targeted"``, ``"rejection"``, ``"smc"``, …). By default simulations are spent
+        where they reduce the error of the targets: by `AdaptiveAllocation` on a finite space, by `Targeted` on others.
+    budget
+        The largest number of simulations.
+    tolerance
+        How close simulations must come to the data; for ABC-SMC the tolerance it ends at. Without one the default
+        method chooses it from the budget, see `Targeted`.
+    precision
+        Standard errors that end the run, by target name: ``{"mean:theta": 0.01}``, or parts of the value,
+        ``{"theta": "1%"}``; all must be reached. The kind can be left out where it is clear.
+    stop
+        A stopping rule of your own in place of ``precision``.
+    seed
+        The same seed gives the same result, on any number of workers.
+    run
+        A directory that keeps every finished simulation. The same command again goes on where it was, or gives the
+        finished result at once; other settings are refused, see `extend`.
+    workers
+        Local processes. None or 0 simulates here, which is best for vectorised simulators. A recorded run keeps their
+        number and the time limit, for `extend` and for predictions.
+    engine
+        In place of ``workers``: a ``concurrent.futures.Executor``, a ``distributed.Client`` or its address.
+    timeout
+        Seconds that one simulation may take, inf for no limit; it needs workers, and starts one if there are none.
+    block_size
+        Simulations in a block, the unit of work and of seeds: another size gives other numbers.
+    summaries
+        Learn the summaries that simulations are compared by, for these targets: ``"linear"``, ``"boosting"``,
+        ``"network"``, ``"auto"`` or `LearnedSummaries`. The pilot that teaches them counts against the budget. The
+        tolerance is then in units of about a posterior standard deviation.
+    progress
+        By default a terminal shows the estimates so far, the rate and the time left. True writes a plain line now and
+        then where there is no terminal, False nothing anywhere. Or a function that is called with the run after every
+        block.
+
+    Examples
+    --------
+    >>> import fbar
+    >>> problem = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2, 3]), [0.3, 0.05, 0.2])
+    >>> print(fbar.infer(problem, fbar.mean("theta"), budget=10_000, seed=1)["mean:theta"])
+    1.829(16)
+    """
+    task = make_task(
+        problem,
+        targets,
+        method=method,
+        budget=budget,
+        tolerance=tolerance,
+        precision=precision,
+        stop=stop,
+        block_size=block_size,
+        summaries=summaries,
+    )
+    return run_task(task, seed=seed, run=run, engine=as_engine(engine, workers, timeout), progress=progress)
+
+
+def extend(
+    run: str | Path,
+    problem: Problem | None = None,
+    targets: Target | Sequence[Target] | Sequence[str] | None = None,
+    *,
+    budget: int | None = None,
+    tolerance: float | None = None,
+    precision: Mapping[str, float | str] | None = None,
+    stop: StoppingRule | None = None,
+    workers: int | None = None,
+    engine: Any = None,
+    timeout: float | None = None,
+    progress: Progress | bool | None = None,
+    trust: bool = False,
+) -> Result:
+    """Go on with a finished run: a larger budget, a smaller tolerance, other targets. Nothing is simulated again.
+
+    What is left out stays as it was; ``budget`` counts the simulations that are there. ``problem`` can be left out
+    for a run of a model file, which is then executed: it must be one that you have run by ``fbar infer``, or
+    ``trust=True`` says that it may be, whoever wrote it. Where a problem is given nothing of the run is executed.
+
+    It is simulated as the run was: on as many local processes and with the same time limit, unless ``workers``,
+    ``timeout`` (inf for none) or ``engine`` say otherwise.
+    """
+    if problem is not None:
+        instance(problem, Problem, "problem", "an fbar.Problem")
+    directory = as_directory(run)
+    return extend_run(
+        directory,
+        problem=problem,
+        targets=targets,
+        budget=budget,
+        tolerance=tolerance,
+        precision=precision,
+        stop=stop,
+        engine=engine_of(directory, engine, workers, timeout),
+        progress=progress,
+        trust=trust,
+    )
+
+
+def load(
+    run: str | Path,
+    problem: Problem | None = None,
+    targets: Target | Sequence[Target] | None = None,
+    *,
+    trust: bool = False,
+) -> Result:
+    """The result of a recorded run, finished or not, without a new simulation.
+
+    ``problem`` can be left out for a run of a model file, which is then executed: it must be one that you have run by
+    ``fbar infer``, or ``trust=True`` says that it may be, whoever wrote it. Where a problem is given nothing of the run
+    is executed; targets of the run that are functions of your own must then be among ``targets``. These are the run's
+    own by default.
+    """
+    if problem is not None:
+        instance(problem, Problem, "problem", "an fbar.Problem")
+    directory = as_directory(run)
+    with waiting(f"reading {directory}"):
+        return continue_task(directory, problem=problem, targets=targets, progress=False, replay_only=True, trust=trust)

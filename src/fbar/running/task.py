@@ -1,0 +1,166 @@
+"""What is asked, checked: everything that decides a result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fbar.checks import non_negative_number, positive_integer, shown
+from fbar.errors import InputError
+from fbar.ledger.settings import describe
+from fbar.methods import AdaptiveAllocation, Method, Run, Targeted
+from fbar.methods.named import as_method, at_tolerance
+from fbar.methods.smc import SMC
+from fbar.methods.stopping import StoppingRule, as_rule, require_rule
+from fbar.methods.summaries import LearnedSummaries, LearntProblem
+from fbar.question.priors import Finite
+from fbar.question.problem import Problem
+from fbar.question.targets import Target, as_targets
+from fbar.seeds import Seeds
+
+MOST_SIMULATIONS = 10_000_000
+"""Where a run ends at the latest that was given a stopping rule and no budget."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Summaries to be learnt, their pilot's size decided, and the targets that they are for."""
+
+    summaries: LearnedSummaries
+    targets: tuple[Target, ...]
+
+    @property
+    def simulations(self) -> int:
+        assert self.summaries.simulations is not None
+        return self.summaries.simulations
+
+    def settings(self) -> dict[str, Any]:
+        return {**describe(self.summaries), "targets": [target.name for target in self.targets]}
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything that decides a result, checked.
+
+    With a ``lesson``, summaries are learnt before the method starts: ``learnt`` is the problem with them. Budget and
+    limit count the pilot's simulations too.
+    """
+
+    problem: Problem
+    targets: tuple[Target, ...]
+    method: Method
+    budget: int | None
+    limit: int | None
+    stop: StoppingRule | None
+    block_size: int | None
+    lesson: Lesson | None = None
+    learnt: LearntProblem | None = None
+    exact: bool = False
+    """Whether the data are to be matched exactly because no tolerance was given."""
+
+    def start(self, seed: Any) -> Run:
+        return self.method.start(
+            self.learnt or self.problem,
+            self.targets,
+            seed,
+            self.left_of(self.budget),
+            limit=self.left_of(self.limit),
+            block_size=self.block_size,
+        )
+
+    def left_of(self, simulations: int | None) -> int | None:
+        """What the pilot leaves of a budget or limit to the method."""
+        if simulations is None or self.lesson is None:
+            return simulations
+        left = simulations - self.lesson.simulations
+        if left < 1:
+            raise InputError(
+                f"the pilot's {self.lesson.simulations} simulations leave nothing of the budget {simulations}; "
+                "raise the budget"
+            )
+        return left
+
+    def settings(self, seeds: Seeds) -> dict[str, Any]:
+        """The task as JSON."""
+        return {
+            "problem": describe(self.problem),
+            "targets": [target.name for target in self.targets],
+            "method": describe(self.method),
+            "budget": self.budget,
+            "limit": self.limit,
+            "stop": describe(self.stop),
+            "block_size": self.block_size,
+            **seeds.settings(),
+            **({} if self.lesson is None else {"summaries": self.lesson.settings()}),
+        }
+
+
+def make_task(
+    problem: Problem,
+    targets: Target | Sequence[Target],
+    *,
+    method: Method | str | None = None,
+    budget: int | None = None,
+    tolerance: float | None = None,
+    precision: Mapping[str, float | str] | None = None,
+    stop: StoppingRule | None = None,
+    block_size: int | None = None,
+    summaries: LearnedSummaries | str | Lesson | None = None,
+) -> Task:
+    """Check what is asked, and choose what was left open."""
+    if not isinstance(problem, Problem):
+        raise InputError(f"problem must be an fbar.Problem; got {shown(problem)}")
+    if method is None:
+        method = AdaptiveAllocation() if isinstance(problem.prior, Finite) else Targeted()
+    method = as_method(method)
+    if tolerance is not None:
+        method = at_tolerance(method, non_negative_number(tolerance, "tolerance"))
+    listed = as_targets(targets)
+    budget = None if budget is None else positive_integer(budget, "budget")
+    if precision is not None and stop is not None:
+        raise InputError("give either precision= or stop=, not both")
+    if precision is not None:
+        stop = as_rule(precision, listed)
+    if budget is None and stop is None and not method.ends_by_itself:
+        raise InputError("say when to stop: give a budget (budget=, --budget) or a precision (precision=, --precision)")
+    limit, before = None, method
+    if stop is not None and budget is None and require_rule(stop).limit is None:
+        method = _with_tolerance(method, problem)
+    if stop is not None:
+        limit = min(n for n in (budget, require_rule(stop).limit, MOST_SIMULATIONS) if n is not None)
+        budget = None
+    lesson: Lesson | None = None
+    if isinstance(summaries, Lesson):
+        lesson = summaries
+    elif summaries is not None:
+        lesson = _lesson(LearnedSummaries.of(summaries), problem, listed, method, budget or limit)
+    return Task(problem, listed, method, budget, limit, stop, block_size, lesson, exact=method is not before)
+
+
+def _with_tolerance(method: Method, problem: Problem) -> Method:
+    """Without a budget there is nothing to choose a tolerance from: whole numbers and labels are matched exactly."""
+    if not isinstance(method, Targeted) or method.tolerance is not None or not problem.has_summaries:
+        return method
+    if isinstance(problem.prior, Finite):
+        return method
+    if problem.observed is not None and problem.observed.dtype.kind == "f":
+        raise InputError(
+            "a precision is reached at a tolerance: say how close simulations must come to the data (tolerance=, "
+            "--tolerance), or give a budget (budget=, --budget) from which it is chosen"
+        )
+    return at_tolerance(method, 0.0)
+
+
+def _lesson(
+    summaries: LearnedSummaries, problem: Problem, targets: tuple[Target, ...], method: Method, most: int | None
+) -> Lesson:
+    """Summaries for a problem, with the size of their pilot."""
+    summaries.check(problem)
+    if method.final_tolerance == 0 and not isinstance(method, SMC):  # which comes as near as its budget lets it
+        raise InputError(
+            "learnt summaries never match exactly: give a tolerance (tolerance=, --tolerance), in units of about a "
+            "posterior standard deviation, such as 0.5"
+        )
+    most = None if most is None else positive_integer(most, "budget")
+    return Lesson(replace(summaries, simulations=summaries.size(problem, most)), targets)

@@ -1,5 +1,0 @@
-"""Summary statistics that are learnt for the targets."""
-
-from fbar.summaries.learn import LearnedSummaries, LearntProblem, Pilot
-
-__all__ = ["LearnedSummaries", "LearntProblem", "Pilot"]
