@@ -63,7 +63,7 @@ class Base:
 
     @property
     def target(self) -> str:
-        return {"finite": "mean:k", "model-choice": "model-probability:one"}.get(self.recipe.name, "mean:mu")
+        return {"finite": "mean:k", "model-choice": "model_probability:one"}.get(self.recipe.name, "mean:mu")
 
     def make(self) -> Base:
         self.outside.mkdir(parents=True, exist_ok=True)

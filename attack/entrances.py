@@ -40,7 +40,7 @@ def _questions(rooms: Rooms) -> list[Entrance]:
         Entrance("fbar.quantile", fbar.quantile, {"name": "a", "level": 0.5}, then=rooms.ask),
         Entrance("fbar.density_at", fbar.density_at, {"name": "a", "x": 0.1}, then=rooms.ask),
         Entrance("fbar.expectation", fbar.expectation, {"function": "a * b"}, then=rooms.ask),
-        Entrance("fbar.posterior", fbar.posterior, {"values": {"a": [1.0, 2.0]}}, then=rooms.counted.expect),
+        Entrance("fbar.probabilities", fbar.probabilities, {"values": {"a": [1.0, 2.0]}}, then=rooms.counted.expect),
         Entrance("fbar.question.targets.parse", parse, {"text": "mean:a"}, then=rooms.ask),
         Entrance("fbar.Points", fbar.Points, {"columns": {"a": [1.0, 2.0]}}, ("present", "unit", "owner")),
         Entrance(

@@ -107,16 +107,16 @@ def _running(rooms: Rooms) -> list[Entrance]:
         ),
         Entrance("fbar.Budget", fbar.Budget, {"simulations": 100}, then=rooms.obey),
         Entrance(
-            "fbar.Spent",
-            fbar.Spent,
+            "fbar.CostBudget",
+            fbar.CostBudget,
             {"cost": 1},
             then=lambda rule: fbar.infer(rooms.timed, fbar.mean("a"), tolerance=1, stop=rule | fbar.Budget(60), seed=1),
         ),
-        Entrance("fbar.Acceptances", fbar.Acceptances, {"accepted": 50}, then=rooms.obey),
+        Entrance("fbar.AcceptedCount", fbar.AcceptedCount, {"accepted": 50}, then=rooms.obey),
         Entrance("fbar.StandardError", fbar.StandardError, {"target": "mean:a", "wanted": 0.1}, then=rooms.obey),
         Entrance("fbar.RelativeError", fbar.RelativeError, {"target": "mean:a", "wanted": 0.1}, then=rooms.obey),
-        Entrance("rule | …", lambda other: fbar.Budget(200) | other, {"other": fbar.Acceptances(9)}, then=rooms.obey),
-        Entrance("rule & …", lambda other: fbar.Budget(200) & other, {"other": fbar.Acceptances(9)}, then=rooms.obey),
+        Entrance("rule | …", lambda other: fbar.Budget(200) | other, {"other": fbar.AcceptedCount(9)}, then=rooms.obey),
+        Entrance("rule & …", lambda other: fbar.Budget(200) & other, {"other": fbar.AcceptedCount(9)}, then=rooms.obey),
     ]
 
 

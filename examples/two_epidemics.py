@@ -22,8 +22,8 @@ Known difficulties:
 
   printed
 
-    model-probability:SIR   0.1203(55)
-    model-probability:SEIR  0.8797(55)
+    model_probability:SIR   0.1203(55)
+    model_probability:SEIR  0.8797(55)
     mean:R0_SIR             3.855(17)
     mean:R0_SEIR            11.64(10)
     mean:latent             1.313(10)

@@ -65,7 +65,7 @@ def test_stored_truths_are_whole_precise_and_consistent(name, observation):
             assert 0 <= known.standard_error <= WANTED * known.deviation
         # Var θ = E θ² − (E θ)²: the spread of a mean is known from the other two.
         # Of a parameter that one model has, ψ = 1_m (θ − μ_m)/P_m has the variance Var_m/P_m.
-        model = {"rate": "model-probability:poisson", "p": "model-probability:geometric"}.get(parameter)
+        model = {"rate": "model_probability:poisson", "p": "model_probability:geometric"}.get(parameter)
         share = 1.0 if model is None else truth[model].value
         variance = (second.value - mean.value**2) / share
         assert variance == pytest.approx(mean.deviation**2, rel=1e-2, abs=1e-9 * second.value)

@@ -135,7 +135,7 @@ def test_the_stored_truth_is_precise_and_complete(name):
         truth = problem.truth()
         wanted = {f"{kind}:{p}" for p in problem.prior.names if p != "model" for kind in ("mean", "second_moment")}
         if name == "poisson-or-geometric":
-            wanted |= {"model-probability:poisson", "model-probability:geometric"}
+            wanted |= {"model_probability:poisson", "model_probability:geometric"}
         assert set(truth) == wanted
         for item in truth.values():
             assert item.standard_error <= 3e-4 * item.deviation, item
@@ -155,7 +155,7 @@ def test_draws_agree_with_the_truth(name):
     draws = ref.sample(4000, np.random.default_rng(3))
     for item in ref.truth().values():
         kind, parameter = item.name.split(":")
-        if kind == "model-probability":
+        if kind == "model_probability":
             f, rows = (draws["model"] == parameter).astype(float), 4000
         else:
             there = draws.present(parameter)
@@ -339,7 +339,7 @@ def test_the_evidences_of_the_counts_are_their_integrals():
     assert ref.log_evidences["poisson"] == pytest.approx(math.log(poisson), abs=1e-7)
     assert ref.log_evidences["geometric"] == pytest.approx(math.log(geometric), abs=1e-7)
     truth = ref.truth()
-    assert truth["model-probability:poisson"].value == pytest.approx(poisson / (poisson + geometric), rel=1e-7)
+    assert truth["model_probability:poisson"].value == pytest.approx(poisson / (poisson + geometric), rel=1e-7)
 
 
 def test_the_counts_truth_agrees_with_draws_of_the_prior():
@@ -358,7 +358,7 @@ def test_the_counts_truth_agrees_with_draws_of_the_prior():
     w = np.exp(log_w - log_w.max())
     truth = counts.CountsPosterior(x).truth()
     for name, f, given in (
-        ("model-probability:poisson", poisson.astype(float), np.ones(len(w), bool)),
+        ("model_probability:poisson", poisson.astype(float), np.ones(len(w), bool)),
         ("mean:rate", rate, poisson),
         ("second_moment:p", p**2, ~poisson),
     ):

@@ -328,7 +328,7 @@ def test_costs_that_are_not_known():
     with pytest.raises(fbar.InputError, match=r"fbar\.each.*cost='returned'.*a function of theta"):
         problem.require_costs()
     with pytest.raises(fbar.InputError, match="costs of this problem's simulations are not known"):
-        fbar.infer(problem, MU, stop=fbar.Spent(1) | fbar.Budget(100), tolerance=1, seed=1)
+        fbar.infer(problem, MU, stop=fbar.CostBudget(1) | fbar.Budget(100), tolerance=1, seed=1)
     result = fbar.infer(problem, MU, budget=500, tolerance=1, seed=1)
     assert result.run.spent_cost is None
     assert result.as_dict()["cost"] is None
@@ -414,7 +414,7 @@ def test_the_sum_is_in_index_order_whatever_the_order_of_telling():
 
 def test_workers_change_no_bit_of_returned_costs():
     problem = problem_of(returning, cost="returned")
-    options = {"stop": fbar.Spent(3e4), "tolerance": 1, "seed": 5, "block_size": 300, "progress": False}
+    options = {"stop": fbar.CostBudget(3e4), "tolerance": 1, "seed": 5, "block_size": 300, "progress": False}
     here, there = fbar.infer(problem, MU, **options), fbar.infer(problem, MU, workers=2, **options)
     assert there.run.spent_cost == here.run.spent_cost
     assert there.as_dict() == here.as_dict()
@@ -422,7 +422,7 @@ def test_workers_change_no_bit_of_returned_costs():
 
 def test_spent_ends_at_the_first_round_whose_sum_reaches_it(clock):
     problem = problem_of(timed(clock))
-    rule = fbar.Spent(4000)
+    rule = fbar.CostBudget(4000)
     run = fbar.Rejection(tolerance=1).start(problem, MU, seed=5, limit=10_000)
     sums = [0.0]
 
@@ -440,16 +440,16 @@ def test_spent_ends_at_the_first_round_whose_sum_reaches_it(clock):
 
 
 def test_the_rule_composes_and_is_restored():
-    rule = fbar.Spent(12.5) | (fbar.Budget(100) & fbar.Spent(3))
+    rule = fbar.CostBudget(12.5) | (fbar.Budget(100) & fbar.CostBudget(3))
     assert stopping.restored(json.loads(json.dumps(describe(rule)))) == rule
-    assert (fbar.Spent(12.5) | fbar.Budget(100)).limit == 100
+    assert (fbar.CostBudget(12.5) | fbar.Budget(100)).limit == 100
     with pytest.raises(fbar.InputError, match="cost must be greater than 0"):
-        fbar.Spent(0)
+        fbar.CostBudget(0)
     run = fbar.Rejection(tolerance=1).start(problem_of(returning, cost="returned"), MU, seed=5, budget=100)
     (batch,) = run.ask(limit=6)[:1]
     run.tell((batch, fbar.simulate(run.problem, batch)))
-    assert fbar.Spent(1e-3).holds(run)
-    assert not fbar.Spent(1e9).holds(run)
+    assert fbar.CostBudget(1e-3).holds(run)
+    assert not fbar.CostBudget(1e9).holds(run)
 
 
 def test_the_rule_says_when_it_cannot_be_read(clock):
@@ -457,7 +457,7 @@ def test_the_rule_says_when_it_cannot_be_read(clock):
     (batch,) = run.ask()
     run.tell((batch, run.problem.outcomes(np.zeros(60), 60)))
     with pytest.raises(fbar.InputError, match="came without their cost"):
-        fbar.Spent(1).holds(run)
+        fbar.CostBudget(1).holds(run)
 
 
 # ---------------------------------------------------------------- recorded
@@ -485,7 +485,7 @@ def measured_run(clock, run, pace, **options):
         return theta["mu"] + rng.normal()
 
     simulate.function.__qualname__ = "simulate"
-    options = {"method": fbar.Rejection(tolerance=1), "stop": fbar.Spent(4000), **options}
+    options = {"method": fbar.Rejection(tolerance=1), "stop": fbar.CostBudget(4000), **options}
     return fbar.infer(problem_of(simulate), MU, seed=5, run=run, progress=False, **options)
 
 
@@ -509,7 +509,7 @@ def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path):
 
     def do(run):
         problem = problem_of(simulate, cost="returned")
-        stop = fbar.Spent(3e4)
+        stop = fbar.CostBudget(3e4)
         return fbar.infer(problem, MU, tolerance=1, stop=stop, seed=5, run=run, block_size=300, progress=False)
 
     stop_at = 0

@@ -205,7 +205,7 @@ def test_targets_of_recorded_outputs():
 
 def test_the_density_at_a_point_says_what_it_leaves_out():
     result = fbar.infer(RAMP, fbar.density_at("theta", 0.5), budget=200_000, seed=6)
-    estimate = result["density:theta=0.5"]
+    estimate = result["density_at:theta=0.5"]
     assert estimate.value == pytest.approx(1.0, abs=5 * estimate.standard_error + 0.02)
     assert "smoothing" in estimate.warnings[0]
     assert estimate.trusted

@@ -165,7 +165,7 @@ def test_lotka_volterra_has_known_moments_and_survives_extinction():
 def test_two_epidemics():
     two = example("two_epidemics")
     result = fbar.infer(two.problem, two.targets, method=smc(150, 400, perturbation="normal"), seed=1, block_size=200)
-    sir, seir = result["model-probability:SIR"], result["model-probability:SEIR"]
+    sir, seir = result["model_probability:SIR"], result["model_probability:SEIR"]
     assert sir.value + seir.value == pytest.approx(1)
     assert sir.standard_error == pytest.approx(seir.standard_error)
     assert 0 < sir.value < seir.value

@@ -13,7 +13,7 @@ import fbar
 from fbar import problems
 from fbar.cli import app
 from fbar.methods.forecasts import Forecast, brief, forecast, until_count
-from fbar.methods.stopping import Acceptances, Budget, RelativeError, StandardError
+from fbar.methods.stopping import AcceptedCount, Budget, RelativeError, StandardError
 
 COIN = fbar.Problem.tabulated(fbar.Finite(theta=[0, 1]), [0.1, 0.3])
 """P(θ = 1|x*) = 3/4 and p(x*) = 1/5: with draws from the prior N V = P(1 − P)/p(x*) = 15/16."""
@@ -136,7 +136,7 @@ def test_rules_joined():
     wanted = 0.01 * run.posterior().expect(fbar.mean("theta")).value
     assert relative.forecast(run) == StandardError("mean:theta", wanted).forecast(run)
     accepted = run.posterior().accepted
-    assert Acceptances(1000).forecast(run).more == math.ceil((1000 - accepted) * 1000 / accepted)
+    assert AcceptedCount(1000).forecast(run).more == math.ceil((1000 - accepted) * 1000 / accepted)
     assert fine.missing(run) == {"mean:theta": more[fine]}
     assert StandardError("mean:theta", 1.0).missing(run) == {}
     assert (fine | Budget(1000)).missing(run) == {}

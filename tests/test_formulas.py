@@ -266,7 +266,7 @@ def test_outputs_that_are_mappings_none_or_labels():
         ),
         (lambda p: fbar.infer(p, fbar.model_probability("x", name="theta"), budget=10), "there is no theta 'x'"),
         (
-            lambda p: fbar.infer(p, fbar.posterior({"theta": [99.0]}), budget=10),
+            lambda p: fbar.infer(p, fbar.probabilities({"theta": [99.0]}), budget=10),
             "is not a value of the parameter space",
         ),
         (lambda p: fbar.infer(p, fbar.quantile("theta", 0.5), budget=10), "not defined on a finite parameter space"),

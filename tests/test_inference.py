@@ -113,7 +113,7 @@ def test_stopping_rules_compose():
     problem = fbar.Problem.models(MODELS, observed=3)
     either = fbar.Budget(3000) | fbar.StandardError(TARGET.name, 0.001)
     assert fbar.infer(problem, TARGET, stop=either, seed=1).simulations == 3000
-    both = fbar.Acceptances(400) & fbar.StandardError(TARGET.name, 0.05)
+    both = fbar.AcceptedCount(400) & fbar.StandardError(TARGET.name, 0.05)
     result = fbar.infer(problem, TARGET, stop=both, seed=1)
     assert result.accepted >= 400
     assert result[TARGET.name].standard_error <= 0.05

@@ -232,7 +232,7 @@ def test_an_extended_run_is_had_again_by_the_commands_of_its_report(model, capsy
 
 def test_an_extended_run_of_python_is_had_again_by_its_lines(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    rule = fbar.Acceptances(1200) | fbar.Budget(9000)
+    rule = fbar.AcceptedCount(1200) | fbar.Budget(9000)
     fbar.infer(PROBLEM, TARGETS, method=fbar.SMC([3, 2], accepted=200), seed=3, run="r")
     fbar.extend("r", PROBLEM, tolerance=1.5)
     final = fbar.extend("r", PROBLEM, stop=rule)

@@ -100,7 +100,7 @@ def test_what_is_not_to_be_trusted_is_marked_and_warned_of() -> None:
 
 def test_vectors_have_a_row_for_each_number() -> None:
     finite = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2, 3]), [0.3, 0.05, 0.2])
-    found = fbar.infer(finite, fbar.posterior({"theta": [1, 2, 3]}), budget=3000, seed=1)
+    found = fbar.infer(finite, fbar.probabilities({"theta": [1, 2, 3]}), budget=3000, seed=1)
     estimate = found.estimates[0]
     read = Reader(found._repr_html_())
     assert [row[1] for row in read.rows[1:]] == str(estimate).strip("[]").split(", ")
@@ -109,12 +109,14 @@ def test_vectors_have_a_row_for_each_number() -> None:
 
 def test_trials_are_shown_without_an_error() -> None:
     finite = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2, 3]), [0.3, 0.05, 0.2])
-    run = fbar.Rejection().start(finite, [fbar.mean("theta"), fbar.posterior({"theta": [1, 2, 3]})], 1, 500, trials=4)
+    run = fbar.Rejection().start(
+        finite, [fbar.mean("theta"), fbar.probabilities({"theta": [1, 2, 3]})], 1, 500, trials=4
+    )
     fbar.drive(run)
     posterior = run.posterior()
     Reader(posterior._repr_html_())
     assert "4 trials" in repr(posterior)
-    Reader(posterior.expect([fbar.mean("theta"), fbar.posterior({"theta": [1, 2, 3]})])._repr_html_())
+    Reader(posterior.expect([fbar.mean("theta"), fbar.probabilities({"theta": [1, 2, 3]})])._repr_html_())
 
 
 def test_a_posterior_shows_the_spread_of_its_parameters(result: fbar.Result) -> None:

@@ -111,7 +111,7 @@ CASES = {
     "missed": lambda: fbar.infer(NORMAL, TARGETS, tolerance=0.3, precision={"mu": 1e-4}, budget=3000, seed=1),
     "finite": lambda: fbar.infer(
         fbar.Problem(fbar.Finite(rate=[1, 2, 3]), poisson, 2),
-        [fbar.mean("rate"), fbar.posterior({"rate": [1, 2, 3]})],
+        [fbar.mean("rate"), fbar.probabilities({"rate": [1, 2, 3]})],
         budget=900,
         seed=1,
     ),
@@ -440,7 +440,7 @@ def test_a_result_that_is_not_the_runs_own_says_so(how, tmp_path):
 def test_the_line_of_python_is_python(tmp_path):
     """Evaluated, it gives the numbers of the report; also with explicit tolerances and rules of several parts."""
     problem, targets = NORMAL, TARGETS  # the names in the line
-    rule = fbar.StandardError("mean:mu", 0.1) | fbar.Acceptances(200)
+    rule = fbar.StandardError("mean:mu", 0.1) | fbar.AcceptedCount(200)
     for given in (
         {"method": fbar.SMC([4, 2, 1], accepted=100), "budget": 2000},
         {"tolerance": 0.5, "budget": 4000, "stop": rule},

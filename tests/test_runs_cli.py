@@ -90,7 +90,13 @@ def test_other_settings_are_refused_with_the_difference(model, capsys):
 
 
 def test_targets_and_precision_from_the_command_line(model, capsys):
-    names = ["mean:rate", "probability:rate > 10", "interval:5<rate<12", "covariance:rate,spread", "quantile:rate,0.9"]
+    names = [
+        "mean:rate",
+        "probability:rate > 10",
+        "probability_between:5<rate<12",
+        "covariance:rate,spread",
+        "quantile:rate,0.9",
+    ]
     options = [option for name in names for option in ("-t", name)]
     found = as_json(capsys, "infer", "model.py", "--budget", "30000", "--tolerance", "2", *options)
     assert list(found["estimates"]) == names

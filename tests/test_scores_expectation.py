@@ -120,7 +120,7 @@ def test_a_posteriors_own_estimate_and_error_are_used_whatever_its_kind():
 
 def test_a_vector_target_is_refused():
     problem = problems.load("two-hypotheses")
-    scene = Scene(problem, (fbar.posterior(problem.points),))
+    scene = Scene(problem, (fbar.probabilities(problem.points),))
     with pytest.raises(InputError, match="posterior-mse"):
         as_score("mse").compute(Approximation(problem.points, np.ones(2), 1), scene)
 

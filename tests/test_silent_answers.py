@@ -128,7 +128,7 @@ def test_a_comparison_with_what_is_not_a_number_is_not_taken_for_false():
 
 def test_a_derived_parameter_that_is_not_a_number_is_not_counted_as_outside():
     problem = posed(derived={"root": lambda t: np.where(t["a"] < 2, np.nan, t["a"])})
-    for target in (fbar.probability("root < 2.5"), fbar.interval("root", 0, 2.5)):
+    for target in (fbar.probability("root < 2.5"), fbar.probability_between("root", 0, 2.5)):
         with pytest.raises(fbar.InputError, match="is not defined at a="):
             fbar.infer(problem, target, budget=100, tolerance=1.0)
 

@@ -145,7 +145,7 @@ def test_short_and_unsigned_numbers_do_not_wrap_around_in_functions_of_the_user(
         (lambda: fbar.Rejection(rounds=2.5), "rounds must be a positive integer"),
         (lambda: fbar.StandardError("mean:a", np.inf), "must be finite"),
         (lambda: fbar.RelativeError("mean:a", np.inf), "must be finite"),
-        (lambda: fbar.Spent(np.inf), "must be finite"),
+        (lambda: fbar.CostBudget(np.inf), "must be finite"),
         (lambda: infer(noisy, targets=fbar.density_at("a", 1j)), "x must be a number"),
         (lambda: fbar.density_at("a", np.nan), "x must be a number"),
     ],

@@ -20,11 +20,11 @@ TARGETS = [
     fbar.covariance("a", "b"),
     fbar.probability("a > 0.7 and b < 1.5"),
     fbar.probability(lambda t: t["a"] > t["b"], name="larger"),
-    fbar.interval("a", -3, 1),
+    fbar.probability_between("a", -3, 1),
     fbar.model_probability("x"),
     fbar.expectation(lambda t: np.exp(t["a"])),
     fbar.expectation(lambda t: np.stack([t["a"], t["b"] ** 2], axis=1), vector=True, name="pair"),
-    fbar.posterior({"a": [0.5, 1.0, 3.0, -2.0]}),
+    fbar.probabilities({"a": [0.5, 1.0, 3.0, -2.0]}),
 ]
 
 
@@ -67,7 +67,7 @@ def test_values():
     assert np.isclose(fbar.covariance("a", "b").value(POINTS, WEIGHTS)[0], expected)
     assert np.isclose(fbar.probability("-1 < a <= 1").value(POINTS, WEIGHTS)[0], 0.3)
     assert np.isclose(fbar.model_probability("x").value(POINTS, WEIGHTS)[0], 0.4)
-    assert np.allclose(fbar.posterior({"model": ["x", "y"]}).value(POINTS, WEIGHTS), [0.4, 0.6])
+    assert np.allclose(fbar.probabilities({"model": ["x", "y"]}).value(POINTS, WEIGHTS), [0.4, 0.6])
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_values():
         (lambda: fbar.expectation("a.exp()"), "uses Call, which is not allowed"),
         (lambda: fbar.probability("a.b > 1"), "uses Attribute, which is not allowed"),
         (lambda: fbar.probability("a >"), "cannot read the expression"),
-        (lambda: fbar.interval("a", 2, 1), "needs low < high"),
+        (lambda: fbar.probability_between("a", 2, 1), "needs low < high"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:divide by zero")

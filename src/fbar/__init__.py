@@ -6,7 +6,7 @@ they reduce that error.
 
 from typing import TYPE_CHECKING, Any
 
-from fbar import designs, theory
+from fbar import designs, former, theory
 from fbar.designs.proposals import LocalNormalKernel, NormalKernel, OptimalLocalKernel, UniformKernel
 from fbar.designs.schemes import Independent, Sobol, Stratified
 from fbar.diagnostics.explanation import Explanation
@@ -39,7 +39,7 @@ from fbar.methods import (
 from fbar.methods.forecasts import Forecast
 from fbar.methods.schedules import AcceptanceRateSchedule, QuantileSchedule
 from fbar.methods.smc import SMC
-from fbar.methods.stopping import Acceptances, Budget, RelativeError, Spent, StandardError, StoppingRule
+from fbar.methods.stopping import AcceptedCount, Budget, CostBudget, RelativeError, StandardError, StoppingRule
 from fbar.methods.summaries import LearnedSummaries
 from fbar.question.acceptance import Acceptance
 from fbar.question.distances import PNorm, Scaled
@@ -63,11 +63,11 @@ from fbar.question.targets import (
     covariance,
     density_at,
     expectation,
-    interval,
     mean,
     model_probability,
-    posterior,
+    probabilities,
     probability,
+    probability_between,
     quantile,
     second_moment,
     variance,
@@ -86,12 +86,13 @@ __all__ = [
     "SMC",
     "Acceptance",
     "AcceptanceRateSchedule",
-    "Acceptances",
+    "AcceptedCount",
     "AdaptiveAllocation",
     "AdaptivePosterior",
     "Allocation",
     "Budget",
     "Categorical",
+    "CostBudget",
     "Dask",
     "Density",
     "Distribution",
@@ -137,7 +138,6 @@ __all__ = [
     "Separable",
     "SimulatorFailed",
     "Sobol",
-    "Spent",
     "StandardError",
     "StoppingRule",
     "Stratified",
@@ -158,13 +158,13 @@ __all__ = [
     "expectation",
     "extend",
     "infer",
-    "interval",
     "load",
     "mean",
     "model_probability",
     "plot",
-    "posterior",
+    "probabilities",
     "probability",
+    "probability_between",
     "problems",
     "program",
     "quantile",
@@ -185,7 +185,10 @@ def __getattr__(name: str) -> Any:
         return import_module(f"fbar.{name}")
     if name in ("Study", "StudyResult"):
         return getattr(import_module("fbar.study"), name)
-    raise AttributeError(f"module 'fbar' has no attribute {name!r}")
+    present = former.now(name)
+    if present is not None:
+        return globals()[present]
+    raise AttributeError(former.removed(name))
 
 
 def __dir__() -> list[str]:

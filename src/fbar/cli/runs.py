@@ -84,7 +84,7 @@ def infer(
         The model file, or FILE.py:NAME for a problem of another name than "problem".
     target
         What is wanted, in place of the file's targets: mean:NAME, variance:NAME, covariance:A,B, quantile:NAME,LEVEL,
-        probability:TEXT, interval:LOW<NAME<HIGH, density:NAME=X, model-probability:NAME, expectation:TEXT.
+        probability:TEXT, interval:LOW<NAME<HIGH, density:NAME=X, model_probability:NAME, expectation:TEXT.
     method
         targeted, rejection, smc, importance, adaptive or adaptive-posterior. By default the model file's own "method",
         with all its settings; without one, adaptive on finite spaces and targeted on others.

@@ -46,7 +46,7 @@ from fbar.estimation.smooth import Smooth, fit_smooth
 from fbar.question.points import Points
 from fbar.question.problem import Problem
 from fbar.question.targets import Target
-from fbar.question.targets.kinds import Expectation
+from fbar.question.targets.expectations import Expectation
 from fbar.question.targets.quantiles import Quantile
 
 LEAST_A_FOLD = 10

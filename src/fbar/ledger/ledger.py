@@ -199,7 +199,7 @@ class Ledger:
                         f"{self.directory} was made by a later version of fbar (format {version}); update fbar"
                     )
             self._list_blocks()
-            self.legs = self._read_legs()
+            self.legs = [leg.as_now() for leg in self._read_legs()]
 
     def _list_blocks(self) -> None:
         named = "typeof(round) = 'integer' AND typeof(block) = 'integer'"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fbar import former
 from fbar.errors import LedgerError
 from fbar.ledger.codec import GARBAGE, checksum
 from fbar.system.files import read_text, write_text
@@ -26,6 +27,10 @@ class Leg:
 
     settings: dict[str, Any]
     result: dict[str, Any] | None
+
+    def as_now(self) -> Leg:
+        """The leg with the names of now, where it was recorded under former ones."""
+        return Leg(former.settings(self.settings), former.result(self.result))
 
     def row(self, number: int) -> tuple[int, str, str | None, int]:
         """Its row in the table, with the checksum."""

@@ -138,7 +138,7 @@ class Budget(StoppingRule):
 
 
 @dataclass(frozen=True)
-class Spent(StoppingRule):
+class CostBudget(StoppingRule):
     """Stop when the simulations have cost so much together.
 
     In the unit of the costs: seconds of simulator time, over all workers, where they are measured (see `Problem`). It
@@ -168,7 +168,7 @@ class Spent(StoppingRule):
 
 
 @dataclass(frozen=True)
-class Acceptances(StoppingRule):
+class AcceptedCount(StoppingRule):
     """Stop when so many simulations were accepted."""
 
     accepted: int
@@ -338,7 +338,7 @@ def require_rule(rule: object) -> StoppingRule:
     return rule
 
 
-_KNOWN: tuple[type[StoppingRule], ...] = (Either, Both, Budget, Spent, Acceptances, StandardError, RelativeError)
+_KNOWN: tuple[type[StoppingRule], ...] = (Either, Both, Budget, CostBudget, AcceptedCount, StandardError, RelativeError)
 
 
 def restored(described: Mapping[str, Any]) -> StoppingRule:

@@ -29,7 +29,7 @@ TITLES = {
 def named_targets(problem: Problem) -> dict[str, Target]:
     """The four target functions of the figure by their names in its rows."""
     return {
-        "posterior": targets.posterior(problem.points),
+        "posterior": targets.probabilities(problem.points),
         "mean": targets.mean("theta"),
         "second-moment": targets.second_moment("theta"),
         "interval": targets.probability("abs(theta) < 2"),

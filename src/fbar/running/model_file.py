@@ -1,4 +1,4 @@
-"""Model files: plain Python that defines ``problem`` and ``targets``, and a ``method`` if it has a say in it.
+"""Model files: plain Python that defines ``problem``, ``targets`` and, optionally, a ``method``.
 
 A file that the user names is run. One that a recorded run names is run only if this user has run it before, or says
 that it may be: see `fbar.system.trust`.
@@ -18,6 +18,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from fbar import former
 from fbar.checks import shown
 from fbar.errors import InputError, LedgerError, UntrustedModel
 from fbar.methods import Method
@@ -79,7 +80,7 @@ targets = [
     fbar.quantile("spread", 0.9),
 ]
 
-# How, if you have a say in it; --method and --tolerance on the command line go before it.
+# Optional method; --method and --tolerance on the command line override it.
 # method = fbar.Targeted(goal="worst"), or fbar.SMC([8, 4, 2], accepted=500, perturbation="normal")
 '''
 
@@ -242,7 +243,8 @@ def of_run(directory: Path, about: dict[str, Any] | None, *, trust: bool = False
             f"{chosen.why_not}: read that, and if you trust it give the same command with --trust "
             "(in Python trust=True)"
         )
-    return _read(chosen.path, chosen.content, about["name"], place=chosen.place)
+    with former.allowed():  # it may be as old as the run
+        return _read(chosen.path, chosen.content, about["name"], place=chosen.place)
 
 
 def remember_of_run(directory: Path, about: dict[str, Any]) -> str:

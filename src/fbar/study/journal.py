@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fbar import former
 from fbar.checks import shown
 from fbar.errors import FbarError, InputError
 from fbar.study.trials import Cell, Record
@@ -71,7 +72,7 @@ class Journal:
                     raise ValueError
                 given = json.loads(text)
                 cell = Cell(given["problem"], given["method"], given["budget"])
-                found[cell, given["trial"]] = Record.from_dict(given["record"])
+                found[cell, given["trial"]] = Record.from_dict(former.trial(given["record"]))
             except (ValueError, KeyError, TypeError):
                 self.damaged += 1
         if raw and not raw.endswith(b"\n"):
@@ -115,7 +116,8 @@ def _settings(path: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, ValueError):
         found = None
     if isinstance(found, dict):
-        return found
+        known: dict[str, Any] = former.study(found)
+        return known
     trials = path.with_name("trials.jsonl")
     if trials.exists() and trials.stat().st_size > 0:
         raise InputError(

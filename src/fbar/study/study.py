@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fbar import former
 from fbar.checks import choice, listed_of, positive_integer, positive_number, real, shown, texts
 from fbar.checks import path as as_path
 from fbar.errors import InputError
@@ -296,7 +297,9 @@ def _described(arena: Arena) -> dict[str, Any]:
     found = {"tolerance": arena.tolerance, "targets": [target.name for target in arena.targets]}
     if not arena.fresh:
         known = arena.scored.truth()
-        truth = [f"{name} {item.value:.8g} {item.standard_error:.2g}" for name, item in known.items()]
+        truth = [
+            f"{former.target_once(name)} {item.value:.8g} {item.standard_error:.2g}" for name, item in known.items()
+        ]
         own = None if isinstance(arena.problem, Benchmark) else describe(arena.problem)
         parts = [describe(arena.problem.observed), truth, own]
         found["digest"] = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

@@ -101,7 +101,7 @@ def nested_models() -> Problem:
         truth=Listed(
             [
                 *(
-                    Known(f"model-probability:{model}", value, 0.0, math.sqrt(c) / (1 + c))
+                    Known(f"model_probability:{model}", value, 0.0, math.sqrt(c) / (1 + c))
                     for model, value in ((1, 1 / (1 + c)), (2, c / (1 + c)))
                 ),
                 *_standard_normal("theta1", 1.0),  # in both models; the prior's edges cut off 10⁻²³

@@ -70,7 +70,7 @@ class CountsPosterior(Reference):
         known = []
         for model, share in self.probabilities.items():
             other = sum(v for k, v in self.probabilities.items() if k != model)  # 1 − share, without cancellation
-            known.append(Known(f"model-probability:{model}", share, 0.0, math.sqrt(share * other)))
+            known.append(Known(f"model_probability:{model}", share, 0.0, math.sqrt(share * other)))
             name, posterior = self.posteriors[model]
             m1, m2, m4 = (float(posterior.moment(k)) for k in (1, 2, 4))
             rarity = 1 / math.sqrt(share) if share > 0 else math.inf

@@ -1,35 +1,40 @@
-"""Targets: what is wanted of the posterior, with influence functions."""
+"""Targets: what is wanted of the posterior, each with its influence function; a kind of target is a file here.
+
+Other rooms import `Target`, what checks targets that users give, and the functions that make them.
+"""
 
 from fbar.question.targets.base import Target, as_target, as_targets, whole_name
-from fbar.question.targets.make import (
-    covariance,
-    density_at,
+from fbar.question.targets.covariances import covariance, variance
+from fbar.question.targets.densities import density_at
+from fbar.question.targets.expectations import (
     expectation,
-    interval,
     mean,
     model_probability,
-    parse,
-    posterior,
+    probabilities,
     probability,
-    quantile,
+    probability_between,
     second_moment,
-    variance,
 )
+from fbar.question.targets.quantiles import quantile
+from fbar.question.targets.registry import KINDS, Kind, parse, register
 
 __all__ = [
+    "KINDS",
+    "Kind",
     "Target",
     "as_target",
     "as_targets",
     "covariance",
     "density_at",
     "expectation",
-    "interval",
     "mean",
     "model_probability",
     "parse",
-    "posterior",
+    "probabilities",
     "probability",
+    "probability_between",
     "quantile",
+    "register",
     "second_moment",
     "variance",
     "whole_name",

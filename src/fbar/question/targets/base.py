@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from fbar import former
 from fbar.checks import BoolArray, FloatArray, listed_of, same_alone, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
@@ -144,7 +145,10 @@ def whole_name(name: str, names: Sequence[str], what: str = "target") -> str:
     if not isinstance(name, str):
         raise InputError(f"a target's name must be text such as 'mean:theta'; got {shown(name)}")
     short = [full for full in names if full.partition(":")[2] == name]
-    if name in names or not short:
+    if name in names:
+        return name
+    if not short:
+        former.refuse_target(name)
         return name
     if len(short) > 1:
         raise InputError(f"{what} {shown(name)} could be that of {' or '.join(short)}; give the whole name")

@@ -38,9 +38,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from fbar.checks import BoolArray, FloatArray
+from fbar.checks import BoolArray, FloatArray, number, shown
+from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.targets.base import Target, column_of, present, restricted
+from fbar.question.targets.registry import parameter, register
 
 SURE = 0.95
 """The level whose half width over its critical value is the standard error."""
@@ -50,6 +52,9 @@ FEW_VALUES = 0.5
 
 CARRIES = 0.2
 """The share of the weight beyond a quantile that a single simulation may have."""
+
+LEAST_LEVEL = 1e-12
+"""A quantile nearer to 0 or 1 cannot be told apart from them by any number of simulations."""
 
 TINY = 1e-9
 """The least width of an interval that ψ is scaled by, relative to the values: that of an atom would be zero."""
@@ -296,3 +301,13 @@ class Quantile(Target):
             return restricted(((level - below) * slope)[..., None], self.given(where), share)
 
         return at
+
+
+@register("NAME,LEVEL", "quantile:beta,0.9")
+def quantile(name: str, level: float) -> Target:
+    """Posterior quantile of a parameter. Its interval is read off the distribution function, and is not symmetric."""
+    parameter(name)
+    at = number(level, "level")
+    if not LEAST_LEVEL <= at <= 1 - LEAST_LEVEL:
+        raise InputError(f"the level of a quantile must lie between 0 and 1; got {shown(level)}")
+    return Quantile(name, at, f"quantile:{name},{at:g}")

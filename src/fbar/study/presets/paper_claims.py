@@ -12,7 +12,7 @@ from fbar.study.study import Study
 DESIGNS = {
     "two-sided-exponential": "mean:theta",
     "ramp": "probability:theta < 0.5",
-    "nested-models": "model-probability:1",
+    "nested-models": "model_probability:1",
     "filippi": "mean:theta1",
     "gaussian-mixture": "mean:theta1",
 }

@@ -1,58 +1,112 @@
-"""How users make targets."""
+"""Expectations: f̄ = E[f(θ)|x*] (eq. 1 of the paper) for any function f with values in ℝ or ℝᵐ; ψ = f − f̄.
+
+Means, moments and probabilities are expectations; the probabilities of the values of a finite space are the vector
+one with f = δ(θ' − θ), whose mean squared error is that of the normalised posterior (section 1.2.2).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import choice, finite_number, flag, number, positive_number, require_name, shown, text, without_mask
+from fbar.checks import BoolArray, FloatArray, flag, in_words, number, shown, without_mask
 from fbar.checks import function as check_function
 from fbar.errors import InputError
 from fbar.question.points import Points
-from fbar.question.targets.base import Target, column_of
+from fbar.question.targets.base import Target, column_of, mean_of, present, restricted
 from fbar.question.targets.expressions import Expression
-from fbar.question.targets.kinds import Covariance, DensityAt, Expectation, Function
-from fbar.question.targets.quantiles import Quantile
+from fbar.question.targets.registry import parameter, register, require_own_name
 
-LEAST_LEVEL = 1e-12
-"""A quantile nearer to 0 or 1 cannot be told apart from them by any number of simulations."""
+Function = Callable[[Points], npt.ArrayLike]
 
 
-def _parameter(name: str) -> str:
-    """The name of a parameter; whether there is one is known when the target is used."""
-    return text(name, "a parameter's name")
+@dataclass(frozen=True, repr=False)
+class Expectation(Target):
+    """f̄ = E[f(θ)|x*] for a function f with values in ℝ or ℝᵐ; ψ = f − f̄.
+
+    With ``conditional_on`` parameters that some models lack, it is E[f(θ)|x*, they exist]; ψ = 1(f − f̄)/P.
+    """
+
+    function: Function
+    name: str
+    vector: bool = False
+    is_indicator: bool = False
+    component_labels: tuple[str, ...] | None = field(default=None)
+    conditional_on: tuple[str, ...] = ()
+    requires_each: Callable[[int, Points], str] | None = field(default=None, compare=False)
+    """What to say when a component is zero on the whole space, for targets that name values of it."""
+
+    def components(self, points: Points) -> FloatArray:
+        try:
+            raw = without_mask(self.function(points), f"what target {shown(self.name)} gives")
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"target {shown(self.name)} failed on the parameters: {in_words(error)}") from error
+        if raw.dtype.kind not in "biuf":
+            raise InputError(f"target {shown(self.name)} must give numbers; it gives {raw.dtype} values")
+        values = raw.astype(np.float64)
+        if values.ndim == 0:
+            values = np.broadcast_to(values, (points.rows,))
+        if values.ndim == 1:
+            values = values[:, None]
+        if values.ndim != 2 or values.shape[0] != points.rows or (values.shape[1] != 1 and not self.vector):
+            raise InputError(
+                f"target {shown(self.name)} must give one value for each of {points.rows} points"
+                f"{' (or a row of values)' if self.vector else ''}; it gives shape {raw.shape}"
+            )
+        return values
+
+    def given(self, points: Points) -> BoolArray | None:
+        return present(points, self.conditional_on)
+
+    def value(self, points: Points, weights: FloatArray) -> FloatArray:
+        return mean_of(self.components(points), weights, self.given(points))[0]
+
+    def psi(self, points: Points, weights: FloatArray) -> Callable[[Points], FloatArray]:
+        centre, share = mean_of(self.components(points), weights, self.given(points))
+        return lambda at: restricted(self.components(at) - centre[..., None, :], self.given(at), share)
+
+    def check_space(self, points: Points) -> None:
+        self.check(points)
+        if self.requires_each:
+            values = self.components(points)
+            missing = np.flatnonzero(~values.any(axis=0))
+            if missing.size:
+                raise InputError(f"target {shown(self.name)}: {self.requires_each(int(missing[0]), points)}")
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        return self.component_labels
+
+    @property
+    def scalar(self) -> bool:
+        return not self.vector
+
+    @property
+    def binary(self) -> bool:
+        return self.is_indicator
 
 
-def _own(name: str | None) -> None:
-    if name is not None:
-        require_name(name, "a target's name")
-
-
+@register("NAME", "mean:beta")
 def mean(name: str) -> Target:
     """Posterior mean of a parameter (or of a derived one); of one that some models lack, given a model that has it."""
-    label = f"mean:{_parameter(name)}"
+    label = f"mean:{parameter(name)}"
     return Expectation(lambda t: column_of(t, name, label), label, conditional_on=(name,))
 
 
+@register("NAME", "second_moment:beta")
 def second_moment(name: str) -> Target:
     """E[θ²|x*]."""
-    label = f"second_moment:{_parameter(name)}"
+    label = f"second_moment:{parameter(name)}"
     return Expectation(lambda t: column_of(t, name, label) ** 2, label, conditional_on=(name,))
 
 
-def variance(name: str) -> Target:
-    """Posterior variance of a parameter."""
-    return Covariance(name, name, f"variance:{_parameter(name)}")
-
-
-def covariance(first: str, second: str) -> Target:
-    """Posterior covariance of two parameters."""
-    return Covariance(first, second, f"covariance:{_parameter(first)},{_parameter(second)}")
-
-
+@register("PREDICATE", "probability:beta > 3")
 def probability(predicate: str | Function, *, name: str | None = None) -> Target:
     """Posterior probability that a predicate holds, written as text or given as a function of the batch.
 
@@ -62,7 +116,7 @@ def probability(predicate: str | Function, *, name: str | None = None) -> Target
     >>> probability("abs(theta) < 2").name
     'probability:abs(theta) < 2'
     """
-    _own(name)
+    require_own_name(name)
     if not isinstance(predicate, str):
         check_function(predicate, "a predicate, unless it is text such as 'beta > 3',")
     function: Function = Expression(predicate) if isinstance(predicate, str) else predicate
@@ -80,13 +134,14 @@ def probability(predicate: str | Function, *, name: str | None = None) -> Target
     return Expectation(indicator, label, is_indicator=True)
 
 
-def interval(name: str, low: float, high: float) -> Target:
+@register("LOW<NAME<HIGH", "probability_between:0<beta<1")
+def probability_between(name: str, low: float, high: float) -> Target:
     """Posterior probability that low < θ < high."""
-    _parameter(name)
+    parameter(name)
     low, high = number(low, "low"), number(high, "high")
     if not low < high:
-        raise InputError(f"interval of {shown(name)} needs low < high; got {shown(low)} and {shown(high)}")
-    label = f"interval:{low:g}<{name}<{high:g}"
+        raise InputError(f"probability_between of {shown(name)} needs low < high; got {shown(low)} and {shown(high)}")
+    label = f"probability_between:{low:g}<{name}<{high:g}"
 
     def inside(points: Points) -> npt.NDArray[np.bool_]:
         column = column_of(points, name, label)
@@ -101,12 +156,13 @@ def interval(name: str, low: float, high: float) -> Target:
     return Expectation(inside, label, is_indicator=True)
 
 
+@register("MODEL", "model_probability:SIR")
 def model_probability(model: Any, *, name: str = "model") -> Target:
     """Posterior probability of one model among those of a model choice."""
     if not isinstance(model, str | int | float | np.generic):
         raise InputError(f"a model is known by text or a number; got {shown(model)}")
-    _parameter(name)
-    label = f"model-probability:{model}"
+    parameter(name)
+    label = f"model_probability:{model}"
 
     def chosen(points: Points) -> npt.NDArray[np.bool_]:
         column = points[name]
@@ -120,44 +176,27 @@ def model_probability(model: Any, *, name: str = "model") -> Target:
     return Expectation(chosen, label, is_indicator=True, requires_each=unknown)
 
 
-def quantile(name: str, level: float) -> Target:
-    """Posterior quantile of a parameter. Its interval is read off the distribution function, and is not symmetric."""
-    _parameter(name)
-    at = number(level, "level")
-    if not LEAST_LEVEL <= at <= 1 - LEAST_LEVEL:
-        raise InputError(f"the level of a quantile must lie between 0 and 1; got {shown(level)}")
-    return Quantile(name, at, f"quantile:{name},{at:g}")
-
-
-def density_at(name: str, x: float, *, bandwidth: float | None = None) -> Target:
-    """Posterior density of a continuous parameter at x, smoothed by a Gaussian kernel; see `DensityAt`."""
-    _parameter(name)
-    if bandwidth is not None:
-        finite_number(positive_number(bandwidth, "bandwidth"), "bandwidth")
-    x = finite_number(number(x, "x"), "x")
-    return DensityAt(name, x, f"density:{name}={x:g}", bandwidth)
-
-
+@register("FUNCTION", "expectation:log(beta)")
 def expectation(function: str | Function, *, name: str | None = None, vector: bool = False) -> Target:
     """Posterior expectation of any function of the batch θ, or of text such as ``"log(beta)"``.
 
     ``vector=True`` if a function gives rows of values.
     """
-    _own(name)
+    require_own_name(name)
     if isinstance(function, str):
         return Expectation(Expression(function), name or f"expectation:{function}")
     check_function(function, "an expectation's argument, unless it is text such as 'log(beta)',")
     return Expectation(function, name or f"expectation:{_called(function)}", vector=flag(vector, "vector"))
 
 
-def posterior(values: Mapping[str, npt.ArrayLike]) -> Target:
+def probabilities(values: Mapping[str, npt.ArrayLike]) -> Target:
     """The posterior probability of every given parameter value, a one-hot vector target.
 
     Its MSE, summed over the components, is the error of the normalised posterior (section 1.2.2 of the
     paper: d_post is d_f with f = δ(θ' − θ)). Give the values as columns, such as ``prior.points``.
     """
     if not isinstance(values, Mapping):
-        raise InputError(f"posterior takes the wanted values as columns, such as prior.points; got {shown(values)}")
+        raise InputError(f"probabilities takes the wanted values as columns, such as prior.points; got {shown(values)}")
     wanted = Points(dict(values.items()))
 
     def one_hot(points: Points) -> npt.NDArray[np.bool_]:
@@ -172,61 +211,8 @@ def posterior(values: Mapping[str, npt.ArrayLike]) -> Target:
         return f"{labels[row]} is not a value of the parameter space"
 
     return Expectation(
-        one_hot, "posterior", vector=True, is_indicator=True, component_labels=labels, requires_each=unknown
+        one_hot, "probabilities", vector=True, is_indicator=True, component_labels=labels, requires_each=unknown
     )
-
-
-def parse(text: str) -> Target:
-    """A target from its name, as on a command line.
-
-    >>> [parse(text).name for text in ("mean:beta", "quantile:beta,0.9", "probability:beta > 3")]
-    ['mean:beta', 'quantile:beta,0.9', 'probability:beta > 3']
-    """
-    if not isinstance(text, str) or ":" not in text:
-        raise InputError(f"a target is written as kind:what, such as mean:beta; got {shown(text)}")
-    kind, what = (part.strip() for part in text.split(":", 1))
-    kind = "second_moment" if kind == "second-moment" else kind  # as it was written once
-    choice(kind, _PARSERS, "kind of target")
-    try:
-        return _PARSERS[kind](what)
-    except (ValueError, IndexError, TypeError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"cannot read the target {shown(text)}; write it like {_EXAMPLES[kind]}") from None
-
-
-def _two(what: str) -> list[str]:
-    first, second = what.split(",")
-    return [first.strip(), second.strip()]
-
-
-def _between(what: str) -> Target:
-    low, name, high = what.split("<")
-    return interval(name.strip(), float(low), float(high))
-
-
-def _density(name: str, x: str) -> Target:
-    return density_at(name.strip(), float(x))
-
-
-_PARSERS: dict[str, Callable[[str], Target]] = {
-    "mean": mean,
-    "second_moment": second_moment,
-    "variance": variance,
-    "covariance": lambda what: covariance(*_two(what)),
-    "probability": probability,
-    "interval": _between,
-    "quantile": lambda what: quantile(_two(what)[0], float(_two(what)[1])),
-    "density": lambda what: _density(*what.split("=")),
-    "model-probability": model_probability,
-    "expectation": expectation,
-}
-_EXAMPLES = {
-    "covariance": "covariance:beta,gamma",
-    "interval": "interval:0<beta<1",
-    "quantile": "quantile:beta,0.9",
-    "density": "density:beta=1.5",
-}
 
 
 def _called(function: Callable[..., Any]) -> str:

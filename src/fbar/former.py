@@ -1,0 +1,296 @@
+"""Names that were changed, and what they are called now.
+
+A former name in new input is refused with the present one. What was recorded under it is read as if it had been
+recorded under the present one, and the model of a recorded run may use it: it was right when the run was started.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, ParamSpec, TypeVar
+
+from fbar.errors import InputError
+
+NAMES: dict[str, str] = {
+    "Acceptances": "AcceptedCount",
+    "Spent": "CostBudget",
+    "interval": "probability_between",
+    "posterior": "probabilities",
+}
+"""Public names of fbar, and types in recorded settings."""
+
+MODULES: dict[str, str | tuple[str, ...]] = {
+    "fbar.targets.kinds": ("fbar.targets.expectations", "fbar.targets.covariances", "fbar.targets.densities"),
+    "fbar.targets.make": "fbar.targets",
+}
+"""Modules, and with them all modules within; several where one was split."""
+
+TARGETS: dict[str, str] = {
+    "density": "density_at",
+    "interval": "probability_between",
+    "model-probability": "model_probability",
+    "second-moment": "second_moment",
+}
+"""Kinds of targets: what stands before the colon in a target's name."""
+
+WHOLE_TARGETS: dict[str, str] = {"posterior": "probabilities"}
+"""Targets whose name has no colon."""
+
+OPTIONS: dict[str, str] = {}
+"""Options of the command line."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+# ---------------------------------------------------------------- in new input: refused
+
+
+def refuse_target(name: str) -> None:
+    """Refuse a target's name as it was written once."""
+    now = target(name)
+    if now != name:
+        raise InputError(f"the target {name!r:.100} is now written {now!r:.100}")
+
+
+def arguments(**renamed: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Refuse former keyword arguments of a function: ``@arguments(client="engine")``."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            for before in renamed.keys() & kwargs.keys():
+                called = function.__qualname__.removesuffix(".__init__")
+                raise InputError(f"{called}({before}=…) is now {called}({renamed[before]}=…)")
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorate
+
+
+# ---------------------------------------------------------------- in what was recorded: as it is called now
+
+
+def target(name: str) -> str:
+    """A target's name as it is now.
+
+    >>> target("interval:0<a<1"), target("mean:a"), target("posterior")
+    ('probability_between:0<a<1', 'mean:a', 'probabilities')
+    """
+    kind, colon, what = name.partition(":")
+    if colon:
+        return f"{TARGETS.get(kind.strip(), kind)}:{what}"
+    return WHOLE_TARGETS.get(name, name)
+
+
+def target_once(name: str) -> str:
+    """A target's name as it was at first, for digests that recorded studies are known by.
+
+    >>> target_once("model_probability:a"), target_once("second_moment:a")
+    ('model-probability:a', 'second_moment:a')
+    """
+    kind, colon, what = name.partition(":")
+    return f"{'model-probability' if kind == 'model_probability' else kind}:{what}" if colon else name
+
+
+def settings(recorded: Any) -> Any:
+    """The settings of a recorded run or study, with the names of now; what is not in its place is left alone."""
+    if not isinstance(recorded, dict):
+        return recorded
+    found = dict(recorded)
+    for key, inner in _INNER.items():
+        if key in found:
+            found[key] = inner(found[key])
+    return found
+
+
+def result(recorded: Any) -> Any:
+    """How a recorded run ended, with the names of now."""
+    if not isinstance(recorded, dict):
+        return recorded
+    found = dict(recorded)
+    for key in ("estimates", "bias", "missing"):
+        if key in found:
+            found[key] = by_target(found[key])
+    return found
+
+
+def study(recorded: Any) -> Any:
+    """The settings of a recorded study, with the names of now."""
+    if not isinstance(recorded, dict):
+        return recorded
+    found = dict(recorded)
+    for part in ("problems", "methods"):
+        if isinstance(found.get(part), dict):
+            found[part] = {name: settings(inner) for name, inner in found[part].items()}
+    return found
+
+
+def trial(recorded: Any) -> Any:
+    """What a study kept of a trial, with the names of now."""
+    if not isinstance(recorded, dict):
+        return recorded
+    found = {**recorded, "estimates": by_target(recorded["estimates"])}
+    if isinstance(found.get("scores"), dict):
+        found["scores"] = {score: by_target(values) for score, values in found["scores"].items()}
+    return found
+
+
+def by_target(values: Any) -> Any:
+    """What is kept by the names of targets."""
+    return {target(name): value for name, value in values.items()} if isinstance(values, Mapping) else values
+
+
+def _targets(names: Any) -> Any:
+    return [target(name) if isinstance(name, str) else name for name in names] if isinstance(names, list) else names
+
+
+MOST_LEVELS = 50
+"""Deeper a stopping rule is not made of others, whatever a file holds."""
+
+
+def _rule(described: Any, level: int = 0) -> Any:
+    """A stopping rule, and those that it is made of."""
+    if not isinstance(described, dict) or level > MOST_LEVELS:
+        return described
+    found = dict(described)
+    if isinstance(found.get("type"), str):
+        found["type"] = NAMES.get(found["type"], found["type"])
+    if isinstance(found.get("target"), str):
+        found["target"] = target(found["target"])
+    for key in ("first", "second"):
+        if key in found:
+            found[key] = _rule(found[key], level + 1)
+    return found
+
+
+def _part(described: Any) -> Any:
+    """A method, or summaries to be learned: they name targets, and are not made of others that do."""
+    if not isinstance(described, dict):
+        return described
+    names = {"targets": _targets, "importance": by_target}
+    return {key: names[key](value) if key in names else value for key, value in described.items()}
+
+
+_INNER: dict[str, Callable[[Any], Any]] = {
+    "targets": _targets,
+    "stop": _rule,
+    "precision": by_target,
+    "importance": by_target,
+    "method": _part,
+    "summaries": _part,
+}
+
+
+# ---------------------------------------------------------------- in the model of a recorded run: still good
+
+_allowed: ContextVar[bool] = ContextVar("former names are allowed", default=False)
+
+
+def now(name: str) -> str | None:
+    """The public name that a former one has now, where former names are allowed; None for others."""
+    return NAMES.get(name) if _allowed.get() else None
+
+
+def removed(name: str) -> str:
+    """Why fbar has no attribute of a name."""
+    if name in NAMES:
+        return f"fbar.{name} is now fbar.{NAMES[name]}"
+    moved = _moved(f"fbar.{name}")
+    if moved:
+        return f"fbar.{name} is now {' and '.join(moved)}"
+    return f"module 'fbar' has no attribute {name!r}"
+
+
+@contextmanager
+def allowed() -> Iterator[None]:
+    """Within it former names of fbar and of its modules lead to what they are now."""
+    token, finder = _allowed.set(True), _Finder()
+    sys.meta_path.insert(0, finder)
+    finder.find_hidden()
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        _allowed.reset(token)
+        finder.forget()
+
+
+def _moved(module: str) -> tuple[str, ...]:
+    """Where a module is now; nothing for one that has not moved."""
+    parts = module.split(".")
+    for length in range(len(parts), 1, -1):
+        found = MODULES.get(".".join(parts[:length]))
+        if found is not None:
+            rest = parts[length:]
+            return tuple(".".join((place, *rest)) for place in ((found,) if isinstance(found, str) else found))
+    return ()
+
+
+class _Finder(MetaPathFinder):
+    """Finds modules under their former names."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+
+    def find_hidden(self) -> None:
+        """Put in place those that a public name hides: imported as others are, they would hide the public name."""
+        public = {*NAMES, *vars(sys.modules["fbar"])}
+        for name in MODULES:
+            parent, _, child = name.rpartition(".")
+            if parent == "fbar" and child in public and name not in sys.modules:
+                self._found.append(name)
+                sys.modules[name] = _joined(name, _moved(name))
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        places = _moved(fullname) if fullname.startswith("fbar.") else ()
+        if not places:
+            return None
+        self._found.append(fullname)
+        return ModuleSpec(fullname, _Moved(places), is_package=True)
+
+    def forget(self) -> None:
+        """Leave no trace of them, so that they are not found elsewhere."""
+        for name in self._found:
+            module = sys.modules.pop(name, None)
+            parent, _, child = name.rpartition(".")
+            if parent in sys.modules and vars(sys.modules[parent]).get(child) is module is not None:
+                delattr(sys.modules[parent], child)
+
+
+def _joined(name: str, places: Sequence[str]) -> ModuleType:
+    """The module that is at the new place; where it was split, one that has what all of them have."""
+    modules = [import_module(place) for place in places]
+    if len(modules) == 1:
+        return modules[0]
+    joined = ModuleType(name)
+    for module in reversed(modules):
+        vars(joined).update({key: value for key, value in vars(module).items() if not key.startswith("__")})
+    return joined
+
+
+class _Moved(Loader):
+    """Loads a module under its former name, by taking it from its new place."""
+
+    def __init__(self, places: Sequence[str]) -> None:
+        self._places = places
+        self._spec: ModuleSpec | None = None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = _joined(spec.name, self._places)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec  # which importing under another name has replaced
