@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(VERSION)
 
-.PHONY: setup run paper test check test-arithmetic lint docs attack bench bench-peers test-peers truths constraints clean
+.PHONY: setup run paper test check test-arithmetic lint docs attack bench bench-peers test-peers truths tables constraints clean
 
 setup: $(STAMP)
 
@@ -74,7 +74,10 @@ bench-peers: $(PEERS)/.installed  ## beside other packages, in an environment of
 truths: setup  ## compute the catalogue's observations, truths and tolerances anew; about an hour
 	$(BIN)/python -m fbar.problems.store
 	$(BIN)/python -m fbar.problems.store --at-tolerance
-	$(BIN)/python -m fbar.problems docs/problems.md
+	$(MAKE) tables
+
+tables: setup  ## write the tables of scores and problems into the pages about them
+	$(BIN)/python docs/_ext/page_tables.py
 
 constraints:  ## pin the versions that are installed now; lines for one version of Python alone stay as they are
 	$(BIN)/python -m pip freeze --exclude-editable | grep -v '@' > constraints.new

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import csv
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from fbar.pages import write_between
 
 PAGE = "attack"
 """The name of the marks between which the page holds the table."""
@@ -122,6 +121,9 @@ class Table:
 
     def write_page(self, page: Path, about: str = "") -> None:
         """Put the table between the marks of a page."""
+        sys.path.insert(0, str(Path(__file__).parent.parent / "docs" / "_ext"))
+        from page_tables import write_between
+
         write_between(page, PAGE, self.markdown(about))
 
 

@@ -233,7 +233,7 @@ def test_what_cannot_travel_is_simulated_here(seen):
         assert len(found.simulated) == 10
         told = result.predictive(10, workers=1)
     assert len(told.simulated) == 0
-    assert "cannot travel" in told.missing
+    assert "cannot be sent" in told.missing
 
 
 # ---------------------------------------------------------------- time limits without end

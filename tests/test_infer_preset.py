@@ -17,6 +17,7 @@ from fbar.errors import InputError
 from fbar.methods.sampling import Rejection
 from fbar.methods.stopping import StandardError
 from fbar.problems import stored
+from fbar.problems.catalogue import recipes
 from fbar.problems.truths import brute_force
 from fbar.problems.truths.brute_force import EFFORTS, Accepted, Effort, Kernels, pooled, simulated, truths_at
 from fbar.question.truth import Known
@@ -334,7 +335,7 @@ def test_the_studies_ask_what_they_should():
     assert set(made) == {"oracle", "ring", "events", "catalogue-small", "catalogue-large", "stopping"}
     for name, level, budget in (("catalogue-small", 1e-2, 10_000), ("catalogue-large", 1e-3, 100_000)):
         study = made[name]
-        assert set(study.arenas) == set(problems.catalogue.RECIPES)  # every one has a truth at the tolerance
+        assert set(study.arenas) == set(recipes())  # every one has a truth at the tolerance
         assert (study.trials, study.budgets) == (200, (budget,))
         for problem, arena in study.arenas.items():
             assert arena.tolerance == problems.load(problem).tolerances[level]

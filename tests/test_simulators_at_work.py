@@ -149,7 +149,7 @@ def test_what_cannot_travel_is_said_in_one_line():
         with lock:
             return theta["a"]
 
-    with pytest.raises(fbar.InputError, match="cannot travel to workers"):
+    with pytest.raises(fbar.InputError, match="cannot be sent to other processes"):
         infer(simulate, workers=1)
     with pytest.raises(fbar.InputError, match="run must be a path"):
         infer(lambda t, rng: t["a"], run=3)

@@ -233,7 +233,7 @@ def test_a_finite_prior_stands_in_exactly():
         (("ramp", "rejection", 10, 2, []), "at least one score"),
         ((None, "rejection", 10), "a problem is a name of the catalogue"),
         (("ramp", "rejection", np.array([10, 0])), "budget must be a positive integer; got"),
-        (("ramp/2", "rejection", 10), "observation 1 alone"),
+        (("ramp/2", "rejection", 10), "has only observation 1"),
         (("gaussian-linear/11", "rejection", 10), "from 1 to 10; got 11"),
         (("gaussian-linear/x", "rejection", 10), "write gaussian-linear/3"),
         (("gaussian-linear/fresh", "rejection", 10), "with fresh data use"),
@@ -258,8 +258,8 @@ def test_more_bad_input():
         Study("ramp", "rejection", 10, targets={"rampp": "mean:theta"})
     with pytest.raises(InputError, match="unknown truth"):
         Study("ramp", "rejection", 10, truth="exact")
-    with pytest.raises(InputError, match="Dask client or a"):
-        Study("ramp", "rejection", 10, trials=2).run(client=3, progress=False)
+    with pytest.raises(InputError, match="engine must be an engine"):
+        Study("ramp", "rejection", 10, trials=2).run(engine=3, progress=False)
     one = run("ramp", "rejection", 10, trials=1)
     with pytest.raises(InputError, match="at least 2 trials"):
         one.ranking()

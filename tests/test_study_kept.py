@@ -48,9 +48,9 @@ def test_problems_of_a_study_are_independent():
 @pytest.mark.parametrize("workers", [1, 2])
 def test_slow_trials_are_kept_before_their_chunk_is_done(tmp_path, monkeypatch, workers):
     """All ten are one chunk by their budget; each is told of as it ends, and in the file by then."""
-    from fbar.study import pool
+    from fbar.running import replication
 
-    monkeypatch.setattr(pool, "SECONDS", 0.0)
+    monkeypatch.setattr(replication, "SECONDS_IN_CHUNK", 0.0)
     told, file = [], tmp_path / "trials.jsonl"
     study = Study("ramp", [all_of_it], 20, trials=10, scores=["mse"])
 
@@ -59,11 +59,11 @@ def test_slow_trials_are_kept_before_their_chunk_is_done(tmp_path, monkeypatch, 
 
     found = study.run(tmp_path, workers=workers, progress=look)
     assert told == [(n, n) for n in range(1, 11)]
-    monkeypatch.setattr(pool, "SECONDS", 100.0)
+    monkeypatch.setattr(replication, "SECONDS_IN_CHUNK", 100.0)
     assert same(found, study.run(workers=1, progress=False))
     with ThreadPoolExecutor(2) as executor:
-        monkeypatch.setattr(pool, "SECONDS", 0.0)
-        assert same(found, study.run(client=executor, progress=False))
+        monkeypatch.setattr(replication, "SECONDS_IN_CHUNK", 0.0)
+        assert same(found, study.run(engine=executor, progress=False))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -93,7 +93,7 @@ def test_the_same_on_any_number_of_processes_and_executors():
     one = study.run(workers=1, progress=False)
     assert same(one, study.run(workers=2, progress=False))
     with ThreadPoolExecutor(2) as executor:
-        assert same(one, study.run(client=executor, progress=False))
+        assert same(one, study.run(engine=executor, progress=False))
     assert not same(
         one, Study(["ramp", "gaussian-linear"], ["rejection", half_of_it], [60, 300], 4, seed=2).run(workers=1)
     )
@@ -116,7 +116,7 @@ def test_the_same_on_dask():
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
-        assert same(one, study.run(client=client, progress=False))
+        assert same(one, study.run(engine=client, progress=False))
 
 
 @pytest.mark.slow

@@ -259,7 +259,7 @@ def result():
         (lambda result: fbar.theory.posterior([0.5, 0.5], [1, 2, 3]), r"do not fit together: prior \(2,\), p_star"),
         (lambda result: fbar.theory.posterior("x", [1, 2]), "prior of theory.posterior must be numbers; got str"),
         (lambda result: fbar.plot.marginals(result, ax=3), "ax must be axes of matplotlib"),
-        (lambda result: fbar.Workers(decimal.Decimal(2)), "count must be a positive integer"),
+        (lambda result: fbar.Workers(decimal.Decimal(2)), "workers must be a positive integer"),
         (lambda result: fbar.infer(result.run.problem, fbar.mean("a"), budget=9, workers=10**9), "from 0 to 10,000"),
         (lambda result: fbar.Targeted(groups=2**53), "at most 1,000 groups"),
         (lambda result: fbar.NormalKernel(1e300), "scale of the covariance must be a number from"),

@@ -171,9 +171,9 @@ def scores(*, json_: JsonFlag = False) -> None:
     json_
         Print one JSON object, and nothing else, to standard output.
     """
-    from fbar.scores import SCORES
+    from fbar.scores import all_scores
 
-    listed = [score() for score in SCORES.values()]
+    listed = list(all_scores().values())
     if json_:
         keys = ("name", "title", "formula", "range", "better", "needs", "blind_spot")
         print(json.dumps({"scores": [{key: getattr(score, key) for key in keys} for score in listed]}))

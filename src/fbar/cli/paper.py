@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from fbar.checks import positive_integer
 from fbar.cli.common import Flag, JsonFlag, MaybeWhole, QuietFlag, Whole, fail
 from fbar.errors import FbarError
 from fbar.seeds import Seeds
@@ -31,6 +32,7 @@ def paper(
     trials: MaybeWhole = None,
     quick: Flag = False,
     seed: Whole = 1,
+    workers: MaybeWhole = None,
     out: Path = Path("paper-results"),
     quiet: QuietFlag = False,
     json_: JsonFlag = False,
@@ -54,6 +56,8 @@ def paper(
         A twentieth of the paper's trials (at least 100), for a first look; claims held to 3 errors may fail.
     seed
         The same seed gives the same numbers.
+    workers
+        Number of processes, by default one for each processor; it changes no result.
     out
         Directory for the files.
     quiet
@@ -71,9 +75,11 @@ def paper(
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     try:
         chosen = [experiment(name) for name in dict.fromkeys(names or EXPERIMENTS)]
-        options = Options(trials, quick, seed, text_likelihood, as_published)
+        options = Options(trials, quick, seed, text_likelihood, as_published, workers)
         options.number_of_trials(1)
         Seeds.of(seed)
+        if workers is not None:
+            positive_integer(workers, "workers")
         results: dict[str, Record] = {}
         with _progress(len(chosen), quiet) as advance:
             for index, item in enumerate(chosen):

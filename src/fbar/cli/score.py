@@ -132,30 +132,13 @@ def score(
     )
     known = [contender.name for contender in made.contenders]
     first = known[0] if reference is None else choice(reference, known, "reference method of this study")
-    result = _run(made, workers, dask, out, quiet or json_)
+    result = made.run(out, workers=workers, engine=dask, progress=not (quiet or json_))
     if json_:
         print(json.dumps(as_tree(result, first)))
     else:
         show(result, first)
     if out is not None:
         write(result, out, quiet=json_)
-
-
-def _run(study: Study, workers: int | None, dask: str | None, out: Path | None, quiet: bool) -> StudyResult:
-    if dask is None:
-        return study.run(out, workers=workers, progress=not quiet)
-    try:
-        from distributed import Client
-    except ImportError:
-        from fbar.errors import MissingExtra
-
-        raise MissingExtra("distributed", "dask") from None
-    try:
-        client = Client(dask, timeout="10s")  # type: ignore[no-untyped-call]
-    except OSError as error:
-        raise InputError(f"cannot reach the Dask scheduler at {dask}: {error}") from None
-    with client:
-        return study.run(out, client=client, progress=not quiet)
 
 
 def _whole(text: str) -> int:

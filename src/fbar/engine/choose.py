@@ -10,7 +10,8 @@ from fbar.checks import shown, time_limit, whole_number
 from fbar.engine.base import Engine, Session
 from fbar.engine.executors import Dask, Futures
 from fbar.engine.in_process import InProcess
-from fbar.engine.workers import Workers, processors
+from fbar.engine.processes import processors
+from fbar.engine.workers import Workers
 from fbar.errors import InputError, MissingExtra
 from fbar.question.problem import Problem
 
@@ -37,7 +38,7 @@ def as_engine(engine: Any = None, workers: int | None = None, timeout: float | N
 def machine_of(engine: Engine) -> dict[str, Any]:
     """How a run is simulated, to be recorded with it. Of an executor or a cluster only the kind: it may be gone."""
     if isinstance(engine, Workers):
-        return {"workers": engine.count, "timeout": engine.timeout}
+        return {"workers": engine.workers, "timeout": engine.timeout}
     kind = {} if isinstance(engine, InProcess) else {"engine": type(engine).__name__}
     return {"workers": None, "timeout": None, **kind}
 
@@ -67,7 +68,7 @@ def _number(recorded: Any, *types: type) -> Any:
 
 
 class Apart(Engine):
-    """In one process of its own, or in this one where the problem cannot travel or a package is missing."""
+    """In one process of its own, or in this one where the problem cannot be sent there or a package is missing."""
 
     def __init__(self, timeout: float | None = None) -> None:
         self.timeout = timeout

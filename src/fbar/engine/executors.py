@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, CancelledError, Future
-from typing import Any
+from typing import Any, TypeVar
 
 from fbar.checks import positive_integer, positive_number, shown
 from fbar.engine.base import Engine, Session
-from fbar.engine.pool import Fault, Pool, PoolSession
-from fbar.engine.work import Job, Report, packed, work_watched
+from fbar.engine.dispatch import Fault, Pool, Splittable, Workload
+from fbar.engine.pool import PoolSession
+from fbar.engine.work import begin_work, packed, work_watched
 from fbar.errors import EngineFailed, InputError, MissingExtra
 from fbar.question.problem import Problem
+
+J = TypeVar("J", bound=Splittable)
+R = TypeVar("R")
 
 
 class Futures(Engine):
@@ -26,9 +30,9 @@ class Futures(Engine):
     executor
         Anything with the ``submit`` of a `concurrent.futures.Executor`.
     workers
-        How many jobs it runs at once; what the executor says of itself by default, or the number of processors.
+        How many jobs it runs at once; by default the executor's own number of workers, or the number of processors.
     bundle_seconds
-        About how long a worker is to be busy before it reports. Changes no result.
+        About how long a worker is busy before it reports. Changes no result.
     """
 
     def __init__(self, executor: Any, workers: int | None = None, *, bundle_seconds: float = 0.5) -> None:
@@ -40,23 +44,25 @@ class Futures(Engine):
         self.bundle_seconds = positive_number(bundle_seconds, "bundle_seconds")
 
     def session(self, problem: Problem) -> Session:
-        payload = packed(problem)
-        pool = _Submitted(self.executor, self.workers, lambda: payload)
+        pool = self.pool(Workload(packed(problem), work_watched, begin_work))
         return PoolSession(pool, problem, bundle_seconds=self.bundle_seconds)
+
+    def pool(self, workload: Workload[J, R]) -> Pool[J, R]:
+        return _Submitted(self.executor, self.workers, workload, lambda: workload.payload)
 
 
 class Dask(Engine):
     """Runs blocks on a Dask cluster.
 
-    Dask itself gives a lost worker's block to another one; when it has given up on a block, the block is sent again
-    on its own, and has failed when that fails too.
+    Dask itself gives a lost worker's block to another worker; when it gives up on a block, the block is sent again
+    while nothing else runs, and has failed when that fails too.
 
     Parameters
     ----------
     client
         A ``distributed.Client``, which stays open, or a scheduler's address.
     bundle_seconds
-        About how long a worker is to be busy before it reports. Changes no result.
+        About how long a worker is busy before it reports. Changes no result.
     """
 
     def __init__(self, client: Any, *, bundle_seconds: float = 0.5) -> None:
@@ -70,6 +76,10 @@ class Dask(Engine):
         self.bundle_seconds = positive_number(bundle_seconds, "bundle_seconds")
 
     def session(self, problem: Problem) -> Session:
+        pool = self.pool(Workload(packed(problem), work_watched, begin_work))
+        return PoolSession(pool, problem, bundle_seconds=self.bundle_seconds)
+
+    def pool(self, workload: Workload[J, R]) -> Pool[J, R]:
         from distributed import Client, KilledWorker
 
         connect: Callable[[str], Any] = Client
@@ -78,26 +88,24 @@ class Dask(Engine):
         except (OSError, ValueError) as error:
             raise EngineFailed(f"there is no Dask scheduler at {self.client}: {error}") from None
         executor = client.get_executor(pure=False)
-        payload = packed(problem)
         workers = max(1, sum(client.nthreads().values()))
 
         def send_payload() -> Any:
-            return client.submit(bytes, payload, pure=False)  # unlike scattered data this survives its workers
+            return client.submit(bytes, workload.payload, pure=False)  # unlike scattered data this survives its workers
 
         def close() -> None:
             executor.shutdown(wait=False)
             if client is not self.client:
                 client.close()
 
-        pool = _Submitted(executor, workers, send_payload, died=KilledWorker, close=close)
-        return PoolSession(pool, problem, bundle_seconds=self.bundle_seconds)
+        return _Submitted(executor, workers, workload, send_payload, died=KilledWorker, close=close)
 
 
-class _Submitted(Pool):
+class _Submitted(Pool[J, R]):
     """Jobs submitted to an executor.
 
-    ``payload`` gives the problem in the form that is sent along with each job, made anew after a worker's death;
-    ``died`` is the error by which the executor says that a job has killed its worker, or another that it had.
+    ``payload`` gives what is sent along with each job, and is called again after a worker's death; ``died`` is the
+    error with which the executor reports that a job, or another job of the same worker, has killed its worker.
     """
 
     blames_neighbours = True
@@ -106,6 +114,7 @@ class _Submitted(Pool):
         self,
         executor: Any,
         size: int,
+        workload: Workload[J, R],
         payload: Callable[[], Any],
         *,
         died: type[Exception] | tuple[()] = (),
@@ -113,21 +122,22 @@ class _Submitted(Pool):
     ) -> None:
         self.size = size
         self._executor, self._make, self._died, self._close = executor, payload, died, close
+        self._run = workload.run
         self._payload = payload()
-        self._sent: set[Future[Report]] = set()
+        self._sent: set[Future[R]] = set()
 
-    def send(self, job: Job, seconds: float | None) -> Future[Report]:
+    def send(self, job: J, seconds: float | None) -> Future[R]:
         try:
-            future: Future[Report] = self._executor.submit(work_watched, self._payload, job)
+            future: Future[R] = self._executor.submit(self._run, self._payload, job)
         except RuntimeError as error:  # broken, or closed
             raise _broken(error) from error
         self._sent.add(future)
         return future
 
-    def done(self, future: Future[Report]) -> None:
+    def done(self, future: Future[R]) -> None:
         self._sent.discard(future)
 
-    def fault(self, future: Future[Report], error: BaseException | None) -> Fault | None:
+    def fault(self, future: Future[R], error: BaseException | None) -> Fault | None:
         self._sent.discard(future)
         if isinstance(error, self._died):
             self._payload = self._make()

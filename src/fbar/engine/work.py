@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -15,6 +16,7 @@ from fbar.errors import FbarError, InputError, MissingExtra
 from fbar.question.outcomes import Batch
 from fbar.question.problem import Problem
 from fbar.question.simulators import RowFailed
+from fbar.system.processes import keep_to_one_openmp_thread
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,13 @@ class Job:
     blocks: tuple[Batch, ...]
     part: Part | None = None
     failed: RowFailed | None = None
+
+    @property
+    def key(self) -> tuple[tuple[int, int], Part | None]:
+        return self.blocks[0].key, self.part
+
+    def pieces(self) -> Sequence[Job]:
+        return [Job((batch,)) for batch in self.blocks] if len(self.blocks) > 1 else ()
 
     @property
     def simulations(self) -> int:
@@ -42,17 +51,20 @@ class Report:
 
 
 def packed(problem: Problem) -> bytes:
-    """A problem with its functions, as it travels to other processes."""
+    """A problem with its functions, as it is sent to other processes."""
+    return pickled(problem, "the problem", "make locks and open files inside the simulator")
+
+
+def pickled(thing: object, name: str, advice: str) -> bytes:
+    """Anything with its functions, as it is sent to other processes."""
     try:
         import cloudpickle
     except ImportError:
         raise MissingExtra("cloudpickle", "run") from None
     try:
-        data: bytes = cloudpickle.dumps(problem)
+        data: bytes = cloudpickle.dumps(thing)
     except Exception as error:
-        raise InputError(
-            f"the problem cannot travel to workers: {error}; make locks and open files inside the simulator"
-        ) from None
+        raise InputError(f"{name} cannot be sent to other processes: {error}; {advice}") from None
     return data
 
 
@@ -62,6 +74,15 @@ def unpacked(payload: bytes) -> Problem:
     problem = pickle.loads(payload)
     assert isinstance(problem, Problem)
     return problem
+
+
+def begin_work(payload: bytes) -> None:
+    """At the start of a local process."""
+    try:
+        unpacked(payload)  # before the first job's time begins
+    except Exception:
+        return  # and the first job reports why
+    keep_to_one_openmp_thread()
 
 
 def work(payload: bytes, job: Job, timeout: float | None = None) -> Report:

@@ -79,7 +79,7 @@ def compute(options: Options) -> Record:
         for scheme in SCHEMES
         for budget in BUDGETS
     ]
-    results = run_trials(__name__, cells, trials, options.seed, options.progress)
+    results = run_trials(__name__, cells, trials, options)
     for figure, target_name in FIGURES.items():
         for design in DESIGNS:
             problem, target, q = _parts(figure, design)

@@ -49,7 +49,7 @@ def compute(options: Options) -> Record:
     trials = options.number_of_trials(PAPER_TRIALS)
     cells = [(setting, budget) for setting in SETTINGS for budget in BUDGETS]
     designs = {setting: design(setting) for setting in SETTINGS}  # made before the workers start
-    results = run_trials(__name__, cells, trials, options.seed, options.progress)
+    results = run_trials(__name__, cells, trials, options)
     asymptotic = {setting: asymptotic_variance(PROBLEM, TARGET, q) for setting, q in designs.items()}
     add_rows(record, results, float(PROBLEM.truth(TARGET)[0]), "mean", asymptotic)
     grid = np.linspace(-15, 15, 301)

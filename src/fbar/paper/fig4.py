@@ -75,7 +75,7 @@ def compute(options: Options) -> Record:
     cells = [(setting, BUDGET) for setting in SETTINGS]
     for setting in SETTINGS:
         design(setting)  # made before the workers start
-    results = run_trials(__name__, cells, trials, options.seed, options.progress, as_published=options.as_published)
+    results = run_trials(__name__, cells, trials, options, as_published=options.as_published)
     truth = float(PROBLEM.truth(TARGET)[0])
     errors: dict[str, FloatArray] = {}
     for setting in SETTINGS:

@@ -62,7 +62,7 @@ def compute(options: Options) -> Record:
     cells = [(setting, budget) for setting in SETTINGS for budget in BUDGETS]
     published = options.as_published
     designs = {setting: design(setting, published) for setting in SETTINGS}  # made before the workers start
-    results = run_trials(__name__, cells, trials, options.seed, options.progress, as_published=published)
+    results = run_trials(__name__, cells, trials, options, as_published=published)
     asymptotic = {setting: asymptotic_variance(PROBLEM, TARGET, q) for setting, q in designs.items()}
     truth = float(PROBLEM.truth(TARGET)[0])
     add_rows(record, results, truth, "model-1", asymptotic)

@@ -94,7 +94,7 @@ def compute(options: Options) -> Record:
     record = Record("figS5")
     trials = options.number_of_trials(PAPER_TRIALS)
     cells = [(setting, NOMINAL) for setting in METHODS]
-    results = run_trials(__name__, cells, trials, options.seed, options.progress, at_once=10 * NOMINAL)
+    results = run_trials(__name__, cells, trials, options)
     final: dict[str, FloatArray] = {}
     for setting, method in METHODS.items():
         _add_setting(record, setting, method, results[setting, NOMINAL], final)

@@ -63,7 +63,8 @@ class Claim:
 class Options:
     """How an experiment is run.
 
-    ``trials`` replaces the paper's own number, ``quick`` takes a twentieth of it (at least 100).
+    ``trials`` replaces the paper's own number, ``quick`` takes a twentieth of it (at least 100). ``workers`` is the
+    number of processes, by default one for each processor; it changes no result.
     """
 
     trials: int | None = None
@@ -71,6 +72,7 @@ class Options:
     seed: int = 1
     text_likelihood: bool = False
     as_published: bool = False
+    workers: int | None = None
     progress: Callable[[float], None] = field(default=lambda _: None, compare=False)
 
     def number_of_trials(self, papers: int) -> int:

@@ -1,7 +1,7 @@
 """Problems with known truth: the catalogue, and the paper's own."""
 
 from fbar.problems.benchmark import Benchmark, Recipe
-from fbar.problems.catalogue import entries, load, names
+from fbar.problems.catalogue import entries, load, names, register
 from fbar.problems.models.continuous import filippi, nested_models, ramp, two_sided_exponential
 from fbar.problems.models.discrete import discretised_gaussian, ten_values, two_hypotheses
 
@@ -15,6 +15,7 @@ __all__ = [
     "names",
     "nested_models",
     "ramp",
+    "register",
     "ten_values",
     "two_hypotheses",
     "two_sided_exponential",

@@ -17,7 +17,7 @@ import numpy as np
 
 from fbar.problems import stored
 from fbar.problems.benchmark import OBSERVATIONS, Benchmark
-from fbar.problems.catalogue import RECIPES, recipe
+from fbar.problems.catalogue import recipe, recipes
 from fbar.problems.stored import Stored
 from fbar.problems.truths import brute_force
 
@@ -90,5 +90,5 @@ if __name__ == "__main__":
         for chosen in names or brute_force.EFFORTS:
             store_at_tolerance(chosen)
     else:
-        for chosen in names or RECIPES:
+        for chosen in names or recipes():
             store(chosen)

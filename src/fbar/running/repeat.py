@@ -68,7 +68,6 @@ class FirstBlockTwice(Engine):
 class _Twice(Session):
     def __init__(self, inner: Session, problem: Problem) -> None:
         self._inner, self._problem = inner, problem
-        self.ahead = inner.ahead
         self._tries = FEW
         self._waiting: tuple[Batch, Simulated] | None = None
 

@@ -1,4 +1,7 @@
-"""The contract of a score."""
+"""The contract of a score, and the registry of scores.
+
+A new score is a subclass of `Score` with the decorator `register`: see "Adding a score" in ``CONTRIBUTING.md``.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.checks import FloatArray, choice, shown
+from fbar.errors import InputError
+from fbar.plugins import load_plugins
 from fbar.question.points import Points
 from fbar.question.problem import Problem
 from fbar.question.targets import Target
@@ -53,7 +58,7 @@ class Scene:
 
     @cached_property
     def remembered(self) -> dict[Any, Any]:
-        """What scores computed of the truth alone, for the next trial."""
+        """What scores have computed from the truth, for the next trial."""
         return {}
 
     def rng(self, *key: int) -> np.random.Generator:
@@ -63,22 +68,61 @@ class Scene:
 class Score(ABC):
     """A number (or several, by name) for one trial of one algorithm.
 
-    A score's class says what it is: its ``formula``, its ``range``, which way is ``better`` ("nominal" for one that has
-    a right value, in ``nominal``), what it ``needs`` of the truth, and its ``blind_spot`` as the paper tells it.
+    A subclass needs a ``name``, a ``title`` of one line, which way is ``better``, and `compute`. Its other class
+    variables are for the table of scores: the ``formula``, the ``range``, what it ``needs`` of the truth, and its
+    ``blind_spot``. A score that is best at some value is ``better = "nominal"``, with that value in ``nominal``.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
-    formula: ClassVar[str]
-    range: ClassVar[str]
     better: ClassVar[Better]
-    needs: ClassVar[Needs]
-    blind_spot: ClassVar[str]
+    formula: ClassVar[str] = ""
+    range: ClassVar[str] = ""
+    needs: ClassVar[Needs] = "nothing"
+    blind_spot: ClassVar[str] = ""
     nominal: ClassVar[float | None] = None
 
     @abstractmethod
     def compute(self, approximation: Approximation, scene: Scene) -> Mapping[str, float]:
-        """The score of one trial, by component: a target's name, a parameter's name, or ``""`` for one number alone.
+        """The score of one trial, by component: a target's name, a parameter's name, or ``""`` for a single number.
 
         Raises an `InputError` where the score is not defined for this approximation or problem.
         """
+
+
+SCORES: dict[str, type[Score]] = {}
+"""Every registered score by name: first those of the paper's table 2 in its order, then others in common use."""
+
+S = TypeVar("S", bound=type[Score])
+
+
+def register(score: S) -> S:
+    """Make a score known by its name. Used as the decorator of a subclass of `Score` that takes no arguments."""
+    for needed in ("name", "title", "better"):
+        if not isinstance(getattr(score, needed, None), str):
+            raise InputError(f"the score {score.__name__} must have a class variable {needed!r}, a text")
+    choice(score.better, get_args(Better), f"value of {score.__name__}.better")
+    if score.better == "nominal" and score.nominal is None:
+        raise InputError(f"the score {score.__name__} must have a class variable 'nominal', the best value")
+    known = SCORES.get(score.name)
+    if known is not None and (known.__module__, known.__qualname__) != (score.__module__, score.__qualname__):
+        raise InputError(f"there is a score {score.name!r} already, in {known.__module__}; choose another name")
+    SCORES[score.name] = score
+    return score
+
+
+def all_scores() -> dict[str, type[Score]]:
+    """Every score by name, with those of installed plugins."""
+    load_plugins()
+    return dict(SCORES)
+
+
+def as_score(given: Any) -> Score:
+    """A score, by its name or as it is."""
+    if isinstance(given, Score):
+        return given
+    if isinstance(given, str):
+        if given not in SCORES:
+            load_plugins()
+        return SCORES[choice(given, SCORES, "score")]()
+    raise InputError(f"a score is a name such as 'mse', or a fbar.scores.Score; got {shown(given)}")

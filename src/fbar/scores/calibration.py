@@ -21,7 +21,7 @@ from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.scores.approximation import Approximation
 from fbar.scores.arrays import cells, effective_size, is_finite, merged, probabilities, weighted
-from fbar.scores.base import Better, Needs, Scene, Score
+from fbar.scores.base import Better, Needs, Scene, Score, register
 from fbar.scores.density import log_density
 from fbar.scores.expectation import TrialError, trial_errors
 
@@ -135,6 +135,7 @@ def holds(item: TrialError, level: float = 0.95) -> float:
 # ---------------------------------------------------------------- scores
 
 
+@register
 @dataclass(frozen=True)
 class TrueParameters(Score):
     """log p̂ at the parameters that the data were made with: a density, or a probability on a finite space."""
@@ -161,6 +162,7 @@ class TrueParameters(Score):
         return {"": float(log_density(approximation, scene, at.with_derived(scene.problem.derived), self.bandwidth)[0])}
 
 
+@register
 @dataclass(frozen=True)
 class SimulationBasedCalibration(Score):
     """The rank of each true parameter; over trials with data of their own see `uniformity` and `expected_coverage`."""
@@ -194,6 +196,7 @@ class SimulationBasedCalibration(Score):
         return result
 
 
+@register
 @dataclass(frozen=True)
 class ErrorBarCoverage(Score):
     """Whether the method's own interval holds the true expectation; its mean over trials should be ``level``."""
@@ -215,6 +218,7 @@ class ErrorBarCoverage(Score):
         return {name: holds(item, self.level) for name, item in trial_errors(approximation, scene).items()}
 
 
+@register
 @dataclass(frozen=True)
 class ZScore(Score):
     """The error in units of its claimed standard error: over trials, mean 0 and variance df/(df − 2) ≈ 1 are right."""

@@ -21,7 +21,7 @@ from fbar.checks import FloatArray, numeric_array, shown
 from fbar.errors import InputError
 from fbar.scores.approximation import Approximation
 from fbar.scores.arrays import distributions, is_finite, probabilities, true_probabilities
-from fbar.scores.base import Better, Needs, Scene, Score
+from fbar.scores.base import Better, Needs, Scene, Score, register
 from fbar.scores.density import log_ratio
 
 Phi = Callable[[FloatArray], FloatArray]
@@ -123,101 +123,10 @@ def log_likelihood_mse(
 # ---------------------------------------------------------------- scores
 
 
-@dataclass(frozen=True)
-class Divergence(Score):
-    """A φ-divergence. ``bandwidth`` is that of the density estimate, where one is needed."""
-
-    better: ClassVar[Better] = "lower"
-    needs: ClassVar[Needs] = "density"
-    phi: ClassVar[Phi]
-    root: ClassVar[bool] = False
-
-    bandwidth: str = "scott"
-
-    @abstractmethod
-    def exact(self, p_hat: FloatArray, p: FloatArray) -> FloatArray:
-        """On a finite space."""
-
-    def compute(self, approximation: Approximation, scene: Scene) -> Mapping[str, float]:
-        if is_finite(scene):
-            return {"": float(self.exact(probabilities(approximation, scene), true_probabilities(scene)))}
-        with np.errstate(over="ignore"):
-            value = float(type(self).phi(np.exp(log_ratio(approximation, scene, self.bandwidth))).mean())
-        return {"": value**0.5 if self.root else value}
-
-
-_SMOOTH = "weighs errors where the posterior is small most"
 _SAMPLES = "; of samples it is infinite as it stands, and finite by a density estimate that the number depends on"
 
 
-@dataclass(frozen=True)
-class KL(Divergence):
-    name: ClassVar[str] = "kl"
-    title: ClassVar[str] = "Kullback–Leibler divergence of the approximation from the truth"
-    formula: ClassVar[str] = "KL(p̂‖p) = ∫ p̂ log(p̂/p)"
-    range: ClassVar[str] = "[0, ∞]"
-    blind_spot: ClassVar[str] = f"{_SMOOTH}, whether or not a target cares{_SAMPLES}"
-    phi: ClassVar[Phi] = staticmethod(phi_kl)
-
-    def exact(self, p_hat: FloatArray, p: FloatArray) -> FloatArray:
-        return kl(p_hat, p)
-
-
-@dataclass(frozen=True)
-class ReverseKL(Divergence):
-    name: ClassVar[str] = "reverse-kl"
-    title: ClassVar[str] = "Kullback–Leibler divergence of the truth from the approximation"
-    formula: ClassVar[str] = "KL(p‖p̂) = ∫ p log(p/p̂)"
-    range: ClassVar[str] = "[0, ∞]"
-    blind_spot: ClassVar[str] = (
-        f"as kl, to which it is equal at leading order; infinite once p̂ misses a value{_SAMPLES}"
-    )
-    phi: ClassVar[Phi] = staticmethod(phi_reverse_kl)
-
-    def exact(self, p_hat: FloatArray, p: FloatArray) -> FloatArray:
-        return kl(p, p_hat)
-
-
-@dataclass(frozen=True)
-class ChiSquared(Divergence):
-    name: ClassVar[str] = "chi2"
-    title: ClassVar[str] = "χ²-divergence"
-    formula: ClassVar[str] = "∫ (p̂ − p)²/p"
-    range: ClassVar[str] = "[0, ∞]"
-    blind_spot: ClassVar[str] = f"{_SMOOTH}, more than kl does; its estimate from draws can have no variance{_SAMPLES}"
-    phi: ClassVar[Phi] = staticmethod(phi_chi2)
-
-    def exact(self, p_hat: FloatArray, p: FloatArray) -> FloatArray:
-        return chi2(p_hat, p)
-
-
-@dataclass(frozen=True)
-class Hellinger(Divergence):
-    name: ClassVar[str] = "hellinger"
-    title: ClassVar[str] = "Hellinger distance"
-    formula: ClassVar[str] = "(½ ∫ (√p̂ − √p)²)^½"
-    range: ClassVar[str] = "[0, 1]"
-    blind_spot: ClassVar[str] = f"its square is a smooth divergence: {_SMOOTH}{_SAMPLES}"
-    phi: ClassVar[Phi] = staticmethod(phi_hellinger)
-    root: ClassVar[bool] = True
-
-    def exact(self, p_hat: FloatArray, p: FloatArray) -> FloatArray:
-        return hellinger(p_hat, p)
-
-
-@dataclass(frozen=True)
-class JensenShannon(Divergence):
-    name: ClassVar[str] = "jensen-shannon"
-    title: ClassVar[str] = "Jensen–Shannon divergence"
-    formula: ClassVar[str] = "½ KL(p̂‖m) + ½ KL(p‖m), m = (p̂ + p)/2"
-    range: ClassVar[str] = "[0, log 2]"
-    blind_spot: ClassVar[str] = f"{_SMOOTH}{_SAMPLES}"
-    phi: ClassVar[Phi] = staticmethod(phi_jensen_shannon)
-
-    def exact(self, p_hat: FloatArray, p: FloatArray) -> FloatArray:
-        return jensen_shannon(p_hat, p)
-
-
+@register
 @dataclass(frozen=True)
 class PosteriorMSE(Score):
     """∫ (p̂ − p)² dθ: exactly on a finite space, elsewhere as E_p[(p̂ − p)²/p] over draws from the truth."""
@@ -270,6 +179,7 @@ def likelihoods(approximation: Approximation, scene: Scene, *, log: bool) -> tup
     return estimate, true
 
 
+@register
 @dataclass(frozen=True)
 class UnnormalisedMSE(Score):
     """Σ π²(p̂* − p*)² on a finite prior."""
@@ -287,6 +197,106 @@ class UnnormalisedMSE(Score):
         return {"": float(unnormalised_mse(scene.problem.finite.probabilities, p, true))}
 
 
+@dataclass(frozen=True)
+class Divergence(Score):
+    """A φ-divergence. ``bandwidth`` is that of the density estimate, where one is needed."""
+
+    better: ClassVar[Better] = "lower"
+    needs: ClassVar[Needs] = "density"
+    phi: ClassVar[Phi]
+    root: ClassVar[bool] = False
+
+    bandwidth: str = "scott"
+
+    @abstractmethod
+    def exact(self, p_hat: FloatArray, p: FloatArray) -> FloatArray:
+        """On a finite space."""
+
+    def compute(self, approximation: Approximation, scene: Scene) -> Mapping[str, float]:
+        if is_finite(scene):
+            return {"": float(self.exact(probabilities(approximation, scene), true_probabilities(scene)))}
+        with np.errstate(over="ignore"):
+            value = float(type(self).phi(np.exp(log_ratio(approximation, scene, self.bandwidth))).mean())
+        return {"": value**0.5 if self.root else value}
+
+
+_SMOOTH = "weighs errors where the posterior is small most"
+
+
+@register
+@dataclass(frozen=True)
+class KL(Divergence):
+    name: ClassVar[str] = "kl"
+    title: ClassVar[str] = "Kullback–Leibler divergence of the approximation from the truth"
+    formula: ClassVar[str] = "KL(p̂‖p) = ∫ p̂ log(p̂/p)"
+    range: ClassVar[str] = "[0, ∞]"
+    blind_spot: ClassVar[str] = f"{_SMOOTH}, whether or not a target cares{_SAMPLES}"
+    phi: ClassVar[Phi] = staticmethod(phi_kl)
+
+    def exact(self, p_hat: FloatArray, p: FloatArray) -> FloatArray:
+        return kl(p_hat, p)
+
+
+@register
+@dataclass(frozen=True)
+class ReverseKL(Divergence):
+    name: ClassVar[str] = "reverse-kl"
+    title: ClassVar[str] = "Kullback–Leibler divergence of the truth from the approximation"
+    formula: ClassVar[str] = "KL(p‖p̂) = ∫ p log(p/p̂)"
+    range: ClassVar[str] = "[0, ∞]"
+    blind_spot: ClassVar[str] = (
+        f"as kl, to which it is equal at leading order; infinite once p̂ misses a value{_SAMPLES}"
+    )
+    phi: ClassVar[Phi] = staticmethod(phi_reverse_kl)
+
+    def exact(self, p_hat: FloatArray, p: FloatArray) -> FloatArray:
+        return kl(p, p_hat)
+
+
+@register
+@dataclass(frozen=True)
+class ChiSquared(Divergence):
+    name: ClassVar[str] = "chi2"
+    title: ClassVar[str] = "χ²-divergence"
+    formula: ClassVar[str] = "∫ (p̂ − p)²/p"
+    range: ClassVar[str] = "[0, ∞]"
+    blind_spot: ClassVar[str] = f"{_SMOOTH}, more than kl does; its estimate from draws can have no variance{_SAMPLES}"
+    phi: ClassVar[Phi] = staticmethod(phi_chi2)
+
+    def exact(self, p_hat: FloatArray, p: FloatArray) -> FloatArray:
+        return chi2(p_hat, p)
+
+
+@register
+@dataclass(frozen=True)
+class Hellinger(Divergence):
+    name: ClassVar[str] = "hellinger"
+    title: ClassVar[str] = "Hellinger distance"
+    formula: ClassVar[str] = "(½ ∫ (√p̂ − √p)²)^½"
+    range: ClassVar[str] = "[0, 1]"
+    blind_spot: ClassVar[str] = f"its square is a smooth divergence: {_SMOOTH}{_SAMPLES}"
+    phi: ClassVar[Phi] = staticmethod(phi_hellinger)
+    root: ClassVar[bool] = True
+
+    def exact(self, p_hat: FloatArray, p: FloatArray) -> FloatArray:
+        return hellinger(p_hat, p)
+
+
+@register
+@dataclass(frozen=True)
+class JensenShannon(Divergence):
+    name: ClassVar[str] = "jensen-shannon"
+    title: ClassVar[str] = "Jensen–Shannon divergence"
+    formula: ClassVar[str] = "½ KL(p̂‖m) + ½ KL(p‖m), m = (p̂ + p)/2"
+    range: ClassVar[str] = "[0, log 2]"
+    blind_spot: ClassVar[str] = f"{_SMOOTH}{_SAMPLES}"
+    phi: ClassVar[Phi] = staticmethod(phi_jensen_shannon)
+
+    def exact(self, p_hat: FloatArray, p: FloatArray) -> FloatArray:
+        return jensen_shannon(p_hat, p)
+
+
+@register
 @dataclass(frozen=True)
 class LogLikelihood(Score):
     """Σ π (log p̂* − log p*)² on a finite prior; unbiased estimates of log p* (inverse binomial sampling) are used."""

@@ -20,7 +20,7 @@ from fbar.errors import InputError
 from fbar.question.targets import Target, as_target, mean, second_moment, variance
 from fbar.question.truth import FiniteReference, Nodes
 from fbar.scores.approximation import Approximation
-from fbar.scores.base import Better, Needs, Scene, Score
+from fbar.scores.base import Better, Needs, Scene, Score, register
 
 MOST_TRUTH_ERROR = 0.01
 """The largest part of a score that the truth's own squared error may make up."""
@@ -184,6 +184,7 @@ def summarise(errors: npt.ArrayLike, truth_error: npt.ArrayLike = 0.0, deviation
     return Summary(trials, *(float(v) if np.ndim(v) == 0 else v for v in values))
 
 
+@register
 @dataclass(frozen=True)
 class ExpectationMSE(Score):
     """S_d_f. In one trial: the squared error of each target, less the truth's own squared error."""

@@ -23,7 +23,7 @@ from fbar.scores.arrays import (
     true_samples,
     two_samples,
 )
-from fbar.scores.base import Better, Needs, Scene, Score
+from fbar.scores.base import Better, Needs, Scene, Score, register
 from fbar.scores.metrics import kolmogorov
 
 CLASSIFIERS = ("mlp", "logistic")
@@ -123,6 +123,7 @@ def c2st(
 # ---------------------------------------------------------------- scores
 
 
+@register
 @dataclass(frozen=True)
 class KolmogorovSmirnovTest(Score):
     """The p-value of the two-sample test, of every marginal."""
@@ -144,6 +145,7 @@ class KolmogorovSmirnovTest(Score):
         return {name: ks_p_value(x, y, w, v) for name, x, w, y, v in marginals(approximation, scene)}
 
 
+@register
 @dataclass(frozen=True)
 class ClassifierTest(Score):
     """C2ST: the accuracy of a classifier that tells the approximation from the truth."""
@@ -172,6 +174,7 @@ class ClassifierTest(Score):
         return {"": c2st(x, y, w, kind=self.kind, folds=self.folds, size=self.size, seed=scene.seed + 1)}
 
 
+@register
 @dataclass(frozen=True)
 class LogisticClassifierTest(ClassifierTest):
     """C2ST with a logistic regression on θ_j and θ_j²: seconds where the network takes minutes."""

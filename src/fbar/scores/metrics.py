@@ -31,7 +31,7 @@ from fbar.scores.arrays import (
     true_scale,
     two_samples,
 )
-from fbar.scores.base import Better, Needs, Scene, Score
+from fbar.scores.base import Better, Needs, Scene, Score, register
 from fbar.scores.density import log_ratio
 
 MOST_ASSIGNED = 2000
@@ -180,6 +180,7 @@ def mmd2(
 # ---------------------------------------------------------------- scores
 
 
+@register
 @dataclass(frozen=True)
 class TotalVariation(Score):
     """½ ∫|p̂ − p|: exactly on a finite space, elsewhere E_p[(1 − p̂/p)⁺] over draws from the truth."""
@@ -204,6 +205,7 @@ class TotalVariation(Score):
         return {"": float((1 - ratio).mean())}
 
 
+@register
 @dataclass(frozen=True)
 class Wasserstein(Score):
     """W1 of every marginal, exact for the weighted points; the truth is a sample of ``scene.truth_size`` draws."""
@@ -220,6 +222,7 @@ class Wasserstein(Score):
         return {name: wasserstein(x, y, w, v) for name, x, w, y, v in marginals(approximation, scene)}
 
 
+@register
 @dataclass(frozen=True)
 class JointWasserstein(Score):
     """W1 of the joint distribution, parameters in units of their true standard deviations; exact, where small.
@@ -248,6 +251,7 @@ class JointWasserstein(Score):
         return {"": wasserstein(x / scale, y / scale, w, v)}
 
 
+@register
 @dataclass(frozen=True)
 class SlicedWasserstein(Score):
     """The mean W1 over random directions, the same for every trial, in units of true standard deviations."""
@@ -270,6 +274,7 @@ class SlicedWasserstein(Score):
         return {"": sliced_wasserstein(x, y, u / true_scale(scene), w, v)}
 
 
+@register
 @dataclass(frozen=True)
 class MaximumMeanDiscrepancy(Score):
     """Unbiased MMD² with a Gaussian kernel, in units of true standard deviations; exact on a finite space.
@@ -303,6 +308,7 @@ class MaximumMeanDiscrepancy(Score):
         return {"": mmd2(x / scale, y / scale, length, w, v, exact=exact, true_part=own)}
 
 
+@register
 @dataclass(frozen=True)
 class Kolmogorov(Score):
     """sup |F̂ − F| of every marginal, weighted; the truth is a sample, whose own distance is about 0.9/√(its size)."""

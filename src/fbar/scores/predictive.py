@@ -14,7 +14,7 @@ from fbar.errors import InputError
 from fbar.question.outcomes import Failure
 from fbar.scores.approximation import Approximation
 from fbar.scores.arrays import systematic
-from fbar.scores.base import Better, Needs, Scene, Score
+from fbar.scores.base import Better, Needs, Scene, Score, register
 
 Measure = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.ArrayLike]
 
@@ -32,6 +32,7 @@ def predictive_p_value(replicates: npt.NDArray[Any], observed: npt.NDArray[Any],
     return float((far >= far[-1] * (1 - 1e-12)).mean())
 
 
+@register
 @dataclass(frozen=True)
 class PredictiveCheck(Score):
     """Mean distance of data simulated from p̂ to x*, and the predictive p-value.

@@ -14,7 +14,7 @@ from fbar.checks import numeric_array
 from fbar.errors import InputError
 from fbar.scores.approximation import Approximation, checked_weights
 from fbar.scores.arrays import effective_size
-from fbar.scores.base import Better, Needs, Scene, Score
+from fbar.scores.base import Better, Needs, Scene, Score, register
 from fbar.scores.expectation import posterior_deviation
 
 
@@ -43,6 +43,7 @@ def _spent(approximation: Approximation) -> int:
     return approximation.simulations
 
 
+@register
 @dataclass(frozen=True)
 class AcceptanceRate(Score):
     """N_acc/N."""
@@ -64,6 +65,7 @@ class AcceptanceRate(Score):
         return {"": float(approximation.accepted) / _spent(approximation)}
 
 
+@register
 @dataclass(frozen=True)
 class EffectiveSampleSize(Score):
     """Kish's (Σw)²/Σw² over single accepted simulations, absolute (component ``""``) and per simulation."""
@@ -88,6 +90,7 @@ class EffectiveSampleSize(Score):
         return {"": value, "per-simulation": value / _spent(approximation)}
 
 
+@register
 @dataclass(frozen=True)
 class RelativeEfficiency(Score):
     """What the effective sample size stands in for, by the method's own error bar: var(f|x*)/SE², by target.

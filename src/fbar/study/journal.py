@@ -16,12 +16,12 @@ from typing import Any
 from fbar import former
 from fbar.checks import shown
 from fbar.errors import FbarError, InputError
+from fbar.running.replication import Found
 from fbar.study.trials import Cell, Record
 from fbar.system.files import require_own_file, write_text
 from fbar.system.locks import Lock
 
 FORMAT = 1
-Trials = dict[tuple[Cell, int], Record]
 
 
 class Journal:
@@ -60,10 +60,10 @@ class Journal:
             now |= {part: {**before.get(part, {}), **now[part]} for part in ("problems", "methods")}
         write_text(path, json.dumps(now, indent=1) + "\n")
 
-    def _read(self, path: Path) -> Trials:
+    def _read(self, path: Path) -> Found[Cell, Record]:
         if not path.exists():
             return {}
-        found: Trials = {}
+        found: Found[Cell, Record] = {}
         raw = path.read_bytes()
         for line in raw.splitlines():
             try:

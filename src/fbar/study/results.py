@@ -15,15 +15,15 @@ from fbar.errors import FbarError, InputError, MissingExtra
 from fbar.estimation.estimate import shorthand
 from fbar.results.markup import paragraph
 from fbar.results.notebook import joined, table
+from fbar.running.replication import Found
 from fbar.scores import Scene, as_score, posterior_deviation, summarise
 from fbar.scores.expectation import MOST_TRUTH_ERROR
 from fbar.study import tables
 from fbar.study.curves import Curve, curve, relative
-from fbar.study.journal import Trials
 from fbar.study.paired import mean_and_error
 from fbar.study.ranking import ERROR, Ranking, rank
 from fbar.study.tables import Row
-from fbar.study.trials import Arena, Cell
+from fbar.study.trials import Arena, Cell, Record
 from fbar.study.versus import Versus, versus
 
 if TYPE_CHECKING:
@@ -34,7 +34,11 @@ class StudyResult:
     """The records of a study's trials, and the questions they answer."""
 
     def __init__(
-        self, trials: Trials, arenas: Mapping[str, Arena], scores: Sequence[str], settings: Mapping[str, Any]
+        self,
+        trials: Found[Cell, Record],
+        arenas: Mapping[str, Arena],
+        scores: Sequence[str],
+        settings: Mapping[str, Any],
     ) -> None:
         self.trials, self.arenas, self.scores, self.settings = trials, dict(arenas), list(scores), dict(settings)
         self._scenes = {name: Scene(arena.scored, arena.targets) for name, arena in self.arenas.items()}

@@ -6,16 +6,16 @@ import copy
 import hashlib
 import json
 import os
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
 from fbar import former
 from fbar.checks import choice, listed_of, positive_integer, positive_number, real, shown, texts
 from fbar.checks import path as as_path
+from fbar.engine import as_engine
 from fbar.errors import InputError
 from fbar.ledger.settings import describe
 from fbar.problems import Benchmark, load
@@ -24,24 +24,18 @@ from fbar.question.problem import Problem
 from fbar.question.targets import Target, as_targets, parse
 from fbar.question.truth import Listed
 from fbar.results.notebook import joined, table
+from fbar.running.replication import Found, Progress, replicate
 from fbar.scores import Score, as_score
 from fbar.seeds import Seeds
 from fbar.study.contenders import as_contenders
-from fbar.study.journal import Journal, Trials
-from fbar.study.pool import Chunk, Stage, by_executor, by_processes, here
+from fbar.study.journal import Journal
 from fbar.study.progress import StudyProgress
 from fbar.study.ranking import ERROR
 from fbar.study.results import StudyResult
-from fbar.study.trials import Arena, Cell
+from fbar.study.trials import Arena, Cell, Record, StudyTrials
 from fbar.system.signals import ending_as_by_ctrl_c, interrupted
 
 DEFAULT_SCORES = ("mse", "coverage", "acceptance-rate", "ess")
-AT_ONCE = 200_000
-"""Simulations in one chunk of trials: long beside its overhead, short beside the whole."""
-MOST_AT_ONCE = 25
-
-Progress = Callable[[float, int, int], None]
-"""Called with the share of the work that is done, the trials done, and all trials."""
 
 
 class Study:
@@ -215,16 +209,6 @@ class Study:
             "trials": self.trials,
         }
 
-    def _chunks(self, done: Trials, workers: int) -> list[Chunk]:
-        chunks = []
-        for cell in self.cells:
-            left = [trial for trial in range(self.trials) if (cell, trial) not in done]
-            share = -(-len(left) * len(self.cells) // workers)  # so that there is some for every process
-            step = max(1, min(MOST_AT_ONCE, AT_ONCE // cell.budget, share))
-            chunks += [Chunk(cell, tuple(left[i : i + step])) for i in range(0, len(left), step)]
-        # The largest first, so that none is left alone at the end; the order changes no result.
-        return sorted(chunks, key=lambda chunk: -chunk.cell.budget)
-
     # ------------------------------------------------------------ running
 
     def run(
@@ -232,64 +216,51 @@ class Study:
         out: str | os.PathLike[str] | None = None,
         *,
         workers: int | None = None,
-        client: Any = None,
+        engine: Any = None,
         progress: bool | Progress = True,
+        **removed: Never,
     ) -> StudyResult:
-        """Run what is not recorded yet, and give the results.
+        """Run the trials that are not recorded yet, and give the results.
 
         Parameters
         ----------
         out
-            A directory: finished trials are kept there as they come. Running the study again goes on where it was;
-            more trials, budgets, methods or problems add to it.
+            A directory where finished trials are kept as they arrive. Running the study again resumes it; more trials,
+            budgets, methods or problems add to it.
         workers
-            Processes of this machine; as many as there are processors by default. 1 runs all in this process.
-        client
-            A Dask client or a `concurrent.futures.Executor` to run on instead.
+            Processes of this machine, by default one for each processor. With 1 all trials run in this process.
+        engine
+            Where to run instead, as for `infer`: a `concurrent.futures.Executor`, a Dask client or its address, or an
+            engine.
+        progress
+            Whether to show progress, or a function that is called with the share of the work that is done, the trials
+            done, and all trials to run.
         """
-        count = _processors() if workers is None else positive_integer(workers, "workers")
+        if removed:
+            name = next(iter(removed))
+            instead = "; it is called engine" if name == "client" else ""
+            raise TypeError(f"Study.run() has no argument {name}{instead}")
+        if workers is not None:
+            positive_integer(workers, "workers")
+        chosen = None if engine is None else as_engine(engine, workers)
         try:
-            with ending_as_by_ctrl_c():
-                found = self._run_all(out, count, client, progress)
+            with ending_as_by_ctrl_c(), ExitStack() as stack:
+                journal = (
+                    stack.enter_context(Journal(as_path(out, "out"), self.settings())) if out is not None else None
+                )
+                line = StudyProgress(progress)
+                stack.callback(line.end)
+                trials = StudyTrials(self.arenas, {c.name: c for c in self.contenders}, self.scores, self.seed)
+                found: Found[Cell, Record] = replicate(
+                    trials, self.cells, self.trials, engine=chosen, workers=workers, journal=journal, progress=line
+                )
         except KeyboardInterrupt as error:
             kept = (
-                f"finished trials are kept in {out}; the same again goes on" if out is not None else "nothing is kept"
+                f"finished trials are kept in {out}; run it again to resume" if out is not None else "nothing is kept"
             )
             raise interrupted(error, f"interrupted; {kept}") from None
         wanted = {(cell, trial): found[cell, trial] for cell in self.cells for trial in range(self.trials)}
         return StudyResult(wanted, self.arenas, [score.name for score in self.scores], self.settings())
-
-    def _run_all(
-        self, out: str | os.PathLike[str] | None, count: int, client: Any, progress: bool | Progress
-    ) -> Trials:
-        with ExitStack() as stack:
-            journal = stack.enter_context(Journal(as_path(out, "out"), self.settings())) if out is not None else None
-            found: Trials = {} if journal is None else journal.trials
-            chunks = self._chunks(found, count)
-            stage = Stage(self.arenas, {item.name: item for item in self.contenders}, self.scores, self.seed)
-            line = StudyProgress(progress, sum(len(chunk.trials) for chunk in chunks))
-            total = sum(_work(chunk.cell) * len(chunk.trials) for chunk in chunks)
-            done, trials = 0.0, 0
-            stack.callback(line.end)
-            for cell, records in self._run(stage, chunks, count, client):
-                if journal is not None:
-                    journal.record(cell, records)
-                else:
-                    found.update({(cell, trial): record for trial, record in records})
-                done += _work(cell) * len(records)
-                trials += len(records)
-                line(done / total, trials)
-        return found
-
-    def _run(self, stage: Stage, chunks: Sequence[Chunk], count: int, client: Any) -> Iterator[Any]:
-        if not chunks:
-            return iter(())
-        if client is not None:
-            return by_executor(stage, chunks, client)
-        trials = sum(len(chunk.trials) for chunk in chunks)
-        if count == 1 or trials == 1:
-            return here(stage, chunks)
-        return by_processes(stage, chunks, min(count, trials))
 
 
 def _described(arena: Arena) -> dict[str, Any]:
@@ -304,15 +275,6 @@ def _described(arena: Arena) -> dict[str, Any]:
         parts = [describe(arena.problem.observed), truth, own]
         found["digest"] = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
     return found
-
-
-def _work(cell: Cell) -> float:
-    """A trial's share of the work, for the time that remains."""
-    return cell.budget + 1000.0
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _targets(given: Any) -> tuple[Target, ...]:

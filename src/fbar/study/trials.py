@@ -1,9 +1,10 @@
-"""One trial: pose the problem, run the algorithm, score what it gave."""
+"""One trial of a study: pose the problem, run the algorithm, score what it gave."""
 
 from __future__ import annotations
 
 import math
 import re
+import threading
 import time
 import zlib
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from fbar.question.points import Points
 from fbar.question.priors import Finite
 from fbar.question.problem import Problem
 from fbar.question.targets import Target
+from fbar.running.replication import Replication
 from fbar.scores import Approximation, Scene, Score
 from fbar.seeds import Purpose, Seeds
 from fbar.study.contenders import Contender
@@ -120,10 +122,44 @@ class Stand:
         return cls(Posed.of(arena.problem, 0, arena.tolerance), Scene(arena.scored, arena.targets))
 
 
-def trial_seeds(entropy: int, problem: str, budget: int, trial: int) -> Seeds:
-    """The seeds of a trial: the same for every method, and whatever else the study holds."""
-    root = Seeds(entropy).trial(zlib.crc32(problem.encode()))
-    return root.trial(budget).trial(trial)
+class _OfThisThread(threading.local):
+    """The stands of one thread: two trials at once must not count on one meter."""
+
+    def __init__(self) -> None:
+        self.trials: StudyTrials | None = None
+        self.stands: dict[str, Stand] = {}
+
+    def stand(self, trials: StudyTrials, problem: str) -> Stand:
+        if self.trials is not trials:
+            self.trials, self.stands = trials, {}
+        if problem not in self.stands:
+            self.stands[problem] = Stand.of(trials.arenas[problem])
+        return self.stands[problem]
+
+
+_of_this_thread = _OfThisThread()
+
+
+@dataclass(frozen=True, eq=False)
+class StudyTrials(Replication[Cell, Record]):
+    """The trials of a study."""
+
+    arenas: Mapping[str, Arena]
+    contenders: Mapping[str, Contender]
+    scores: tuple[Score, ...]
+    entropy: int
+
+    def root(self, cell: Cell) -> Seeds:
+        """The same for every method, and whatever else the study holds."""
+        return Seeds(self.entropy).trial(zlib.crc32(cell.problem.encode())).trial(cell.budget)
+
+    def trial(self, cell: Cell, seeds: Seeds) -> Record:
+        arena, contender = self.arenas[cell.problem], self.contenders[cell.method]
+        stand = _of_this_thread.stand(self, cell.problem)
+        return run_trial(arena, contender, cell.budget, seeds, self.scores, stand)
+
+    def ended_process(self, cell: Cell, trial: int) -> Record:
+        return Record("failed", message="the trial ended its process, twice with the same random numbers")
 
 
 def run_trial(

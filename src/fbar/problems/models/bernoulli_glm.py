@@ -232,6 +232,3 @@ def bernoulli_glm_raw() -> Recipe:
         seed=108,
         check_data=_check_flips,
     )
-
-
-RECIPES = {"bernoulli-glm": bernoulli_glm, "bernoulli-glm-raw": bernoulli_glm_raw}

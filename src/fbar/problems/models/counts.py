@@ -127,6 +127,3 @@ def poisson_or_geometric() -> Recipe:
         truth_at=lambda x, tolerance: CountsPosterior(x).truth() if tolerance == 0 else None,
         check_data=check_data,
     )
-
-
-RECIPES = {"poisson-or-geometric": poisson_or_geometric}

@@ -143,6 +143,3 @@ def g_and_k() -> Recipe:
         summary=summary,
         check_data=check_data,
     )
-
-
-RECIPES = {"g-and-k": g_and_k}

@@ -204,10 +204,3 @@ def gaussian_mixture() -> Recipe:
         acceptance=_mixture_acceptance,
         truth_at=lambda x, tolerance: _box_truth_at(_mixture_reference(x), tolerance),
     )
-
-
-RECIPES = {
-    "gaussian-linear": gaussian_linear,
-    "gaussian-linear-uniform": gaussian_linear_uniform,
-    "gaussian-mixture": gaussian_mixture,
-}

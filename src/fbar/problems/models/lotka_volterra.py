@@ -91,6 +91,3 @@ def lotka_volterra() -> Recipe:
         summary=np.log,
         check_data=check_data,
     )
-
-
-RECIPES = {"lotka-volterra": lotka_volterra}

@@ -102,6 +102,3 @@ def ma2() -> Recipe:
         seed=204,
         summary=summary,
     )
-
-
-RECIPES = {"ma2": ma2}

@@ -189,6 +189,3 @@ def mg1() -> Recipe:
         summary=summary,
         check_data=check_data,
     )
-
-
-RECIPES = {"mg1": mg1}

@@ -158,6 +158,3 @@ def filippi() -> Recipe:
         truth_at=truth_at,
         acceptance=lambda theta, y, tolerance: np.exp(log_kernel(squared_radius(theta), float(y), tolerance)),
     )
-
-
-RECIPES = {"filippi": filippi}

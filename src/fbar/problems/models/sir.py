@@ -100,6 +100,3 @@ def sir() -> Recipe:
         summary=summary,
         check_data=check_data,
     )
-
-
-RECIPES = {"sir": sir}

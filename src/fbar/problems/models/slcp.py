@@ -110,6 +110,3 @@ def slcp_distractors() -> Recipe:
         reference,
         seed=106,
     )
-
-
-RECIPES = {"slcp": slcp, "slcp-distractors": slcp_distractors}

@@ -210,6 +210,3 @@ def two_moons() -> Recipe:
         seed=104,
         truth_at=_truth_at,
     )
-
-
-RECIPES = {"two-moons": two_moons}

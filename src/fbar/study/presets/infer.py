@@ -23,7 +23,7 @@ from fbar.methods import Run
 from fbar.methods.smc import SMC
 from fbar.methods.stopping import StoppingRule
 from fbar.problems import Benchmark, load
-from fbar.problems.catalogue import RECIPES
+from fbar.problems.catalogue import recipes
 from fbar.question.problem import Problem
 from fbar.scores import Scene
 from fbar.study.contenders import Contender, as_contender
@@ -105,7 +105,7 @@ def _events(trials: int, seed: int) -> Study:
 
 def _catalogue(budget: int, level: float, trials: int, seed: int) -> Study:
     """Every problem with data and a truth at the tolerance, as it is stored; the events have a study of their own."""
-    problems = {name: load(name) for name in RECIPES}
+    problems = {name: load(name) for name in recipes()}
     problems = {name: problem for name, problem in problems.items() if _has_truth(problem, level)}
     targets = {}
     for name, problem in problems.items():
