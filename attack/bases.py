@@ -140,7 +140,7 @@ def _killed_at_close(work: Callable[[], int]) -> Callable[[], int]:
         close = Ledger.close
 
         def end(self: Ledger) -> None:
-            if self.legs and self.legs[-1].result is not None and not self.reads_only:
+            if self.legs and self.legs[-1].result is not None:
                 self.flush()
                 os.kill(os.getpid(), signal.SIGKILL)
             close(self)

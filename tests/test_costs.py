@@ -12,7 +12,7 @@ import fbar
 from fbar import theory
 from fbar.cli import app
 from fbar.engine import Workers
-from fbar.ledger import Ledger, decode, encode, pack, unpack
+from fbar.ledger import Ledger, LedgerReader, decode, encode, pack, unpack
 from fbar.ledger.settings import describe
 from fbar.methods import stopping
 from fbar.question import simulators
@@ -430,13 +430,13 @@ def test_spent_ends_at_the_first_round_whose_sum_reaches_it(clock):
         if run.round == len(sums):
             sums.append(run.spent_cost)
 
-    assert fbar.drive(run, rule, progress=progress) == "stopped by its rule"
+    assert fbar.drive(run, rule, progress=progress) == "stopping rule met"
     assert sums[-2] < 4000 <= sums[-1] == run.spent_cost == clock.now
     result = fbar.infer(problem, MU, method="rejection", stop=rule, tolerance=1, seed=5)
     assert result.run.spent_cost == run.spent_cost
     assert result.as_dict()["cost"] == run.spent_cost
     assert result.as_dict()["cost_unit"] == "s"
-    assert f"stopped by its rule; {run.spent_cost:,.0f} s of simulator time\n" in str(result)
+    assert f"stopping rule met; {run.spent_cost:,.0f} s of simulator time\n" in str(result)
 
 
 def test_the_rule_composes_and_is_restored():
@@ -514,14 +514,14 @@ def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path):
 
     stop_at = 0
     whole = do(tmp_path / "whole")
-    assert whole.stopped_by == "stopped by its rule"
+    assert whole.stopped_by == "stopping rule met"
     stop_at = len(calls) + len(calls) // 2
     with pytest.raises(KeyboardInterrupt):
         do(tmp_path / "parts")
     resumed = do(tmp_path / "parts")
     assert resumed.as_dict() == whole.as_dict()
     assert fbar.load(tmp_path / "parts", problem_of(simulate, cost="returned")).as_dict() == whole.as_dict()
-    with Ledger(tmp_path / "parts", create=False, driver=False) as ledger:
+    with LedgerReader(tmp_path / "parts") as ledger:
         total = 0.0
         for *_, outcomes in ledger.blocks():
             total += float(outcomes.cost.sum())

@@ -229,7 +229,7 @@ def test_commands_that_read_a_damaged_run(tmp_path, command):
         assert rows(run) == before
     mended = command("resume", "run", "--json")
     assert json.loads(mended.out)["estimates"] == whole["legs"][-1]["result"]["estimates"]
-    assert "recomputed from their seeds: block 0 of round 1" in mended.out
+    assert "(recomputed from their seeds): block 0 of round 1" in mended.out
     assert "damaged" not in command("show", "run").out
     assert "wrote 3,000 rows" in command("export", "run", "--all", "--out", "all.csv", "--force").out
 

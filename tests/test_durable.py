@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar.ledger import Ledger, ledger
+from fbar.ledger import LedgerReader, ledger
 from fbar.ledger.forcing import Forcing
 
 PRIOR = fbar.Prior(mu=stats.uniform(-2, 4))
@@ -60,7 +60,7 @@ def test_what_has_arrived_survives_a_kill_in_the_next_moment(kind, tmp_path):
     child.wait()
     *finished, last, _ = dict.fromkeys(log.read_text().split())  # a cheap first block is simulated twice
     assert len(finished) >= 2
-    with Ledger(run, create=False, driver=False) as kept:
+    with LedgerReader(run) as kept:
         found = [points["mu"][0].hex() for _, _, points, _, _ in kept.blocks()]
     assert found == finished
     assert last not in found
@@ -211,7 +211,7 @@ def test_what_arrives_while_the_run_is_busy_is_kept_at_once(engine, tmp_path):
         told = live.simulations
 
         def more():
-            with Ledger(run, create=False, driver=False) as ledger:
+            with LedgerReader(run) as ledger:
                 kept[:] = [len(ledger)]
             return kept[0] > told  # blocks of one
 

@@ -18,7 +18,7 @@ from fbar.cli import app
 from fbar.diagnostics import predictive
 from fbar.engine import Apart, Dask, InProcess, Workers, as_before, as_engine, machine_of
 from fbar.engine.limits import limit
-from fbar.ledger import Ledger
+from fbar.ledger import LedgerReader
 from fbar.question.outcomes import Failure
 
 TARGET = fbar.mean("a")
@@ -137,7 +137,7 @@ def test_an_extension_simulates_damaged_blocks_in_the_runs_own_workers(tmp_path,
     assert more.simulations == 160
     assert more["mean:a"].value == fbar.extend(sound, problem(seen), budget=160)["mean:a"].value
     assert more.settings["machine"]["workers"] == 1
-    with Ledger(run, create=False, driver=False) as ledger:
+    with LedgerReader(run) as ledger:
         assert not ledger.damage()
 
 

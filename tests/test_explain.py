@@ -150,7 +150,7 @@ def test_the_parameter_that_matters_is_found():
     assert result.explain("idle").parameter == "idle"
     assert result.explain("quantile:gamma,0.9").parameter == "gamma"
     assert result.explain(fbar.probability("beta > 2")).parameter == "beta"
-    with pytest.raises(InputError, match="name the target to explain; known: mean:R0, variance:idle"):
+    with pytest.raises(InputError, match="name the target to explain: mean:R0, variance:idle"):
         result.explain()
     with pytest.raises(InputError, match="unknown target 'R1'; known: mean:R0"):
         result.explain("R1")

@@ -199,7 +199,7 @@ def test_a_run_says_what_is_left_after_every_round_and_what_it_lacked(tmp_path, 
     for at, expected in ends.items():
         assert at + expected.more == pytest.approx(needed, rel=4.5 * math.sqrt(2 / (at / 2)))
     short = fbar.infer(problem, fbar.mean("theta"), budget=2000, run=tmp_path / "short", progress=False, **asked)
-    assert short.stopped_by == "budget spent; its stopping rule was not reached"
+    assert short.stopped_by == "budget spent; stopping rule not met"
     (name, found), *_ = short.missing.items()
     assert 2000 + found.more == pytest.approx(needed, rel=4.5 * math.sqrt(2 / 1000))
     assert found == short.forecast({"theta": 0.004}) == short.run.forecast(fbar.mean("theta"), 0.004)

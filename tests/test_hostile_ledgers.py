@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar.ledger import Ledger, decode, unpack
+from fbar.ledger import LedgerReader, decode, unpack
 from fbar.ledger.codec import GARBAGE, checksum
 
 ASKED = {"method": fbar.Rejection(tolerance=0.5), "budget": 500, "block_size": 50, "seed": 3}
@@ -144,7 +144,7 @@ def test_only_a_runs_own_tables_are_used(statements, run, sound):
         change(run, *statements)
     except sqlite3.OperationalError as error:
         pytest.skip(f"this SQLite cannot make it: {error}")
-    for read in (lambda: fbar.load(run, problem()), lambda: Ledger(run, create=False, driver=False)):
+    for read in (lambda: fbar.load(run, problem()), lambda: LedgerReader(run)):
         with pytest.raises(fbar.LedgerError, match="it holds other things than a run's tables"):
             read()
     mended = fbar.infer(problem(), fbar.mean("mu"), **ASKED, run=run, progress=False)
@@ -209,7 +209,7 @@ def test_a_block_that_lies_is_a_damaged_one(payload, run, sound):
     )
     connection.commit()
     connection.close()
-    with Ledger(run, create=False, driver=False) as ledger:
+    with LedgerReader(run) as ledger:
         assert "1 of" in ledger.damage()
         assert f"block {number} of round {round}" in ledger.damage()
     mended = fbar.infer(problem(), fbar.mean("mu"), **ASKED, run=run, progress=False)
@@ -256,7 +256,7 @@ def test_pages_that_are_listed_more_than_once_come_to_an_end(run, sound, monkeyp
         data[page + place : page + place + 4] = data[page + first : page + first + 4]
     (run / "ledger.sqlite").write_bytes(bytes(data))
     with pytest.raises(fbar.LedgerError, match="cannot be read"):
-        Ledger(run, create=False, driver=False)
+        LedgerReader(run)
     mended = fbar.infer(problem(), fbar.mean("mu"), **ASKED, run=run, progress=False)
     assert mended.as_dict()["estimates"] == sound[1].as_dict()["estimates"]
 

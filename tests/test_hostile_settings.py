@@ -17,7 +17,7 @@ from scipy import stats
 import fbar
 from fbar.cli import app
 from fbar.errors import FbarError, InputError, LedgerError
-from fbar.ledger import Ledger, Leg
+from fbar.ledger import Ledger, LedgerReader, Leg
 from fbar.ledger.settings import describe
 from fbar.methods.named import PARTS, restored, restored_method
 from fbar.methods.stopping import restored as restored_rule
@@ -49,7 +49,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def legs_of(run: Path) -> list[Leg]:
-    with Ledger(run, create=False, driver=False) as ledger:
+    with LedgerReader(run) as ledger:
         return ledger.legs
 
 

@@ -91,7 +91,7 @@ def test_a_wanted_precision_ends_the_run_and_is_kept():
     result = fbar.infer(problem, TARGET, precision={TARGET.name: 0.01}, seed=8)
     assert result[TARGET.name].standard_error <= 0.01
     assert 2_000 < result.simulations < 20_000
-    assert "stopped by its rule" in str(result)
+    assert "stopping rule met" in str(result)
     short = fbar.infer(problem, TARGET, precision={TARGET.name: 0.01}, budget=1000, seed=8)
     assert short.simulations == 1000
 
@@ -144,7 +144,7 @@ def test_a_simulator_that_always_fails_is_an_error_that_shows_its_cause():
         raise KeyError("no such thing")
 
     problem = fbar.Problem(fbar.Finite(theta=[1, 2]), simulate, observed=1)
-    with pytest.raises(fbar.SimulatorFailed, match=r"every one of 100 simulations .* KeyError: 'no such thing'"):
+    with pytest.raises(fbar.SimulatorFailed, match=r"all 100 simulations .* KeyError: 'no such thing'"):
         fbar.infer(problem, fbar.mean("theta"), budget=100)
 
 

@@ -18,7 +18,7 @@ from scipy import stats
 
 import fbar
 from fbar.cli import app
-from fbar.ledger import Ledger
+from fbar.ledger import LedgerReader
 from fbar.system.locks import Lock, held
 
 MODEL = """
@@ -94,7 +94,7 @@ def killed(public):
 def wait_for_blocks(run, number):
     until = time.monotonic() + 60
     while time.monotonic() < until:
-        with contextlib.suppress(fbar.FbarError), Ledger(run, create=False, driver=False) as ledger:
+        with contextlib.suppress(fbar.FbarError), LedgerReader(run) as ledger:
             if len(ledger) >= number:
                 return
         time.sleep(0.02)
@@ -169,7 +169,7 @@ def test_a_run_at_work_is_read_as_it_is_at_one_moment(public, tmp_path, capsys):
     driver = fbar_command("infer", model, *ASKED, "--run", run, "--quiet", SLOW="0.3")
     try:
         wait_for_blocks(run, 6)
-        with Ledger(run, create=False, driver=False) as first:
+        with LedgerReader(run) as first:
             blocks = len(first)
             wait_for_blocks(run, blocks + 3)
             assert len(list(first.blocks())) == blocks  # others have come since
@@ -195,7 +195,7 @@ def test_a_file_that_changes_under_a_reader_is_no_damage(public):
     problem = fbar.Problem(fbar.Prior(mu=stats.uniform(-2, 4)), lambda t, rng: t["mu"], observed=0.5)
     fbar.infer(problem, fbar.mean("mu"), **asked, run=finished, progress=False)
     assert (finished / "ledger.sqlite").stat().st_size > 3_000_000  # more than SQLite remembers
-    with Ledger(finished, create=False, driver=False) as ledger:
+    with LedgerReader(finished) as ledger:
         connection = sqlite3.connect(finished / "ledger.sqlite")
         connection.execute("PRAGMA journal_mode=DELETE")
         connection.execute("UPDATE blocks SET payload = x'00'")

@@ -104,7 +104,7 @@ def test_targets_and_precision_from_the_command_line(model, capsys):
         capsys, "infer", "model.py", "--tolerance", "2", "--precision", "mean:rate=0.1", "--precision",
         "probability:rate > 10=0.05",
     )  # fmt: skip
-    assert found["stopped_by"] == "stopped by its rule"
+    assert found["stopped_by"] == "stopping rule met"
     assert found["estimates"]["mean:rate"]["standard_error"] <= 0.1
 
 

@@ -391,7 +391,7 @@ def test_a_run_that_is_stopped_in_its_pilot_or_after_goes_on_and_simulates_nothi
         fbar.infer(problem, MU, **ASKED, run=tmp_path)
     assert most <= simulator.count < most + 250
     if most == 500:
-        with pytest.raises(fbar.NoPosterior, match="not all there yet"):
+        with pytest.raises(fbar.NoPosterior, match="are there yet"):
             fbar.load(tmp_path, problem)
     simulator.most = None
     result = fbar.infer(problem, MU, **ASKED, run=tmp_path)

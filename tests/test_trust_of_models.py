@@ -16,7 +16,7 @@ import pytest
 import fbar
 from fbar.cli import app
 from fbar.errors import InputError, LedgerError, UntrustedModel
-from fbar.ledger import Ledger
+from fbar.ledger import Ledger, LedgerReader
 from fbar.running import model_file
 from fbar.system import trust
 
@@ -276,7 +276,7 @@ def rename_model(run: str, path: Path | str) -> None:
         leg.settings["model"]["file"] = str(path)
         number = ledger._connection.execute("SELECT max(leg) FROM legs").fetchone()[0]
         ledger._connection.execute("REPLACE INTO legs VALUES (?, ?, ?, ?)", leg.row(number))
-    with Ledger(Path(run), create=False, driver=False) as ledger:
+    with LedgerReader(Path(run)) as ledger:
         assert ledger.legs[0].settings["model"]["file"] == str(path)
 
 

@@ -13,10 +13,12 @@ from fbar.checks import choice, in_words, shown
 from fbar.cli.catalogue import methods, problems, scores
 from fbar.cli.common import complain, fail
 from fbar.cli.export import export
+from fbar.cli.infer import infer, init
 from fbar.cli.paper import paper
 from fbar.cli.report import report
-from fbar.cli.runs import explain, extend, infer, init, resume, show
+from fbar.cli.resume import extend, resume
 from fbar.cli.score import score
+from fbar.cli.show import explain, show
 from fbar.errors import FbarError, InputError
 from fbar.system.signals import ending_as_by_ctrl_c, exit_status
 

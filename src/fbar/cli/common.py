@@ -17,7 +17,7 @@ from rich.text import Text
 
 from fbar.checks import shown
 from fbar.errors import FbarError
-from fbar.ledger import Ledger
+from fbar.ledger import LedgerReader
 from fbar.running import model_file
 from fbar.system.schema import check_legs
 from fbar.system.terminal import clean, clean_lines
@@ -50,7 +50,7 @@ def warn(text: str) -> None:
         complain(f"warning: {text}")
 
 
-def lacking(ledger: Ledger, sound: int) -> str:
+def lacking(ledger: LedgerReader, sound: int) -> str:
     """What is damaged or missing of a run, in words; nothing if all of it is there.
 
     ``sound`` is the number of simulations that could be read.
@@ -67,7 +67,7 @@ def keep_trust(run: Path, trust: bool) -> bool:
     What is remembered is executed as what it is, and nothing that came in its place since.
     """
     if trust:
-        with suppress(FbarError), Ledger(run, create=False, driver=False) as ledger:  # who executes it says the rest
+        with suppress(FbarError), LedgerReader(run) as ledger:  # who executes it says the rest
             check_legs(ledger.legs, run)
             about = ledger.legs[0].settings.get("model") if ledger.legs else None
             if about is not None:

@@ -16,7 +16,7 @@ from fbar.cli.tables import whole, write_table
 from fbar.cli.views import OWN, ViewOf
 from fbar.errors import FbarError, InputError, LedgerError, MissingExtra, NoPosterior
 from fbar.estimation.cells import CellErrors
-from fbar.ledger import Ledger
+from fbar.ledger import LedgerReader
 from fbar.question.outcomes import Failure, Outcomes, Simulated
 from fbar.question.points import Points
 from fbar.question.problem import Problem
@@ -103,7 +103,7 @@ def _write_all(run: Path, path: Path, format: str, trust: bool) -> tuple[str, st
         import pandas
     except ImportError as error:
         raise MissingExtra("pandas", "table") from error
-    with Ledger(run, create=False, driver=False) as ledger:
+    with LedgerReader(run) as ledger:
         check_legs(ledger.legs, run)
         if next(ledger.blocks(), None) is None:
             raise FbarError(f"{run} has no recorded simulations")
@@ -179,7 +179,7 @@ class Columns:
     def __init__(self, judge: Judge | None) -> None:
         self._judge = judge
 
-    def parts(self, ledger: Ledger, line: Line) -> Iterator[Part]:
+    def parts(self, ledger: LedgerReader, line: Line) -> Iterator[Part]:
         """Neighbouring blocks of the same columns together, so that blocks of one are not slow."""
         alike: list[Part] = []
         done = 0
@@ -241,7 +241,7 @@ def _loaded(run: Path, trust: bool) -> tuple[Result | None, Problem | None, str]
         result = load(run, trust=trust)
         return result, result.run.problem, ""
     except NoPosterior:
-        with Ledger(run, create=False, driver=False) as ledger:
+        with LedgerReader(run) as ledger:
             first = ledger.legs[0].settings
         if first.get("summaries") or first["method"].get("distance"):  # these were learnt
             return None, None, "without distance: nothing was accepted"

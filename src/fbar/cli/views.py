@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from fbar.cli.common import Flag, MaybeNumber
 from fbar.errors import InputError
 from fbar.results.result import Result
-
-NOT_RECORDED = "RUN"
-"""Stands for the directory of a run that has none."""
-
-_METHOD = re.compile(r"result\.(adjusted|extrapolated)\(\)")
 
 
 @dataclass(frozen=True)
@@ -55,24 +47,3 @@ class View:
 ViewOf = Annotated[View, Parameter(name="*")]
 OWN = View()
 """The run's own estimates."""
-
-
-def spoken(text: str, run: Path | None) -> str:
-    """A text that names methods of Python, with the commands that do the same."""
-    where = NOT_RECORDED if run is None else shlex.quote(str(run))
-    found, changed = _METHOD.subn(rf"fbar show {where} --\1", text)
-    if changed and run is None:
-        found += f" (record the run with --run {NOT_RECORDED})"
-    return found
-
-
-def spoken_json(tree: Any, run: Path | None) -> Any:
-    """The same in all warnings of a result or of a recorded run."""
-    if isinstance(tree, list):
-        return [spoken_json(item, run) for item in tree]
-    if not isinstance(tree, dict):
-        return tree
-    return {
-        key: [spoken(text, run) for text in value] if key == "warnings" else spoken_json(value, run)
-        for key, value in tree.items()
-    }

@@ -70,7 +70,7 @@ class FailureWatch:
         }
         return columns, np.concatenate([part for _, part in blocks]) if blocks else np.zeros(0, bool)
 
-    def places(self) -> tuple[FailedPlace, ...]:
+    def where_failed(self) -> tuple[FailedPlace, ...]:
         """Where simulations failed, parameter by parameter; nothing where none did."""
         columns, failed = self._seen()
         if not failed.any():

@@ -5,10 +5,8 @@ The accepted simulations are near the data because they were chosen so. New ones
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,8 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray, IntArray
 from fbar.checks import rows as count_of
-from fbar.engine import Engine, InProcess, Session
+from fbar.engine import Engine, InProcess
+from fbar.engine.blocks import SimulatedBlocks
 from fbar.errors import FbarError
 from fbar.estimation.posterior import Posterior
 from fbar.methods import Run
@@ -85,52 +84,47 @@ def predict(
         Batch(0, place, theta.take(part).with_derived(problem.derived), None, seeds)
         for place, part in enumerate(np.split(np.arange(wanted), range(PART, wanted, PART)))
     ]
-    found = _Found({}, 0, 0)
+    found = _Found()
     try:
         with (engine or InProcess()).session(problem) as session:
-            missing = _simulate(session, batches, number is None, found, lambda done: shown and shown(done, wanted))
-    except FbarError as error:  # the run's own simulations are there, and so is all else that the report says
+            limits = {"begin_within": PATIENCE, "end_within": LAST} if number is None else {}
+            blocks = SimulatedBlocks(session, batches, **limits)
+            for answers in blocks:
+                found.add(answers)
+                if shown is not None:
+                    shown(found.done, wanted)
+            missing = found.missing(blocks, wanted)
+    except FbarError as error:  # the run's own simulations are there, and so is the rest of the report
         missing = f"New simulations ended after {found.done} of {wanted}: {error}"
-    kept = [found.summaries[place] for place in sorted(found.summaries)]
+    kept = [found.summaries[block] for block in sorted(found.summaries)]
     return Predictions(problem.observed, np.concatenate(kept) if kept else nothing, found.failed, missing)
 
 
 @dataclass
 class _Found:
-    """Summaries by the number of their batch, and how many simulations are done and failed."""
+    """Summaries by the number of their block, and how many simulations are done and failed."""
 
-    summaries: dict[int, npt.NDArray[Any]]
-    done: int
-    failed: int
+    summaries: dict[int, npt.NDArray[Any]] = field(default_factory=dict)
+    done: int = 0
+    failed: int = 0
 
-
-def _simulate(
-    session: Session, batches: list[Batch], in_haste: bool, found: _Found, shown: Callable[[int], Any]
-) -> str:
-    """Simulate batches, all or as many as there is time for. Returns why some are missing, if they are."""
-    wanted = sum(batch.simulations for batch in batches)
-    start, begun = time.monotonic(), 0
-    while len(found.summaries) < len(batches):
-        spent = time.monotonic() - start
-        over = in_haste and begun > 0 and spent > PATIENCE
-        while not over and begun < len(batches) and begun - len(found.summaries) < max(1, session.ahead):
-            session.submit([batches[begun]])
-            begun += 1
-        if begun == len(found.summaries):
-            return f"There was time for {found.done} of {wanted}."
-        answers = session.collect_within(LAST - spent if in_haste else math.inf)
-        if not answers:
-            left = sum(batch.simulations for batch in batches[:begun]) - found.done
-            found.failed += left
-            return (
-                f"There was time for {found.done} of {wanted}; {left} more did not end within {LAST:g} s. Give a time "
-                "limit for each (timeout=, --timeout)."
-            )
+    def add(self, answers: Sequence[tuple[Batch, Outcomes]]) -> None:
         for batch, outcomes in answers:
-            found.summaries[batch.block], lost = _summaries(outcomes)
-            found.failed, found.done = found.failed + lost, found.done + batch.simulations
-            shown(found.done)
-    return ""
+            self.summaries[batch.block], lost = _summaries(outcomes)
+            self.failed, self.done = self.failed + lost, self.done + batch.simulations
+
+    def missing(self, blocks: SimulatedBlocks, wanted: int) -> str:
+        """Why some of the wanted simulations are missing, if they are; those that were given up have failed."""
+        if self.done == wanted:
+            return ""
+        unfinished = sum(batch.simulations for batch in blocks.begun) - self.done
+        self.failed += unfinished
+        if not unfinished:
+            return f"There was time for {self.done} of {wanted}."
+        return (
+            f"There was time for {self.done} of {wanted}; {unfinished} more did not end within {LAST:g} s. Give a time "
+            "limit for each (timeout=, --timeout)."
+        )
 
 
 def _seconds_each(run: Run) -> float | None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fbar.checks import shown
-from fbar.diagnostics.explanation import as_json
 from fbar.errors import InputError
+from fbar.json_values import as_json
 from fbar.plot.look import legend_entries, look, panels, plain
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.checks import FloatArray, IntArray
-from fbar.diagnostics.explanation import asked_of, explain
+from fbar.diagnostics.explanation import explain, target_of
 from fbar.estimation.cells import CellErrors
 from fbar.plot.base import Record, legend, one_run
 from fbar.plot.look import GREEN, POSTERIOR, PRIOR, decimal_ticks, short
@@ -58,7 +58,7 @@ class Influence(Record):
         if target is None:
             asked = result.targets[0]
         else:
-            asked = known[target] if isinstance(target, str) and target in known else asked_of(run, target)
+            asked = known[target] if isinstance(target, str) and target in known else target_of(run, target)
         what, square, weights = "accepted simulations", None, np.maximum(posterior.weights, 0.0)
         if isinstance(posterior.errors, CellErrors):
             what = "values of θ"

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.checks import FloatArray, choice, shown, texts
-from fbar.diagnostics.explanation import places_of, prior_of
+from fbar.diagnostics.explanation import prior_of, simulated_of
 from fbar.errors import InputError
 from fbar.estimation.posterior import Posterior
 from fbar.plot.base import one_run
@@ -84,7 +84,7 @@ class Source:
 
     @cached_property
     def _places(self) -> tuple[Points, FloatArray] | None:
-        return places_of(self.result.run, self.posterior, PLACES)
+        return simulated_of(self.result.run, self.posterior, PLACES)
 
     @property
     def simulated(self) -> Points | None:

@@ -13,7 +13,7 @@ from importlib import import_module
 
 from fbar.checks import choice, real, shown
 from fbar.errors import InputError
-from fbar.plugins import load_plugins
+from fbar.system.plugins import load_plugins
 from fbar.problems.benchmark import Benchmark, Recipe
 from fbar.question.problem import Problem
 

@@ -1,4 +1,1 @@
-"""What a run gave, as users see it: the result, its tables in notebooks, its report, and the command that repeats it.
-
-Import `Result` from `fbar.results.result` and `write_report` from `fbar.results.report`.
-"""
+"""What a result is made into: lines to print, JSON, and the objects of other packages."""

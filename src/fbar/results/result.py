@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,32 +10,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import MOST, FloatArray, counted, flag, non_negative_number, number, positive_integer, rows
+from fbar.checks import counted, non_negative_number, number
 from fbar.diagnostics.explanation import Explanation, explain
-from fbar.diagnostics.predictive import Predictions, predict, systematic
+from fbar.diagnostics.predictive import Predictions, predict
 from fbar.engine import Engine, as_before
-from fbar.errors import InputError, MissingExtra, NoPosterior
+from fbar.errors import InputError, NoPosterior
 from fbar.estimation.estimate import Estimates, brief, whole
 from fbar.estimation.posterior import Posterior
+from fbar.json_values import as_json, json_seed
 from fbar.methods import Run
 from fbar.methods.forecasts import Forecast
 from fbar.methods.history import Moment
 from fbar.methods.stopping import StoppingRule, as_rule
 from fbar.question.outcomes import FailedPlace
 from fbar.question.targets import Target
+from fbar.results.account import Account
+from fbar.results.exports import to_arviz, to_pandas
 from fbar.results.markup import paragraph
 from fbar.results.notebook import joined
 from fbar.results.notebook import warnings as warned
-from fbar.seeds import Purpose
-from fbar.system.terminal import clean
 
 if TYPE_CHECKING:
     import pandas
 
 MOST_SHOWN = 6
 """Biases that are printed, at most."""
-MOST_DRAWS = 100_000
-"""Draws for ArviZ, unless a number is asked for: a finite space may be known as if by many more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +47,7 @@ class Result:
     stopped_by: str
     notes: tuple[str, ...] = ()
     missing: Mapping[str, Forecast] = field(default_factory=dict)
-    """For each target whose wanted precision was not reached: how many simulations more it would take."""
+    """For each target whose wanted precision was not reached: how many more simulations it needs."""
     remarks: tuple[str, ...] = ()
     """What was done beforehand, such as learning summaries."""
     own: bool = True
@@ -69,7 +67,7 @@ class Result:
     failed: tuple[FailedPlace, ...] = ()
     """Where simulations failed."""
     damage: str = ""
-    """What of the record is damaged, where the result is from the simulations before the damage alone."""
+    """What of the record is damaged, if the result uses only the simulations before the damage."""
     asked: tuple[Target, ...] = ()
     """What was asked in place of the run's own targets, see `fbar.load`."""
 
@@ -127,7 +125,7 @@ class Result:
 
     @cached_property
     def bias(self) -> Estimates | None:
-        """How much bias the tolerance may leave in each estimate; None where there is none or too little to tell.
+        """How much bias the tolerance may leave in each estimate; None if there is none or it cannot be estimated.
 
         f̂_ε less its Richardson extrapolation, see `fbar.estimation.extrapolation` for what that assumes.
         """
@@ -155,7 +153,7 @@ class Result:
 
         Beaumont, Zhang & Balding (2002), in coordinates that keep θ* in the prior's support; the error bar includes
         that of β̂, see `fbar.estimation.adjustment`. Removes the bias of a mean that is linear in the summaries; what
-        the spread of θ does with them stays. ``tolerance`` is the run's by default (after `at`, that one).
+        the spread of θ does with them remains. ``tolerance`` is the run's by default (after `at`, that one).
         """
         tolerance = self.looked_at if tolerance is None else non_negative_number(tolerance, "tolerance")
         posterior, at = self.run.adjusted(tolerance), self._at(tolerance)
@@ -164,7 +162,7 @@ class Result:
         return self._of(posterior, f".adjusted({given})", what, tolerance)
 
     def forecast(self, precision: StoppingRule | Mapping[str, float | str]) -> Forecast | None:
-        """How many simulations more would give the wanted errors, as in ``precision=``; None where it is not known.
+        """How many more simulations would give the wanted errors, as in ``precision=``; None if it is not known.
 
         From the variance of the run's own estimates, at its own tolerance, see `fbar.methods.forecasts`.
         """
@@ -187,10 +185,10 @@ class Result:
         workers: int | None = None,
         timeout: float | None = None,
     ) -> Path:
-        """Write one HTML file that holds the whole story: answer, precision, posterior, evidence, checks, settings.
+        """Write one self-contained HTML file: answer, precision, posterior, evidence, checks, settings.
 
-        It opens from disk and loads nothing. ``predictive`` is the number of new simulations from the posterior to be
-        put beside the data: by default up to 200, as many as there is time for in 20 seconds; 0 for none. They are
+        It opens from disk and loads nothing. ``predictive`` is the number of new simulations from the posterior to
+        compare with the data: by default up to 200, as many as can be run in 20 seconds; 0 for none. They are
         simulated as in `predictive`.
         """
         from fbar.results.report import report_run
@@ -228,46 +226,44 @@ class Result:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the run has to say beside the warnings of single estimates."""
+        """Warnings of the run as a whole; those of single estimates are theirs."""
         seen = self.run.seen
         were = "was" if seen.failures == 1 else "were"
         failed = f"{counted(seen.failures, 'simulation')} failed and {were} rejected: {seen.failed}"
         failed = failed if seen.failures else ""
-        told = (*self.posterior.doubts, *self.run.warnings, failed, self._biased(), *self.notes)
-        return tuple(dict.fromkeys(text for text in told if text))
+        found = (*self.posterior.doubts, *self.run.warnings, failed, self._biased(), *self.notes)
+        return tuple(dict.fromkeys(text for text in found if text))
 
     @property
-    def _further_warnings(self) -> list[str]:
-        """Those that no estimate tells."""
-        return [text for text in self.warnings if not any(text in estimate.warnings for estimate in self.estimates)]
+    def _account(self) -> Account:
+        """What is printed."""
+        return Account(
+            self.estimates,
+            self.warnings,
+            int(np.sum(self.simulations)),
+            float(np.sum(self.accepted)),
+            self.stopped_by,
+            self.run.spent_cost,
+            self.run.problem.measures_cost,
+            self.unused,
+            self.remarks,
+            self.about_tolerance,
+            self.missing,
+            self.what,
+        )
 
     def __str__(self) -> str:
-        warnings = (f"warning: {text}" for text in self._further_warnings)
-        title = [f"{self.what}:"] if self.what else []
-        return "\n".join([*title, str(self.estimates), *map(clean, (*warnings, *self._how_it_went()))])
-
-    def _how_it_went(self) -> list[str]:
-        """Lines below the estimates and warnings."""
-        cost = cost_in_words(self.run.spent_cost, self.run.problem.measures_cost)
-        accepted = np.sum(self.accepted)
-        told = f"{counted(np.sum(self.simulations), 'simulation')}, {accepted:,.6g} accepted; {self.stopped_by}"
-        more = [unused_in_words(self.unused)] if self.unused else []
-        return [
-            f"{told}; {cost}" if cost else told,
-            *more,
-            *self.remarks,
-            *([self.about_tolerance] if self.about_tolerance else []),
-            *(f"{name} would need {forecast}" for name, forecast in self.missing.items()),
-        ]
+        return "\n".join(self._account.lines())
 
     def __repr__(self) -> str:
         title = f"{self.what}; " if self.what else ""
         return f"Result({title}{brief(self.estimates)}; {np.sum(self.simulations):,} simulations, {self.stopped_by})"
 
     def _repr_html_(self) -> str:
-        told = [*self._how_it_went(), f"seed {self.seed}"]
+        account = self._account
+        lines = [*account.how_it_went(), f"seed {self.seed}"]
         title = [paragraph(f"{self.what}:")] if self.what else []
-        return joined(*title, self.estimates._repr_html_(), warned(self._further_warnings), *map(paragraph, told))
+        return joined(*title, self.estimates._repr_html_(), warned(account.further_warnings), *map(paragraph, lines))
 
     @property
     def about_tolerance(self) -> str:
@@ -275,12 +271,12 @@ class Result:
         tolerance = self.run.tolerance_told if self.own else None
         if not tolerance or np.ndim(self.simulations):
             return ""
-        told = f"tolerance {tolerance:.4g}" + (", chosen from the budget" if self.run.chooses_tolerance else "")
+        words = f"tolerance {tolerance:.4g}" + (", chosen from the budget" if self.run.chooses_tolerance else "")
         if self.bias is None:
-            return f"{told}; what bias it leaves cannot be told from these simulations"
+            return f"{words}; the remaining bias cannot be estimated from these simulations"
         scalar = [item for item in self.bias if not np.ndim(item.value)]
         shown = ", ".join(f"{item.name} {item}" for item in scalar[:MOST_SHOWN])
-        return f"{told}; it may leave a bias: {shown}" if shown else told
+        return f"{words}; it may leave a bias: {shown}" if shown else words
 
     @cached_property
     def biased(self) -> tuple[str, ...]:
@@ -313,29 +309,22 @@ class Result:
     def predictive(
         self, number: int | None = None, *, workers: int | None = None, timeout: float | None = None
     ) -> Predictions:
-        """New simulations at θ drawn from the posterior, to be put beside the data: `fbar.plot.predictive`.
+        """New simulations at θ drawn from the posterior, to compare with the data: `fbar.plot.predictive`.
 
-        By default up to 200, as many as there is time for in 20 seconds. They are simulated as the run was, on as many
-        local processes and with the same time limit, unless ``workers`` or ``timeout`` (inf for none) say otherwise;
+        By default up to 200, as many as can be run in 20 seconds. They are simulated as the run was, on as many
+        local processes and with the same time limit, unless ``workers`` or ``timeout`` (inf for none) are given;
         in one process if the run was on a cluster or executor. One that crashes or hangs there is counted as failed.
         """
         return predict(self.run, self.posterior, number, engine=self.engine(workers, timeout))
 
     def as_dict(self) -> dict[str, Any]:
         """The estimates and how the run went, in JSON's terms."""
-
-        def plain(value: Any) -> Any:
-            array = np.asarray(value)
-            if array.dtype.kind != "f":
-                return array.tolist()
-            return _finite(array.item()) if array.ndim == 0 else [plain(item) for item in array]
-
         estimates = {
             estimate.name: {
-                "value": plain(estimate.value),
-                "standard_error": plain(estimate.standard_error),
-                "df": plain(estimate.df),
-                "trusted": plain(estimate.trusted),
+                "value": as_json(estimate.value),
+                "standard_error": as_json(estimate.standard_error),
+                "df": as_json(estimate.df),
+                "trusted": as_json(estimate.trusted),
                 "warnings": list(estimate.warnings),
                 **({"labels": list(estimate.labels)} if estimate.labels else {}),
             }
@@ -345,12 +334,12 @@ class Result:
             **(
                 {}
                 if self.own
-                else {"what": self.what, "how": self.how[1:], "tolerance": _finite(self._at(self.looked_at))}
+                else {"what": self.what, "how": self.how[1:], "tolerance": as_json(self._at(self.looked_at))}
             ),
             "estimates": estimates,
-            **self._bias_as_dict(plain),
-            "simulations": plain(self.simulations),
-            "accepted": whole(plain(self.accepted)),
+            **self._bias_as_dict(),
+            "simulations": as_json(self.simulations),
+            "accepted": whole(as_json(self.accepted)),
             **({"unused": self.unused} if self.unused else {}),
             **spent(self.run),
             "failures": {kind.name.lower(): count for kind, count in self.run.seen.counts.items()},
@@ -362,10 +351,13 @@ class Result:
             "seed": json_seed(self.seed),
         }
 
-    def _bias_as_dict(self, plain: Callable[[Any], Any]) -> dict[str, Any]:
+    def _bias_as_dict(self) -> dict[str, Any]:
         if not self.about_tolerance:
             return {}
-        found = {b.name: {"value": plain(b.value), "standard_error": plain(b.standard_error)} for b in self.bias or ()}
+        found = {
+            bias.name: {"value": as_json(bias.value), "standard_error": as_json(bias.standard_error)}
+            for bias in self.bias or ()
+        }
         return {"tolerance": self.run.tolerance_told, "about_tolerance": self.about_tolerance, "bias": found}
 
     # ------------------------------------------------------------ for other packages
@@ -373,16 +365,9 @@ class Result:
     def to_pandas(self) -> pandas.DataFrame:
         """The weighted points of the posterior: a column for each parameter, derived ones too, and ``weight``.
 
-        If a parameter is called so, the weights are ``weight_of_point``.
+        If a parameter has that name, the weights are ``weight_of_point``.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise MissingExtra("pandas", "table") from error
-        points = self.posterior.points
-        columns = {name: points[name] for name in (*points, *points.derived)}
-        weight = "weight_of_point" if "weight" in columns else "weight"
-        return pandas.DataFrame({**columns, weight: self.posterior.weights})
+        return to_pandas(self.posterior)
 
     def to_arviz(self, *, draws: int | None = None, weighted: bool = False) -> Any:
         """The posterior for ArviZ: its InferenceData, from version 1 on a DataTree.
@@ -399,39 +384,7 @@ class Result:
             Every point once, as it is, with its weight in ``sample_stats.weight``. ArviZ's own functions do not use it:
             what they say of these points is not of the posterior.
         """
-        if flag(weighted, "weighted") and draws is not None:
-            raise InputError("draws= is the number of equally weighted draws; it does not go with weighted=True")
-        try:
-            with warnings.catch_warnings():  # it announces its own future at import
-                warnings.simplefilter("ignore", FutureWarning)
-                import arviz
-        except ImportError as error:
-            raise MissingExtra("arviz", "arviz") from error
-        points, weights = self.posterior.points, self.posterior.weights
-        groups: dict[str, Any] = {"sample_stats": {"weight": weights[None]}} if weighted else {}
-        if not weighted:
-            points = points.take(self._drawn(weights, draws))
-        groups["posterior"] = {name: np.asarray(points[name])[None] for name in (*points, *points.derived)}
-        if self.run.problem.observed is not None:
-            groups["observed_data"] = {"summaries": np.atleast_1d(self.run.problem.observed)}
-        if int(arviz.__version__.partition(".")[0]) >= 1:
-            return arviz.from_dict(groups)
-        return arviz.from_dict(**groups)
-
-    def _drawn(self, weights: FloatArray, draws: int | None) -> Any:
-        """Rows of points by their weights, in random order."""
-        if (weights < 0).any():
-            raise InputError("some weights are negative, so nothing can be drawn by them; ask for weighted=True")
-        if draws is None:
-            ess = self.posterior.ess or weights.sum() ** 2 / (weights**2).sum()
-            draws = int(min(max(round(float(ess)), 1), MOST_DRAWS))
-        rng = self.run.seeds.generator(Purpose.PREDICT, 1, 0)
-        return systematic(weights, rows(positive_integer(draws, "draws"), "draws"), rng)
-
-
-def json_seed(seed: int) -> int | str:
-    """A seed in JSON's terms: a number below 2⁵³, and as text from there on, where many readers of JSON round."""
-    return seed if seed < MOST else str(seed)
+        return to_arviz(self.run, self.posterior, draws=draws, weighted=weighted)
 
 
 def spent(run: Run) -> dict[str, Any]:
@@ -439,23 +392,7 @@ def spent(run: Run) -> dict[str, Any]:
     return {"cost": run.spent_cost, "cost_unit": "s" if run.problem.measures_cost else None}
 
 
-def cost_in_words(cost: float | None, seconds: bool) -> str:
-    """What simulations cost together; nothing if it is not known."""
-    if cost is None:
-        return ""
-    number = f"{cost:,.3g}" if cost < 1000 else f"{cost:,.0f}"
-    return f"{number} s of simulator time" if seconds else f"cost {number}"
-
-
 def doubt_damaged(posterior: Posterior, run: Run) -> None:
     """Trust nothing of a posterior that a damaged record cut short."""
-    text = f"a part of the record is damaged: only {counted(run.simulations, 'simulation')} are used"
+    text = f"part of the record is damaged: only {counted(run.simulations, 'simulation')} are used"
     posterior.doubts = tuple(dict.fromkeys((*posterior.doubts, text)))
-
-
-def unused_in_words(simulations: int) -> str:
-    return f"{counted(simulations, 'more simulation')} ran ahead of need, not used"
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None

@@ -2,18 +2,18 @@
 
 from fbar.running.api import extend, infer, load
 from fbar.running.loop import drive
-from fbar.running.recorded import continue_task, engine_of, extend_run, run_task
+from fbar.running.recorded import engine_for, extend_run, resume_run, run_task
 from fbar.running.task import Task, make_task
 
 __all__ = [
     "Task",
-    "continue_task",
     "drive",
-    "engine_of",
+    "engine_for",
     "extend",
     "extend_run",
     "infer",
     "load",
     "make_task",
+    "resume_run",
     "run_task",
 ]

@@ -15,7 +15,8 @@ from fbar.question.problem import Problem
 from fbar.question.targets import Target
 from fbar.results.result import Result
 from fbar.running.loop import Progress
-from fbar.running.recorded import as_directory, continue_task, engine_of, extend_run, run_task
+from fbar.running.recall import as_directory
+from fbar.running.recorded import engine_for, extend_run, load_run, run_task
 from fbar.running.task import make_task
 from fbar.system.terminal import waiting
 
@@ -136,7 +137,7 @@ def extend(
         tolerance=tolerance,
         precision=precision,
         stop=stop,
-        engine=engine_of(directory, engine, workers, timeout),
+        engine=engine_for(directory, engine, workers, timeout),
         progress=progress,
         trust=trust,
     )
@@ -160,4 +161,4 @@ def load(
         instance(problem, Problem, "problem", "an fbar.Problem")
     directory = as_directory(run)
     with waiting(f"reading {directory}"):
-        return continue_task(directory, problem=problem, targets=targets, progress=False, replay_only=True, trust=trust)
+        return load_run(directory, problem=problem, targets=targets, trust=trust)

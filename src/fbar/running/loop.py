@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 
+from fbar.checks import counted, instance, shown, whole_number
 from fbar.checks import function as check_function
-from fbar.checks import instance, shown, whole_number
 from fbar.diagnostics.faults import FailureWatch
 from fbar.engine import Engine, InProcess, Session
 from fbar.errors import InputError, SimulatorFailed
-from fbar.ledger import Ledger
+from fbar.ledger import Ledger, LedgerReader
 from fbar.methods import Run
 from fbar.methods.history import Recorder
 from fbar.methods.stopping import StoppingRule, require_rule
@@ -20,12 +21,17 @@ AT_A_TIME = 2**17
 """Simulations that are asked for before the first of them is told, or as many as keep all workers busy."""
 
 Progress = Callable[[Run], None]
+
 NOT_FINISHED = "not finished"
+"""Why a replay ended that came to the end of its record before the end of the run."""
+
+RULE_MET = "stopping rule met"
+
 ALL_FAILED = 500
-"""A run ends with an error after so many simulations if all of them failed."""
+"""A run in which every simulation fails ends with an error after this many."""
 
 HOPELESS = 100_000
-"""A run towards a precision ends with an error after so many simulations if none was accepted."""
+"""A run towards a precision ends with an error after this many simulations if none was accepted."""
 
 
 def drive(
@@ -34,19 +40,18 @@ def drive(
     *,
     engine: Engine | None = None,
     progress: Progress | None = None,
-    ledger: Ledger | None = None,
+    ledger: LedgerReader | None = None,
     watch: FailureWatch | None = None,
     until_round: int | None = None,
-    replay_only: bool = False,
     history: bool = True,
 ) -> str:
-    """Ask, simulate and tell until the run is finished or the stopping rule holds at a round's end.
+    """Ask, simulate and tell until the run is finished or the stopping rule holds at the end of a round.
 
-    Returns why it ended. ``progress`` is called with the run after every block; the run's ``expected`` then says what
-    is left to do until the rule holds, as forecast at the end of the last round. With a ``ledger``, recorded blocks are
-    told from it and others recorded; workers start when the first block has to be simulated. ``until_round`` ends at
-    the start of that round, ``replay_only`` where the record ends. ``history=False`` spares the looks at the posterior
-    that fill ``run.history``.
+    Returns why it ended. ``progress`` is called with the run after every block; the run's ``expected`` is then the
+    forecast, made at the end of the last round, of what is left to do. With a ``ledger``, recorded blocks are taken
+    from it and new ones are recorded; workers start when the first block has to be simulated. With one that is only
+    read, a `LedgerReader`, it ends where the record ends. ``until_round`` ends at the start of that round.
+    ``history=False`` skips the intermediate estimates that fill ``run.history``.
     """
     instance(run, Run, "run", "a run, as a method's start gives it")
     if engine is not None and not isinstance(engine, Engine):
@@ -58,123 +63,141 @@ def drive(
     if stop is not None:
         require_rule(stop).check(run)
     recorder = Recorder(run) if history else None
-    ended = _drive(run, stop, engine, progress, ledger, watch, until_round, replay_only, recorder)
+    loop = _Loop(run, stop, engine or InProcess(), progress, ledger, watch, until_round, recorder)
+    why = loop.until_it_ends()
     if recorder is not None:
         recorder.run_ended()
-    return ended
+    return why
 
 
-def _drive(
-    run: Run,
-    stop: StoppingRule | None,
-    engine: Engine | None,
-    progress: Progress | None,
-    ledger: Ledger | None,
-    watch: FailureWatch | None,
-    until_round: int | None,
-    replay_only: bool,
-    recorder: Recorder | None,
-) -> str:
-    with ExitStack() as stack:
-        session = None
-        round = -1
-        while not run.finished:
-            if run.round > round:
-                round = run.round
-                if until_round is not None and round >= until_round:
-                    return run.ended
-                if stop is not None and run.simulations > 0 and stop.holds(run):
-                    return "stopped by its rule"
-                if stop is not None and progress is not None and run.simulations > 0:
-                    run.expected = None if run.learning else stop.forecast(run)
-                if stop is not None and run.simulations >= HOPELESS:
-                    run.posterior()  # a rule on the error is never met without acceptances: say so now
-                if ledger is not None:
-                    _restore_round(run, ledger, replay_only)
-                if recorder is not None:
-                    recorder.round_ended()
-            new, replayed = [], False
-            for batch in _asked(run, 0 if session is None else session.ahead):
-                known = None if ledger is None else ledger.lookup(batch)
-                if known is None:
-                    new.append(batch)
-                else:
-                    _tell(run, batch, known, watch, progress, replayed=True)
-                    replayed = True
-            if replayed and not new:
-                continue
-            if replay_only:
-                return NOT_FINISHED
-            if session is None:
-                session = stack.enter_context((engine or InProcess()).session(run.problem))
-                stack.callback(_take_warning, run, session)
-                if ledger is not None:
-                    session.arrived = ledger.record_early
-                if session.ahead:  # blocks may be under way when the run ends
-                    stack.callback(run.abandon)
-            session.submit(new)
-            answers = session.collect()
-            if ledger is not None:  # all of them before the run thinks about any
-                ledger.record(*answers)
-            for batch, outcomes in answers:
-                _tell(run, batch, outcomes, watch, progress)
-            _require_success(run)
-    if stop is not None and not stop.holds(run):
-        return f"{run.ended}; its stopping rule was not reached"
-    return run.ended
+@dataclass(eq=False)
+class _Loop:
+    """What `drive` was given, and the session of the engine once something has to be simulated."""
 
+    run: Run
+    stop: StoppingRule | None
+    engine: Engine
+    progress: Progress | None
+    ledger: LedgerReader | None
+    watch: FailureWatch | None
+    until_round: int | None
+    recorder: Recorder | None
+    session: Session | None = None
 
-def _take_warning(run: Run, session: Session) -> None:
-    if session.warning:
-        run.warnings.append(session.warning)
+    def until_it_ends(self) -> str:
+        run, round = self.run, -1
+        with ExitStack() as stack:
+            while not run.finished:
+                if run.round > round:
+                    round = run.round
+                    why = self._ends_before_round()
+                    if why is not None:
+                        return why
+                    self._begin_round()
+                new, replayed = self._replay(self._ask())
+                if replayed and not new:
+                    continue
+                if self.ledger is not None and not isinstance(self.ledger, Ledger):
+                    return NOT_FINISHED
+                self._simulate(new, self.session or self._open_session(stack))
+        if self.stop is not None and not self.stop.holds(run):
+            return f"{run.ended}; stopping rule not met"
+        return run.ended
 
+    def _ends_before_round(self) -> str | None:
+        """Why the run ends before its present round, if it does."""
+        run = self.run
+        if self.until_round is not None and run.round >= self.until_round:
+            return run.ended
+        if self.stop is not None and run.simulations > 0 and self.stop.holds(run):
+            return RULE_MET
+        return None
 
-def _restore_round(run: Run, ledger: Ledger, replay_only: bool) -> None:
-    own = run.round_state()
-    if own is None:
-        return
-    recorded = ledger.round_state(run.round, own)
-    if recorded is not None:
-        run.restore_round(recorded)
-    elif not replay_only:
-        ledger.record_round(run.round, own)
+    def _begin_round(self) -> None:
+        run, stop = self.run, self.stop
+        if stop is not None and self.progress is not None and run.simulations > 0:
+            run.expected = None if run.learning else stop.forecast(run)
+        if stop is not None and run.simulations >= HOPELESS:
+            run.posterior()  # a rule on the error is never met without acceptances: its error is due now
+        self._restore_round()
+        if self.recorder is not None:
+            self.recorder.round_ended()
 
+    def _restore_round(self) -> None:
+        """Take what the round's draws depend on from the record, or record it."""
+        computed = None if self.ledger is None else self.run.round_state()
+        if self.ledger is None or computed is None:
+            return
+        recorded = self.ledger.round_state(self.run.round, computed)
+        if recorded is not None:
+            self.run.restore_round(recorded)
+        elif isinstance(self.ledger, Ledger):
+            self.ledger.record_round(self.run.round, computed)
 
-def _asked(run: Run, ahead: int) -> list[Batch]:
-    """The next blocks: enough for the workers and not all of a long round, whose θ would fill the memory."""
-    batches: list[Batch] = []
-    while True:
-        simulations, blocks = run.under_way
-        if simulations >= AT_A_TIME and blocks >= ahead:
-            return batches
-        more = run.ask(ahead=ahead, enough=max(AT_A_TIME - simulations, 1))
-        if not more:
-            return batches
-        batches += more
+    def _ask(self) -> list[Batch]:
+        """The next blocks: enough for the workers and not all of a long round, whose θ would fill the memory."""
+        run, ahead = self.run, 0 if self.session is None else self.session.ahead
+        batches: list[Batch] = []
+        while True:
+            simulations, blocks = run.under_way
+            if simulations >= AT_A_TIME and blocks >= ahead:
+                return batches
+            more = run.ask(ahead=ahead, enough=max(AT_A_TIME - simulations, 1))
+            if not more:
+                return batches
+            batches += more
 
+    def _replay(self, batches: Sequence[Batch]) -> tuple[list[Batch], bool]:
+        """Tell the run what is recorded of these blocks; the others, and whether any was recorded."""
+        if self.ledger is None:
+            return list(batches), False
+        new = []
+        for batch in batches:
+            outcomes = self.ledger.lookup(batch)
+            if outcomes is None:
+                new.append(batch)
+            else:
+                self._tell(batch, outcomes, replayed=True)
+        return new, len(new) < len(batches)
 
-def _tell(
-    run: Run,
-    batch: Batch,
-    outcomes: Outcomes,
-    watch: FailureWatch | None,
-    progress: Progress | None,
-    *,
-    replayed: bool = False,
-) -> None:
-    run.tell((batch, outcomes))
-    if replayed:
-        run.replayed, run.mistake = run.simulations, ""  # it goes on from here, whatever there is
-    if watch is not None:
-        watch.add(batch, outcomes)
-    if progress is not None:
-        progress(run)
+    def _open_session(self, stack: ExitStack) -> Session:
+        """Begin work with the engine, until the stack is left."""
+        session = self.session = stack.enter_context(self.engine.session(self.run.problem))
+        stack.callback(self._take_warning, session)
+        if isinstance(self.ledger, Ledger):
+            session.arrived = self.ledger.record_early
+        if session.ahead:  # blocks may be under way when the run ends
+            stack.callback(self.run.abandon)
+        return session
+
+    def _take_warning(self, session: Session) -> None:
+        if session.warning:
+            self.run.warnings.append(session.warning)
+
+    def _simulate(self, batches: Sequence[Batch], session: Session) -> None:
+        session.submit(batches)
+        answers = session.collect()
+        if isinstance(self.ledger, Ledger):  # all of them before the run thinks about any
+            self.ledger.record(*answers)
+        for batch, outcomes in answers:
+            self._tell(batch, outcomes)
+        _require_success(self.run)
+
+    def _tell(self, batch: Batch, outcomes: Outcomes, *, replayed: bool = False) -> None:
+        run = self.run
+        run.tell((batch, outcomes))
+        if replayed:
+            run.replayed, run.mistake = run.simulations, ""  # it goes on from here, whatever there is
+        if self.watch is not None:
+            self.watch.add(batch, outcomes)
+        if self.progress is not None:
+            self.progress(run)
 
 
 def _require_success(run: Run) -> None:
     """End a run whose simulations all fail, whatever the kind, long before its budget is gone.
 
-    The sooner if nothing that they give can be used, as a mistake in the problem has it.
+    Sooner if none of their output can be used, as happens when the problem is wrong.
     """
     if run.mistake:
         raise InputError(run.mistake)
@@ -185,4 +208,5 @@ def _require_success(run: Run) -> None:
             raise InputError(seen.mistake)
         kind = next(iter(seen.counts))
         example = f"; the first: {seen.examples[kind]}" if seen.examples.get(kind) else ""
-        raise SimulatorFailed(f"every one of {run.simulations} simulations {kind.words}{example}")
+        what = "the only simulation" if run.simulations == 1 else f"all {counted(run.simulations, 'simulation')}"
+        raise SimulatorFailed(f"{what} {kind.words}{example}")

@@ -15,7 +15,7 @@ import numpy as np
 
 from fbar.checks import FloatArray, choice, shown
 from fbar.errors import InputError
-from fbar.plugins import load_plugins
+from fbar.system.plugins import load_plugins
 from fbar.question.points import Points
 from fbar.question.problem import Problem
 from fbar.question.targets import Target

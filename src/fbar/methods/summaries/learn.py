@@ -13,41 +13,31 @@ new, and are judged by the regression that was fitted to the whole pilot.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fbar.checks import FloatArray, choice, instance, positive_integer, shown
+from fbar.checks import choice, instance, positive_integer, shown
 from fbar.engine import Engine, InProcess
-from fbar.errors import InputError, NoPosterior
-from fbar.estimation.posterior import Posterior
-from fbar.methods.base import Run, Start
-from fbar.methods.summaries.regressions import REGRESSIONS, Fit
-from fbar.question.outcomes import Batch, Failure, Outcomes, Seen, Simulated
-from fbar.question.points import Points
+from fbar.engine.blocks import SimulatedBlocks
+from fbar.errors import InputError
+from fbar.methods.base import Start
+from fbar.methods.summaries.functions import functions, out_of_fold
+from fbar.methods.summaries.learnt import Learning, LearntProblem, LearntSummary
+from fbar.methods.summaries.pilot import LEAST, Pilot
+from fbar.methods.summaries.regressions import REGRESSIONS
 from fbar.question.problem import Problem
 from fbar.question.simulators import Bernoulli, Tabulated
 from fbar.question.targets import Target, as_targets
-from fbar.question.truth import Reference
 from fbar.seeds import Purpose, Seeds
-
-BLOCK_SIZE = 4096
-LEAST = 50
-"""Simulations of the pilot that must succeed."""
 
 PILOT, EACH = 1000, 20
 """The pilot by default: this many simulations, or so many for each number of the data if that is more."""
 
 PART = 5
 """At most this part of the budget."""
-
-POOR = 0.02
-"""An R² below this is told as a warning."""
 
 
 @dataclass(frozen=True)
@@ -179,255 +169,6 @@ class LearnedSummaries:
         chosen = self if simulations is None else LearnedSummaries(self.regression, simulations, self.folds)
         pilot = chosen.pilot(problem, targets, seed)
         with (engine or InProcess()).session(problem) as session:
-            session.submit(pilot.ask())
-            while answers := session.collect():
+            for answers in SimulatedBlocks(session, pilot.ask()):
                 pilot.tell(*answers)
         return chosen.fit(pilot)
-
-
-class Pilot(Run):
-    """Simulations from the prior that summaries are learnt from: one round, all of it kept."""
-
-    def __init__(self, start: Start) -> None:
-        super().__init__(start)
-        if not start.problem.records:  # a target of recorded outputs is known after a simulation only
-            start.problem.check_targets(start.targets)
-        self.block_size = start.block_size or self._default_block(BLOCK_SIZE)
-        self._pieces: list[tuple[Points, npt.NDArray[Any]]] = []
-        self._simulations = 0
-
-    @property
-    def finished(self) -> bool:
-        return self.round > 0
-
-    @property
-    def simulations(self) -> int:
-        return self._simulations
-
-    def posterior(self) -> Posterior:
-        raise NoPosterior("a pilot has no posterior; it teaches summaries, see LearnedSummaries.fit")
-
-    def _blocks(self) -> int:
-        assert self.budget is not None
-        return -(-self.budget // self.block_size)
-
-    def _block(self, block: int) -> Batch:
-        assert self.budget is not None
-        size = min(self.block_size, self.budget - block * self.block_size)
-        points = self.problem.prior.sample(size, rng=self.seeds.generator(Purpose.DESIGN, 0, block))
-        return Batch(0, block, points.with_derived(self.problem.derived), None, self.seeds)
-
-    def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
-        assert isinstance(outcomes, Simulated)
-        points = batch.points.with_columns(outcomes.columns)
-        failure = np.zeros(outcomes.simulations) if outcomes.failure is None else outcomes.failure
-        rows = np.flatnonzero(failure == Failure.NONE)
-        self._pieces.append((points.take(rows), np.asarray(outcomes.summaries)[rows]))
-        self._simulations += outcomes.simulations
-        self.seen = self.seen + Seen.of(np.zeros(0), outcomes.failure, outcomes)
-
-    def _all_failed(self) -> None:
-        none = np.zeros(0, dtype=np.int64)
-        self._pieces = [(points.take(none), summaries[none]) for points, summaries in self._pieces]
-
-    def _end_round(self) -> None:
-        return
-
-    def simulated(self) -> tuple[FloatArray, Points]:
-        """The data (n, d) and parameters of the simulations that succeeded."""
-        if not self.finished:
-            raise InputError("the pilot is not finished; tell it the outcomes of all its blocks first")
-        points = Points.concatenate([points for points, _ in self._pieces])
-        if points.rows < LEAST:
-            raise InputError(
-                f"{points.rows} of the pilot's {self.simulations} simulations succeeded, too few to learn summaries "
-                f"from ({self.seen.failed}); give LearnedSummaries more simulations="
-            )
-        x = np.concatenate([values.reshape(len(values), -1) for _, values in self._pieces])
-        return x.astype(np.float64), points
-
-
-def functions(targets: Sequence[Target], points: Points) -> tuple[list[str], FloatArray]:
-    """The functions of θ that the targets depend on, with names, and their values (n, c).
-
-    A target's components; for one that is conditional on its parameters' model, these within the model and the model's
-    indicator; and the influence function under the prior, which for a (co)variance is the product. What does not vary
-    and what another function tells already is left out.
-    """
-    names: list[str] = []
-    kept: list[FloatArray] = []
-    told: list[FloatArray] = []
-    uniform = np.full(points.rows, 1 / points.rows)
-    for target in targets:
-        given = target.given(points)
-        found = target.components(points)
-        if given is not None:
-            if not given.any():
-                raise InputError(f"target {shown(target.name)} needs parameters that no simulation of the pilot has")
-            centre = found[given].mean(axis=0)
-            found = np.hstack([np.where(given[:, None], found - centre, 0.0), given[:, None].astype(np.float64)])
-        if target.smooth:
-            found = np.hstack([found, target.influence(points, uniform).reshape(points.rows, -1)])
-        if not np.isfinite(found).all():
-            raise InputError(f"target {shown(target.name)} is not finite at all parameters of the pilot")
-        own = 0
-        for column in found.T:
-            spread = float(column.std())
-            if not spread > 1e-12 * float(np.abs(column).max()):
-                continue
-            standard = (column - column.mean()) / spread
-            if any(abs(float(standard @ other)) > (1 - 1e-9) * len(column) for other in told):
-                continue
-            own += 1
-            names.append(target.name if own == 1 else f"{target.name} ({own})")
-            kept.append(column)
-            told.append(standard)
-    if not kept:
-        raise InputError("the targets do not vary among the pilot's simulations; there is nothing to learn for them")
-    return names, np.stack(kept, axis=1)
-
-
-def out_of_fold(kind: str, x: FloatArray, y: FloatArray, folds: int, seed: int) -> FloatArray:
-    """Every row's prediction by a regression that was fitted without its fold.
-
-    Draws are independent: each k-th row makes a fold.
-    """
-    predicted = np.empty_like(y)
-    fold = np.arange(len(x)) % folds
-    for k in range(folds):
-        predicted[fold == k] = REGRESSIONS[kind](x[fold != k], y[fold != k], seed).predict(x[fold == k])
-    return predicted
-
-
-class LearntSummary:
-    """The learnt summary as a function of a batch of outputs: the regression of the problem's own summaries.
-
-    ``fingerprint`` is that of its values at some simulations, to know it again.
-    """
-
-    def __init__(self, own: Any, fit: Fit, scale: FloatArray, probe: FloatArray) -> None:
-        self.own, self.fit, self.scale = own, fit, scale
-        values = np.round(fit.predict(probe) / scale, 4) + 0.0
-        self.fingerprint = hashlib.sha256(values.tobytes()).hexdigest()[:16]
-
-    def __call__(self, x: npt.NDArray[Any]) -> FloatArray:
-        given = np.asarray(x if self.own is None else self.own(x))
-        values = given.reshape(len(given), -1).astype(np.float64)
-        result = np.full((len(values), self.scale.size), np.nan)  # a simulation that failed has no summaries
-        good = np.isfinite(values).all(axis=1)
-        if good.any():
-            result[good] = self.fit.predict(values[good]) / self.scale
-        return result
-
-
-@dataclass(frozen=True, eq=False)
-class Learning:
-    """What the pilot told: the regression, R² and summaries (of what succeeded) out of fold, all its simulations."""
-
-    regression: str
-    r_squared: Mapping[str, float]
-    simulations: int
-    summaries: FloatArray
-
-
-class LearntProblem(Problem):
-    """A problem whose summaries were learnt for some targets; made by `LearnedSummaries.learn`.
-
-    Its summaries are estimates of E[f(θ)|x] over their residual standard deviation, which is the posterior's in a root
-    mean square over the data that the prior makes, so a tolerance of 0.1 is about a tenth of a posterior standard
-    deviation. The distance is Euclidean, whatever the problem's own was.
-
-    Even at tolerance 0 the posterior given these summaries is not that given the data: where E[f(θ)|x] is well
-    predicted its means of f are close, while other features, such as spread and shape, may be wider. ``truth`` is
-    that of the problem with all its data, which is what one wants to know.
-
-    Attributes
-    ----------
-    base
-        The problem that the summaries were learnt from.
-    regression
-        Which one it is.
-    r_squared
-        By function, out of fold: the share of the prior variance of f that its summary explains.
-    pilot_simulations
-        How many simulations taught.
-    """
-
-    def __init__(self, base: Problem, summary: LearntSummary, learning: Learning) -> None:
-        super().__init__(
-            base.prior,
-            base.simulate,
-            base.raw,
-            summary=summary,
-            derived=base.derived,
-            cost=base._cost,
-            records=base.records,
-        )
-        self.base = base
-        self.learning = learning
-        self._summary = summary
-
-    @property
-    def regression(self) -> str:
-        return self.learning.regression
-
-    @property
-    def r_squared(self) -> dict[str, float]:
-        return dict(self.learning.r_squared)
-
-    @property
-    def pilot_simulations(self) -> int:
-        return self.learning.simulations
-
-    @cached_property
-    def pilot_distances(self) -> FloatArray:
-        """Distances of the pilot's simulations to the data, from predictions out of fold; ∞ for those that failed."""
-        assert self.observed is not None
-        away = np.sqrt(((self.learning.summaries - self.observed) ** 2).sum(axis=1))
-        return np.concatenate([away, np.full(self.learning.simulations - len(away), np.inf)])
-
-    def tolerance_for(self, share: float) -> float:
-        """The tolerance that this share of simulations from the prior meets, by the pilot."""
-        if not isinstance(share, int | float) or isinstance(share, bool) or not 0 < share <= 1:
-            raise InputError(f"share must be a number between 0 and 1, such as 0.01; got {shown(share)}")
-        count = int(np.ceil(share * len(self.pilot_distances)))
-        found = float(np.sort(self.pilot_distances)[count - 1])
-        if not np.isfinite(found):
-            raise InputError(f"too many of the pilot's simulations failed for a share of {share:g}")
-        return found
-
-    @property
-    def remark(self) -> str:
-        """What was learnt, in a line."""
-        shown = ", ".join(f"{name} {value:.2f}" for name, value in list(self.r_squared.items())[:6])
-        more = ", …" if len(self.r_squared) > 6 else ""
-        return (
-            f"{self.pilot_simulations:,} more simulations taught the summaries ({self.regression} regression, "
-            f"R² out of fold: {shown}{more}); 1% of them came within {np.quantile(self.pilot_distances, 0.01):.3g}"
-        )
-
-    @property
-    def warning(self) -> str:
-        """Which targets the data say nothing of, as far as the regression can see; empty if there is none."""
-        poor = [name for name, value in self.r_squared.items() if value < POOR]
-        if not poor:
-            return ""
-        return (
-            f"the summaries explain nothing of {', '.join(poor)} (R² out of fold below {POOR:g}): another regression "
-            "or a larger pilot may; if not, the estimate is the prior's"
-        )
-
-    def with_observed(self, observed: Any) -> LearntProblem:
-        """The same summaries of other data: nothing is learnt again."""
-        return LearntProblem(self.base.with_observed(observed), self._summary, self.learning)
-
-    @cached_property
-    def reference(self) -> Reference:
-        return self.base.reference
-
-    def truth(self, target: Target | None = None) -> Any:
-        """The truth given all the data, as far as the problem itself knows it."""
-        return self.base.truth() if target is None else self.base.truth(target)
-
-    def truth_error(self, target: Target) -> FloatArray:
-        return self.base.truth_error(target)

@@ -1,0 +1,78 @@
+"""What the commands about runs print: results as text or JSON, and nothing else on standard output."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from fbar.cli.common import say
+from fbar.results.account import Account
+from fbar.results.result import Result
+
+NOT_RECORDED = "RUN"
+"""Stands for the directory of a run that has none."""
+
+_METHOD = re.compile(r"result\.(adjusted|extrapolated)\(\)")
+
+
+@contextmanager
+def json_only(as_json: bool) -> Iterator[None]:
+    """Keep standard output for the JSON: what a model, its simulator or its workers print goes to standard error."""
+    if not as_json:
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def print_result(result: Result, as_json: bool) -> None:
+    if as_json:
+        print_json(result.as_dict(), result.directory)
+        return
+    for line in str(result).splitlines():
+        say(with_commands(line, result.directory))
+    say(f"seed {result.seed}")
+
+
+def print_recorded(result: dict[str, Any], run: Path) -> None:
+    """Print how a recorded leg ended."""
+    for line in Account.recorded(result).lines():
+        say(with_commands(line, run))
+
+
+def print_json(tree: dict[str, Any], run: Path | None) -> None:
+    print(json.dumps(_warnings_with_commands(tree, run)))
+
+
+def with_commands(text: str, run: Path | None) -> str:
+    """A text that names methods of Python, with the commands that do the same."""
+    where = NOT_RECORDED if run is None else shlex.quote(str(run))
+    found, changed = _METHOD.subn(rf"fbar show {where} --\1", text)
+    if changed and run is None:
+        found += f" (record the run with --run {NOT_RECORDED})"
+    return found
+
+
+def _warnings_with_commands(tree: Any, run: Path | None) -> Any:
+    if isinstance(tree, list):
+        return [_warnings_with_commands(item, run) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    return {
+        key: [with_commands(text, run) for text in value] if key == "warnings" else _warnings_with_commands(value, run)
+        for key, value in tree.items()
+    }

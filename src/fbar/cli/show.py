@@ -1,0 +1,165 @@
+"""Recorded runs from the command line, read only: show and explain."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from fbar.checks import counted
+from fbar.cli.common import JsonFlag, TrustFlag, keep_trust, lacking, say, warn
+from fbar.cli.output import json_only, print_json, print_recorded, print_result
+from fbar.cli.views import OWN, ViewOf
+from fbar.errors import InputError
+from fbar.json_values import json_seed
+from fbar.ledger import LedgerReader, Leg
+from fbar.methods import stopping
+from fbar.methods.named import restored_method
+from fbar.question.outcomes import Failure
+from fbar.results.again import going_on
+from fbar.running import load
+from fbar.system.schema import check_legs
+from fbar.system.terminal import waiting
+
+MOST_DETAIL = 3
+"""Lines of a failure's traceback that are shown."""
+
+
+def show(run: Path, /, *, view: ViewOf = OWN, trust: TrustFlag = False, json_: JsonFlag = False) -> None:
+    """Show a recorded run: its settings, its progress, failures and estimates.
+
+    It only reads, also while the run is at work. With --at, --adjusted or --extrapolated it shows other estimates from
+    the same simulations, when the run is not at work.
+
+    Examples: "fbar show my-run --json", "fbar show my-run --adjusted".
+
+    Parameters
+    ----------
+    run
+        The run's directory.
+    trust
+        Allow the model file of a run that is not yours to be executed, and remember that; only --at, --adjusted and
+        --extrapolated need it.
+    json_
+        Print one JSON object, and nothing else, to standard output.
+    """
+    if view:
+        with json_only(json_):
+            result = view.of(load(run, trust=keep_trust(run, trust)))
+        print_result(result, json_)
+        return
+    with LedgerReader(run) as ledger:
+        check_legs(ledger.legs, run)
+        with waiting(f"reading {run}"):
+            simulations = ledger.simulations()
+        failures, lacks = ledger.failures(), lacking(ledger, simulations)
+    if json_:
+        print_json(_as_dict(ledger, simulations, failures), run)
+    elif not ledger.legs:
+        say(f"{run}: nothing was started yet")
+    else:
+        _print(ledger, simulations, failures, lacks)
+
+
+def _as_dict(
+    ledger: LedgerReader, simulations: int, failures: Sequence[tuple[Failure, int, str, str]]
+) -> dict[str, Any]:
+    return {
+        "legs": [
+            {"settings": {**leg.settings, "seed": json_seed(int(leg.settings["seed"]))}, "result": leg.result}
+            for leg in ledger.legs
+        ],
+        "simulations": simulations,
+        "used": _used(ledger.legs),
+        "blocks": len(ledger),
+        "failures": [
+            {"kind": kind.name.lower(), "count": count, "example": text, "detail": detail}
+            for kind, count, text, detail in failures
+        ],
+        "damaged": ledger.damaged,
+    }
+
+
+def _print(
+    ledger: LedgerReader, simulations: int, failures: Sequence[tuple[Failure, int, str, str]], lacks: str
+) -> None:
+    run, legs = ledger.directory, ledger.legs
+    for number, leg in enumerate(legs):
+        title = f"leg {number + 1}: " if len(legs) > 1 else ""
+        say(f"{title}{_method(leg.settings['method'])}, {', '.join(leg.settings['targets'])}; {_until(leg.settings)}")
+        if leg.result is not None:
+            print_recorded(leg.result, run)
+    used = _used(legs)
+    spare = "" if used is None or used >= simulations else f", {used:,} of them used: the others were ahead of need"
+    say(f"{counted(simulations, 'simulation')} recorded in {counted(len(ledger), 'block')}{spare}")
+    others = ", ".join(text for text in ledger.damaged if not text.startswith("block "))
+    if lacks or others:
+        what = "; ".join(text for text in (lacks, others and f"damaged: {others}") if text)
+        say(f"warning: {what}; repair it with: fbar resume {run}")
+    for kind, count, text, detail in failures:
+        say(f"{count:,} {kind.words}: {text}")
+        for line in detail.strip().splitlines()[-MOST_DETAIL:]:
+            say(f"    {line}")
+    if legs[-1].result is None:
+        settings = [leg.settings for leg in legs]
+        if settings[0].get("model"):
+            say(f"not finished; resume it with: fbar resume {shlex.quote(str(run))}")
+        else:
+            say(f"not finished; it was made from Python, resume it there with: {going_on(run, settings)}")
+
+
+def _used(legs: Sequence[Leg]) -> int | None:
+    """The simulations that a finished run's result is made of; None for one that is not finished."""
+    last = legs[-1].result if legs else None
+    return None if last is None else int(last["simulations"])
+
+
+def _method(described: Mapping[str, Any]) -> str:
+    """A recorded method and its tolerance, in words."""
+    name = str(described.get("type", "?"))
+    with suppress(InputError):  # a method of the user's
+        tolerance = restored_method(described).final_tolerance
+        return name if not tolerance else f"{name} at tolerance {tolerance:g}"
+    return name
+
+
+def _until(settings: Mapping[str, Any]) -> str:
+    """When a recorded run ends, in words."""
+    ends = [f"budget {settings['budget']:,}"] if settings.get("budget") else []
+    if settings.get("stop"):
+        try:
+            ends.append(f"until {stopping.restored(settings['stop'])}")
+        except InputError:
+            ends.append("until a custom rule holds")
+        ends += [f"at most {settings['limit']:,} simulations"] if settings.get("limit") else []
+    return ", ".join(ends) or "until it ends by itself"
+
+
+def explain(
+    run: Path, target: str | None = None, /, *, view: ViewOf = OWN, trust: TrustFlag = False, json_: JsonFlag = False
+) -> None:
+    """Explain an estimate of a recorded run: where its simulations went and why, and what halving its error costs.
+
+    It only reads. Example: "fbar explain my-run mean:rate".
+
+    Parameters
+    ----------
+    run
+        The run's directory.
+    target
+        The target's name, or the part after its kind if that is clear: rate for mean:rate. The only one by default.
+        Any other can be asked for, from the same simulations: variance:rate, 'probability:rate > 12'.
+    trust
+        Allow the model file of a run that is not yours to be executed, and remember that.
+    json_
+        Print one JSON object, and nothing else, to standard output.
+    """
+    with json_only(json_):
+        result = view.of(load(run, trust=keep_trust(run, trust)))
+        with waiting("explaining the estimate"):
+            explanation = result.explain(target)
+    warn(result.damage)
+    print(json.dumps(explanation.as_dict()) if json_ else explanation)

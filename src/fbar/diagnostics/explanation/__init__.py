@@ -1,0 +1,10 @@
+"""An estimate explained: where the simulations went and why, which of them carry it, what other ways would have given.
+
+Figures take from here what stands for the prior and for the simulations, and what halving an error costs.
+"""
+
+from fbar.diagnostics.explanation.data import SINGLE, Explanation
+from fbar.diagnostics.explanation.explain import explain, halving, prior_of, simulated_of, target_of
+from fbar.diagnostics.explanation.ranges import quantiles
+
+__all__ = ["SINGLE", "Explanation", "explain", "halving", "prior_of", "quantiles", "simulated_of", "target_of"]

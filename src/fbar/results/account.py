@@ -1,0 +1,113 @@
+"""What is printed of a result, whether it was just computed or is read from a record: written once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fbar.checks import counted
+from fbar.estimation.estimate import Estimate, Estimates
+from fbar.methods.forecasts import Forecast
+from fbar.system.terminal import clean
+
+
+@dataclass(frozen=True, eq=False)
+class Account:
+    """The estimates of a run and how it went."""
+
+    estimates: Estimates
+    warnings: Sequence[str]
+    """Of the run; those of single estimates among them are not repeated."""
+    simulations: int
+    accepted: float
+    stopped_by: str
+    cost: float | None = None
+    in_seconds: bool = False
+    unused: int = 0
+    remarks: Sequence[str] = ()
+    about_tolerance: str = ""
+    missing: Mapping[str, Forecast] = field(default_factory=dict)
+    title: str = ""
+
+    @classmethod
+    def recorded(cls, result: Mapping[str, Any]) -> Account:
+        """Of a result as `Result.as_dict` has written it; what is not known in it is None."""
+        return cls(
+            _estimates(result),
+            result["warnings"],
+            int(np.sum(result["simulations"])),
+            float(np.sum(result["accepted"])),
+            result["stopped_by"],
+            result.get("cost"),
+            result.get("cost_unit") == "s",
+            result.get("unused", 0),
+            result.get("remarks", ()),
+            result.get("about_tolerance", ""),
+            {
+                name: Forecast(found["more"], found["low"], found["high"], 0)
+                for name, found in result.get("missing", {}).items()
+            },
+        )
+
+    @property
+    def further_warnings(self) -> list[str]:
+        """Warnings that no estimate has."""
+        of_estimates = {text for estimate in self.estimates for text in estimate.warnings}
+        return [text for text in self.warnings if text not in of_estimates]
+
+    def lines(self) -> list[str]:
+        warnings = (f"warning: {text}" for text in self.further_warnings)
+        title = [f"{self.title}:"] if self.title else []
+        estimates = str(self.estimates).splitlines()
+        return [*title, *estimates, *map(clean, (*warnings, *self.how_it_went()))]
+
+    def how_it_went(self) -> list[str]:
+        """Lines below the estimates and warnings."""
+        cost = cost_in_words(self.cost, self.in_seconds)
+        summary = f"{counted(self.simulations, 'simulation')}, {self.accepted:,.6g} accepted; {self.stopped_by}"
+        unused = f"{counted(self.unused, 'more simulation')} ran ahead of need and were not used"
+        return [
+            f"{summary}; {cost}" if cost else summary,
+            *([unused if self.unused > 1 else unused.replace("were", "was")] if self.unused else []),
+            *self.remarks,
+            *([self.about_tolerance] if self.about_tolerance else []),
+            *(f"{name} needs {forecast}" for name, forecast in self.missing.items()),
+        ]
+
+
+def cost_in_words(cost: float | None, in_seconds: bool) -> str:
+    """What simulations cost together; nothing if it is not known."""
+    if cost is None:
+        return ""
+    number = f"{cost:,.3g}" if cost < 1000 else f"{cost:,.0f}"
+    return f"{number} s of simulator time" if in_seconds else f"cost {number}"
+
+
+def _estimates(result: Mapping[str, Any]) -> Estimates:
+    """The recorded estimates; their joint covariance is not recorded."""
+    found = [
+        Estimate(
+            name,
+            _number(estimate["value"]),
+            _number(estimate["standard_error"]),
+            _number(estimate["df"]),
+            result["simulations"],
+            result["accepted"],
+            estimate["trusted"],
+            tuple(estimate["warnings"]),
+            tuple(estimate["labels"]) if "labels" in estimate else None,
+        )
+        for name, estimate in result["estimates"].items()
+    ]
+    ends = np.cumsum([np.size(estimate.value) for estimate in found])
+    slices = [slice(int(end) - np.size(estimate.value), int(end)) for estimate, end in zip(found, ends, strict=True)]
+    size = int(ends[-1]) if found else 0
+    return Estimates(found, np.full((size, size), np.nan), slices)
+
+
+def _number(recorded: Any) -> Any:
+    array = np.array(recorded, dtype=np.float64)  # None is NaN
+    return float(array) if array.ndim == 0 else array

@@ -1,0 +1,66 @@
+"""A posterior for other packages: pandas and ArviZ."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fbar.checks import FloatArray, IntArray, flag, positive_integer, rows
+from fbar.diagnostics.predictive import systematic
+from fbar.errors import InputError, MissingExtra
+from fbar.estimation.posterior import Posterior
+from fbar.methods import Run
+from fbar.seeds import Purpose
+
+if TYPE_CHECKING:
+    import pandas
+
+MOST_DRAWS = 100_000
+"""Draws for ArviZ, unless a number is asked for: a finite space may be known as if by many more."""
+
+
+def to_pandas(posterior: Posterior) -> pandas.DataFrame:
+    """The weighted points, see `Result.to_pandas`."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingExtra("pandas", "table") from error
+    points = posterior.points
+    columns = {name: points[name] for name in (*points, *points.derived)}
+    weight = "weight_of_point" if "weight" in columns else "weight"
+    return pandas.DataFrame({**columns, weight: posterior.weights})
+
+
+def to_arviz(run: Run, posterior: Posterior, *, draws: int | None = None, weighted: bool = False) -> Any:
+    """Equally weighted draws, or every point with its weight, see `Result.to_arviz`."""
+    if flag(weighted, "weighted") and draws is not None:
+        raise InputError("draws= is the number of equally weighted draws; it cannot be combined with weighted=True")
+    try:
+        with warnings.catch_warnings():  # it announces its own future at import
+            warnings.simplefilter("ignore", FutureWarning)
+            import arviz
+    except ImportError as error:
+        raise MissingExtra("arviz", "arviz") from error
+    points, weights = posterior.points, posterior.weights
+    groups: dict[str, Any] = {"sample_stats": {"weight": weights[None]}} if weighted else {}
+    if not weighted:
+        points = points.take(_drawn(run, posterior, weights, draws))
+    groups["posterior"] = {name: np.asarray(points[name])[None] for name in (*points, *points.derived)}
+    if run.problem.observed is not None:
+        groups["observed_data"] = {"summaries": np.atleast_1d(run.problem.observed)}
+    if int(arviz.__version__.partition(".")[0]) >= 1:
+        return arviz.from_dict(groups)
+    return arviz.from_dict(**groups)
+
+
+def _drawn(run: Run, posterior: Posterior, weights: FloatArray, draws: int | None) -> IntArray:
+    """Rows of points by their weights, in random order."""
+    if (weights < 0).any():
+        raise InputError("some weights are negative, so nothing can be drawn from them; use weighted=True")
+    if draws is None:
+        ess = posterior.ess or weights.sum() ** 2 / (weights**2).sum()
+        draws = int(min(max(round(float(ess)), 1), MOST_DRAWS))
+    rng = run.seeds.generator(Purpose.PREDICT, 1, 0)
+    return systematic(weights, rows(positive_integer(draws, "draws"), "draws"), rng)
