@@ -39,6 +39,7 @@ from fbar.methods.forecasts import Forecast
 from fbar.question.points import Points
 from fbar.question.targets import Target, parse, whole_name
 from fbar.system.terminal import clean
+from fbar.weights import normalised, weighted_quantiles
 
 PLACES = 5000
 """θ that stand for where the simulations went, and for the prior, at most."""
@@ -300,8 +301,7 @@ def _of_draws(
         draws, weights = errors.draws, errors.weights
     elif isinstance(run, DrawRun):  # an estimator of another kind, of the same draws
         draws = run.draws().accepted()
-        w = draws.weight * np.exp(draws.log_w - draws.log_w.max())
-        weights = w / w.sum()
+        weights = normalised(draws.log_w, draws.weight)
     else:
         unknown.append("which simulations carry the estimate, and what other ways would have given")
         return None, (), None, ()
@@ -417,7 +417,7 @@ class _Binning:
         column, has = points[self.name], points.present(self.name)
         found = np.full(points.rows, len(self.words) - 1, dtype=np.int64)
         if self.edges is not None:
-            found[has] = np.searchsorted(self.edges, column[has].astype(np.float64), side="right")
+            found[has] = np.searchsorted(self.edges, column[has], side="right")
             return found
         found[has] = len(self.values)
         for number, value in enumerate(self.values):
@@ -438,7 +438,7 @@ def _binning(name: str, column: npt.NDArray[Any], weights: FloatArray) -> _Binni
         mass = np.array([weights[column == value].sum() for value in values])
         kept = values[np.sort(np.argsort(-mass, kind="stable")[:PARTS])]
         return _Binning(name, (*(str(value) for value in kept), "others", without), values=tuple(kept.tolist()))
-    edges = np.unique(quantiles(column, weights, np.arange(1, PARTS) / PARTS))
+    edges = np.unique(weighted_quantiles(column, weights, np.arange(1, PARTS) / PARTS))
     words = [_short(edge) for edge in edges.tolist()]
     between = [f"{low} to {high}" for low, high in pairwise(words)]
     return _Binning(name, (f"below {words[0]}", *between, f"from {words[-1]} on", without), edges)
@@ -540,17 +540,8 @@ def _central(name: str, points: Points, weights: FloatArray) -> tuple[float, flo
     column, has = points[name], points.present(name) & (weights > 0)
     if not has.any():
         return None
-    low, high = quantiles(column[has], weights[has], np.array(CENTRAL))
+    low, high = weighted_quantiles(column[has], weights[has], np.array(CENTRAL))
     return float(low), float(high)
-
-
-def quantiles(column: npt.NDArray[Any], weights: FloatArray, levels: FloatArray) -> FloatArray:
-    """The least values that at least so much of the weight does not exceed."""
-    values = column.astype(np.float64)
-    order = np.argsort(values, kind="stable")
-    below = np.cumsum(weights[order])
-    rows = np.searchsorted(below, levels * below[-1])
-    return np.asarray(values[order][np.minimum(rows, values.size - 1)])
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

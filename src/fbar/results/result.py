@@ -13,7 +13,7 @@ import numpy as np
 
 from fbar.checks import MOST, FloatArray, counted, flag, non_negative_number, number, positive_integer, rows
 from fbar.diagnostics.explanation import Explanation, explain
-from fbar.diagnostics.predictive import Predictions, predict, systematic
+from fbar.diagnostics.predictive import Predictions, predict, resampled
 from fbar.engine import Engine, as_before
 from fbar.errors import InputError, MissingExtra, NoPosterior
 from fbar.estimation.estimate import Estimates, brief, whole
@@ -426,7 +426,7 @@ class Result:
             ess = self.posterior.ess or weights.sum() ** 2 / (weights**2).sum()
             draws = int(min(max(round(float(ess)), 1), MOST_DRAWS))
         rng = self.run.seeds.generator(Purpose.PREDICT, 1, 0)
-        return systematic(weights, rows(positive_integer(draws, "draws"), "draws"), rng)
+        return resampled(weights, rows(positive_integer(draws, "draws"), "draws"), rng)
 
 
 def json_seed(seed: int) -> int | str:
