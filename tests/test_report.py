@@ -16,7 +16,7 @@ from scipy import stats
 import fbar
 from fbar.cli import app
 from fbar.diagnostics.faults import _parts
-from fbar.diagnostics.predictive import predict, systematic
+from fbar.diagnostics.predictive import predict, resampled
 from fbar.errors import FbarError, InputError
 from fbar.results.again import again
 from fbar.results.markup import element
@@ -470,7 +470,7 @@ def test_new_simulations_are_drawn_by_the_weights():
 def test_rows_are_drawn_as_often_as_they_weigh():
     """In equal steps: every row n w times, up to one."""
     weights = np.array([0.0, 0.7, 0.2, 0.0, 0.1, 0.0])
-    rows = systematic(3 * weights, 1001, np.random.default_rng(1))
+    rows = resampled(3 * weights, 1001, np.random.default_rng(1))
     assert (np.abs(np.bincount(rows, minlength=6) - 1001 * weights) <= 1).all()
     assert not {0, 3, 5} & set(rows.tolist())
     assert (np.diff(rows) < 0).any()

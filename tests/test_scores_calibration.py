@@ -14,9 +14,10 @@ from fbar import problems, scores
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.scores import SCORES, Approximation, Scene, as_score, expected_coverage, uniformity
-from fbar.scores.arrays import merged, systematic
+from fbar.scores.arrays import merged
 from fbar.scores.calibration import rank
 from fbar.scores.predictive import predictive_p_value
+from fbar.weights import systematic
 
 ROOT = Path(__file__).parent.parent
 

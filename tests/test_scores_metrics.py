@@ -10,6 +10,7 @@ from fbar import problems
 from fbar.errors import InputError, MissingExtra
 from fbar.question.points import Points
 from fbar.scores import Approximation, Scene, as_score, hypothesis, metrics
+from fbar.weights import systematic
 
 RNG = np.random.default_rng(20)
 FLAT = np.random.default_rng(1).standard_normal(40)
@@ -133,7 +134,7 @@ def test_the_network_sees_what_is_plain_and_copies_do_not_fool_it():
     assert hypothesis.c2st(y + 6, y) > 0.99
     w = np.where(np.arange(150) < 15, 9.0, 1.0)  # fifteen points are half of the weight
     # Copies on both sides of a fold would be learned by heart: every one of them would be told apart.
-    rows = hypothesis.systematic(w / w.sum(), 150, rng)
+    rows = systematic(w / w.sum(), 150, rng)
     fold = hypothesis._folds(rows, 5, rng)
     assert np.unique(rows).size < 120
     assert all(np.unique(fold[rows == row]).size == 1 for row in np.unique(rows))

@@ -15,11 +15,12 @@ from fbar.designs.proposals.kernels import Degenerate, Population
 from fbar.engine import simulate
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.rounds import WEIGHTINGS
-from fbar.methods.schedules import AcceptanceRateSchedule, QuantileSchedule, Tolerances, weighted_quantile
+from fbar.methods.schedules import AcceptanceRateSchedule, QuantileSchedule, Tolerances
 from fbar.problems import filippi
 from fbar.question.acceptance import Acceptance
 from fbar.running import drive
 from fbar.testing import MethodConformance
+from fbar.weights import weighted_quantiles
 
 KERNELS = ("uniform", "normal", "local-normal", "olcm")
 MEAN = fbar.mean("theta1")
@@ -471,7 +472,7 @@ def test_recorded_outputs_and_derived_parameters_reach_targets():
 
 
 def test_quantiles_of_the_accepted_distances():
-    assert weighted_quantile(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 2.0]), 0.5) == 2.0
+    assert weighted_quantiles(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 2.0]), 0.5) == 2.0
     done = run(fbar.SMC(QuantileSchedule(0.5, tolerance=5.0), accepted=200), filippi())
     tolerances = [round.tolerance for round in done.rounds]
     assert tolerances[0] == math.inf

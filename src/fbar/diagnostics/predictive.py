@@ -21,6 +21,7 @@ from fbar.estimation.posterior import Posterior
 from fbar.methods import Run
 from fbar.question.outcomes import Batch, Outcomes, require_simulated
 from fbar.seeds import Purpose
+from fbar.weights import systematic
 
 NUMBER, PART = 200, 20
 """New simulations, and how many are made at a time."""
@@ -78,7 +79,7 @@ def predict(
     if (posterior.weights < 0).any():
         return Predictions(problem.observed, nothing, 0, "Some weights are negative, so nothing can be drawn by them.")
     seeds = run.seeds.predictive()
-    rows = systematic(posterior.weights, wanted, seeds.generator(Purpose.DESIGN, 0, 0))
+    rows = resampled(posterior.weights, wanted, seeds.generator(Purpose.DESIGN, 0, 0))
     theta = posterior.points.without(problem.records).take(rows)
     batches = [
         Batch(0, place, theta.take(part).with_derived(problem.derived), None, seeds)
@@ -134,11 +135,9 @@ def _seconds_each(run: Run) -> float | None:
     return run.spent_cost / run.simulations
 
 
-def systematic(weights: FloatArray, number: int, rng: np.random.Generator) -> IntArray:
-    """Rows by their weights in equal steps from a random start; in random order, so that a part is like the whole."""
-    steps = (np.arange(number) + rng.random()) / number
-    rows = np.searchsorted(np.cumsum(weights) / weights.sum(), steps).clip(max=weights.size - 1)
-    return rng.permutation(rows)
+def resampled(weights: FloatArray, number: int, rng: np.random.Generator) -> IntArray:
+    """Rows by systematic resampling, in random order, so that a part is like the whole."""
+    return rng.permutation(systematic(weights, number, rng))
 
 
 def _summaries(outcomes: Outcomes) -> tuple[npt.NDArray[Any], int]:

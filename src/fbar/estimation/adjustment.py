@@ -33,7 +33,6 @@ from scipy.special import ndtr, ndtri
 
 from fbar.checks import FloatArray, shown
 from fbar.errors import InputError
-from fbar.estimation.draws import DrawErrors
 from fbar.estimation.estimate import ErrorBars
 from fbar.estimation.posterior import Posterior
 from fbar.question.points import Points
@@ -63,7 +62,6 @@ class AdjustedPosterior(Posterior):
     """
 
     def __init__(self, posterior: Posterior, away: FloatArray, problem: Problem) -> None:
-        assert isinstance(posterior.errors, DrawErrors)
         self.problem = problem
         _require_continuous(problem.prior, posterior.points)
         x, weights = away[:, np.ptp(away, axis=0) > 0], posterior.weights
@@ -81,7 +79,9 @@ class AdjustedPosterior(Posterior):
         residual = (fitted - middle) / np.sqrt(self._left(centred, weights))[:, None]
         self._away, self._centred, self._residual = x, centred, residual - weights @ residual
         self._zeta = middle + self._residual
-        super().__init__(self._points(self._zeta), weights, posterior.errors, posterior.simulations, posterior.accepted)
+        super().__init__(
+            self._moved_to(self._zeta), weights, posterior.errors, posterior.simulations, posterior.accepted
+        )
 
     def _left(self, centred: FloatArray, weights: FloatArray) -> FloatArray:
         """The share of each residual's variance that the fit has left."""
@@ -92,7 +92,7 @@ class AdjustedPosterior(Posterior):
         v = (weights[:, None] ** 2 * g).T @ g
         return np.asarray(np.maximum(1 - 2 * leverage + ((moved @ v) * moved).sum(axis=1), LEAST_SHARE))
 
-    def _points(self, zeta: FloatArray) -> Points:
+    def _moved_to(self, zeta: FloatArray) -> Points:
         unit = np.clip(ndtr(zeta), TINY, 1 - TINY)
         return self.problem.prior.from_unit(unit).with_derived(self.problem.derived)
 
@@ -114,7 +114,7 @@ class AdjustedPosterior(Posterior):
             if some.size == 0:
                 continue
             moves = np.eye(step.size)[some] * step
-            moved = self._points(np.concatenate([self._zeta + sign * m for m in moves for sign in (1, -1)]))
+            moved = self._moved_to(np.concatenate([self._zeta + sign * m for m in moves for sign in (1, -1)]))
             for number, own in enumerate(psi):
                 both = own(moved).reshape(some.size, 2, n, -1)
                 for j, (up, down) in zip(some, both, strict=True):

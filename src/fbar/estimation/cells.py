@@ -25,9 +25,9 @@ import numpy as np
 
 from fbar import theory
 from fbar.checks import BoolArray, FloatArray, IntArray
-from fbar.errors import NoPosterior
+from fbar.estimation.doubts import FEW_ACCEPTED, FEW_WERE_ACCEPTED, ONE_CARRIES, all_rejected, carried
 from fbar.estimation.estimate import ErrorBars
-from fbar.estimation.posterior import Posterior
+from fbar.estimation.posterior import ErrorModel, Posterior
 from fbar.question.outcomes import Seen
 from fbar.question.points import Points
 
@@ -35,8 +35,6 @@ FEW = 5
 """Cells with fewer acceptances (or rejections) than this are not taken at their word."""
 
 SHARE_THAT_MATTERS = 0.01
-FEW_ACCEPTED = 10
-ONE_CARRIES = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,15 +78,11 @@ class Cells:
     def require_acceptances(self) -> None:
         """Without any acceptance R/S is 0/0: an error for a run, NaN for a trial among many."""
         if self.hits.ndim == 1 and not self.hits.any():
-            seen = f" ({self.seen})" if str(self.seen) else ""
-            raise NoPosterior(
-                f"all {self.simulations} simulations were rejected{seen}, so there is no posterior; "
-                "raise the tolerance or the budget, or check the simulator against the data"
-            )
+            raise all_rejected(self.simulations, self.seen)
 
 
 @dataclass(frozen=True, eq=False)
-class CellErrors:
+class CellErrors(ErrorModel):
     """The error model that the estimators below share.
 
     ``plain`` are the plug-in g_i and ``careful`` those with p̃; ``plain_spread`` and ``careful_spread`` the
@@ -97,14 +91,22 @@ class CellErrors:
     cannot be taken at its word.
     """
 
-    cells: Cells
+    counted: Cells
     plain: FloatArray
     plain_spread: FloatArray
     careful: FloatArray | None
     careful_spread: FloatArray | None
     unsure: BoolArray
-    ess: Any
+    effective_size: Any
     doubt: str = ""
+
+    @property
+    def ess(self) -> Any:
+        return self.effective_size
+
+    @property
+    def cells(self) -> Cells:
+        return self.counted
 
     def parts(self, influence: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
         """The cells' parts of V̂, shape (..., k, m), their relative variances, and which of them are careful ones."""
@@ -151,8 +153,8 @@ class CellErrors:
         general = ((np.ones(variance.shape, dtype=bool), self.doubt),) if self.doubt else ()
         return (
             *general,
-            (few, f"fewer than {FEW_ACCEPTED} simulations were accepted"),
-            (one > ONE_CARRIES, f"one accepted simulation carries over {ONE_CARRIES:.0%} of the variance"),
+            (few, FEW_WERE_ACCEPTED),
+            (one > ONE_CARRIES, carried()),
             (missing.any(axis=-2), "some parameter values that matter were simulated never or once"),
             (
                 guessed > 0.5,

@@ -37,10 +37,11 @@ import numpy as np
 
 from fbar.checks import FloatArray, IntArray, positive_integer, positive_number, settle, shown
 from fbar.errors import InputError, NoPosterior
-from fbar.estimation.draws import FEW_ACCEPTED, ONE_CARRIES, Draws, WeightedAverage
+from fbar.estimation.doubts import FEW_ACCEPTED, FEW_WERE_ACCEPTED, ONE_CARRIES, carried
+from fbar.estimation.draws import Draws, WeightedAverage
 from fbar.estimation.estimate import ErrorBars
 from fbar.estimation.kernel_regression import find_jumps, require_continuous
-from fbar.estimation.posterior import Posterior
+from fbar.estimation.posterior import ErrorModel, Posterior
 from fbar.estimation.quadrature import Nodes, panels, scrambles
 from fbar.estimation.smooth import Smooth, fit_smooth
 from fbar.question.points import Points
@@ -122,7 +123,7 @@ class DoublyRobust:
 
 
 @dataclass(frozen=True, eq=False)
-class RobustErrors:
+class RobustErrors(ErrorModel):
     """The error of Σ ψ over the signed measure, whose points are the nodes and then the draws."""
 
     nodes: Nodes
@@ -155,9 +156,9 @@ class RobustErrors:
             covariance,
             df,
             (
-                (one > ONE_CARRIES, f"one simulation carries over {ONE_CARRIES:.0%} of the variance"),
-                (coarse, f"over {NODES_CARRY:.0%} of the variance is that of the numerical integral"),
-                (~(variance > 0), "the simulations do not differ in this target, so nothing is known of its error"),
+                (one > ONE_CARRIES, carried()),
+                (coarse, f"more than {NODES_CARRY:.0%} of the variance comes from the numerical integral"),
+                (~(variance > 0), "the simulations all give the same value of this target, so its error is unknown"),
                 *((np.full(variance.shape, mask), text) for mask, text in self.doubts),
             ),
         )
@@ -249,10 +250,10 @@ class RobustPosterior(Posterior):
         off = self._share - integral
         wrong = abs(off.mean()) > WEIGHTS_OFF * off.std() / np.sqrt(n) + WEIGHTS_SLACK * integral.mean()
         doubts = (
-            (accepted < FEW_ACCEPTED, f"fewer than {FEW_ACCEPTED} simulations were accepted"),
+            (accepted < FEW_ACCEPTED, FEW_WERE_ACCEPTED),
             (bool(unsure), f"the evidence is not known to {EVIDENCE_UNSURE:.0%}"),
             (bool(wrong), "the weights p/q do not integrate the regression as the prior does: is q normalised?"),
-            (self._unit.shape[1] > 4, "the regression is not to be relied on in more than four dimensions"),
+            (self._unit.shape[1] > 4, "the regression is unreliable in more than four dimensions"),
         )
         errors = RobustErrors(nodes, share, self._fold, self._residual, evidence, accepted, doubts)
         return points.with_derived(self._problem.derived), signed / evidence, errors

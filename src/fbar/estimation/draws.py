@@ -14,17 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.checks import BoolArray, FloatArray, IntArray
-from fbar.errors import NoPosterior
+from fbar.estimation.doubts import FEW_ACCEPTED, FEW_WERE_ACCEPTED, ONE_CARRIES, all_rejected, carried
 from fbar.estimation.estimate import ErrorBars
-from fbar.estimation.posterior import Posterior
+from fbar.estimation.posterior import ErrorModel, Posterior
 from fbar.question.outcomes import Seen
 from fbar.question.points import Points
 from fbar.question.priors import Distribution
 from fbar.question.problem import Problem
 from fbar.question.targets.quantiles import Inversion, Sides
-
-FEW_ACCEPTED = 10
-ONE_CARRIES = 0.2
+from fbar.weights import normalised
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,11 +69,7 @@ class Draws:
 
     def require_acceptances(self) -> None:
         if not self.weight.any():
-            seen = f" ({self.seen})" if str(self.seen) else ""
-            raise NoPosterior(
-                f"all {self.simulations} simulations were rejected{seen}, so there is no posterior; "
-                "raise the tolerance or the budget, or check the simulator against the data"
-            )
+            raise all_rejected(self.simulations, self.seen)
 
 
 def recorded_columns(
@@ -88,10 +82,16 @@ def recorded_columns(
 
 
 @dataclass(frozen=True, eq=False)
-class DrawErrors:
-    draws: Draws
+class DrawErrors(ErrorModel):
+    """Error bars of a weighted average of draws, by the variance between clusters within strata."""
+
+    sample: Draws
     weights: FloatArray
     one_carries = ONE_CARRIES
+
+    @property
+    def draws(self) -> Draws:
+        return self.sample
 
     @property
     def ess(self) -> float:
@@ -125,16 +125,11 @@ class DrawErrors:
         return ErrorBars(covariance, self._df(zeta, sums, where, used, diagonal, unseen), self._doubts(z, diagonal))
 
     def inversion(self, below: BoolArray, given: BoolArray | None, variance: float, df: float) -> Inversion:
-        """What is known of F̂(Q̂), from the variance of it as an expectation and that one's degrees of freedom."""
         if self.draws.scheme != "independent" or self.draws.cluster is not None:
             return Inversion(variance, df)
         rows = slice(None) if given is None else given
         sides = Sides(self.weights[rows], below[rows])
-        return Inversion(variance + sides.unseen, sides.df, sides.carried, self._carried)
-
-    @property
-    def _carried(self) -> str:
-        return f"one accepted simulation carries over {self.one_carries:.0%} of the variance"
+        return Inversion(variance + sides.unseen, sides.df, sides.carried, carried(self.one_carries))
 
     def _unseen(self, z: FloatArray) -> FloatArray:
         """What is added to the variances for simulations that were not seen yet; nothing by default."""
@@ -172,11 +167,11 @@ class DrawErrors:
         with np.errstate(divide="ignore", invalid="ignore"):
             one = square.max(axis=0) / square.sum(axis=0)
         return (
-            (few, f"fewer than {FEW_ACCEPTED} simulations were accepted"),
-            (one > self.one_carries, self._carried),
+            (few, FEW_WERE_ACCEPTED),
+            (one > self.one_carries, carried(self.one_carries)),
             (
                 ~(variance > 0),
-                "the accepted simulations do not differ in this target, so nothing is known of its error",
+                "the accepted simulations all give the same value of this target, so its error is unknown",
             ),
         )
 
@@ -190,8 +185,7 @@ class WeightedAverage:
     def __call__(self, draws: Draws) -> Posterior:
         draws.require_acceptances()
         draws = draws.accepted()
-        w = draws.weight * np.exp(draws.log_w - draws.log_w.max())
-        weights = w / w.sum()
+        weights = normalised(draws.log_w, draws.weight)
         errors = DrawErrors(draws, weights)
         accepted = float(draws.weight.sum())
         return Posterior(draws.points, weights, errors, draws.simulations, accepted)

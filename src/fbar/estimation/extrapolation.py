@@ -27,7 +27,7 @@ import numpy as np
 
 from fbar.checks import FloatArray, IntArray, number, shown
 from fbar.errors import InputError, NoPosterior
-from fbar.estimation.draws import FEW_ACCEPTED, DrawErrors
+from fbar.estimation.doubts import FEW_ACCEPTED, FEW_WERE_ACCEPTED
 from fbar.estimation.estimate import ErrorBars
 from fbar.estimation.posterior import Posterior
 from fbar.question.points import Points
@@ -97,7 +97,7 @@ class Combined(Posterior):
         influence = np.concatenate([*z, *(part for part in inner if part is not None)], axis=1)
         del z, inner  # of as many rows as were accepted, which may be very many
         influence /= self.large.weights[:, None]  # whose z are these
-        assert isinstance(self.large.errors, DrawErrors)
+        assert self.large.errors is not None
         bars = self.large.errors.error_bars(influence)
         covariance = bars.covariance[:size, :size].copy()
         place, start = 0, size
@@ -109,7 +109,7 @@ class Combined(Posterior):
         few = np.full(size, self.small.points.rows < FEW_ACCEPTED)
         doubts = (
             *((mask[:size], text) for mask, text in bars.doubts),
-            (few, f"fewer than {FEW_ACCEPTED} simulations were accepted at the smaller tolerance"),
+            (few, f"{FEW_WERE_ACCEPTED} at the smaller tolerance"),
         )
         return ErrorBars(covariance, bars.df[:size], doubts)
 
@@ -166,10 +166,10 @@ def _places(small: Posterior, large: Posterior) -> IntArray:
 
 def rows_of(posterior: Posterior) -> IntArray:
     """Which of the run's kept simulations a posterior is made of, in rising order."""
-    errors = posterior.errors
-    if type(posterior) is not Posterior or not isinstance(errors, DrawErrors) or errors.draws.row is None:
+    draws = posterior.draws
+    if type(posterior) is not Posterior or draws is None or draws.row is None:
         raise InputError(
             "estimates are extrapolated and adjusted from single weighted simulations; take "
             "estimator=fbar.WeightedAverage(), or weights='mixture' for SMC"
         )
-    return errors.draws.row
+    return draws.row

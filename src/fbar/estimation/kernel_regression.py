@@ -19,7 +19,8 @@ import numpy as np
 
 from fbar.checks import FloatArray, choice, finite_number, flag, positive_integer, positive_number, settle, shown
 from fbar.errors import InputError
-from fbar.estimation.draws import FEW_ACCEPTED, Draws
+from fbar.estimation.doubts import FEW_ACCEPTED, FEW_WERE_ACCEPTED
+from fbar.estimation.draws import Draws
 from fbar.estimation.estimate import ErrorBars
 from fbar.estimation.posterior import Posterior
 from fbar.question.points import Points
@@ -147,17 +148,21 @@ class KernelPosterior(Posterior):
         return self._fit(self._nodes(None), self._h)[:2]
 
     @property
+    def has_errors(self) -> bool:
+        return True
+
+    @property
     def ess(self) -> float:
         """The accepted simulations; kernel regression has no weights of its own."""
         return float(np.count_nonzero(self._a))
 
     @property
-    def points(self) -> Points:  # type: ignore[override]
+    def points(self) -> Points:
         """Nodes that serve any smooth target."""
         return self._general[0]
 
     @property
-    def weights(self) -> FloatArray:  # type: ignore[override]
+    def weights(self) -> FloatArray:
         return self._general[1]
 
     # ------------------------------------------------------------ regression
@@ -254,8 +259,8 @@ class KernelPosterior(Posterior):
         few = np.full(bias.shape, np.count_nonzero(self._a) < FEW_ACCEPTED)
         high = np.full(bias.shape, self._unit.shape[1] > 4)
         doubts = (
-            (few, f"fewer than {FEW_ACCEPTED} simulations were accepted"),
-            (high, "kernel regression is not to be relied on in more than four dimensions"),
+            (few, FEW_WERE_ACCEPTED),
+            (high, "kernel regression is unreliable in more than four dimensions"),
         )
         df = np.full(bias.shape, max(1.0, np.count_nonzero(self._a) - 1.0))
         return ErrorBars(covariance, df, doubts)

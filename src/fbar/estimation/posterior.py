@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -16,11 +17,51 @@ from fbar.question.targets.quantiles import Inversion, Inverted, Quantile
 from fbar.results.markup import paragraph
 from fbar.results.notebook import joined, table
 
+if TYPE_CHECKING:
+    from fbar.estimation.cells import Cells
+    from fbar.estimation.draws import Draws
 
-class ErrorModel(Protocol):
-    """How the error of a posterior expectation follows from the influence function at the points."""
 
-    def error_bars(self, influence: FloatArray) -> ErrorBars: ...
+class ErrorModel(ABC):
+    """How the error of a posterior expectation follows from the influence function ψ at the points.
+
+    What a model does not know has a default: no effective sample size, no single contributions, all of the variance
+    known.
+    """
+
+    @abstractmethod
+    def error_bars(self, influence: FloatArray) -> ErrorBars:
+        """The error bars of numbers whose ψ at the points are the columns of ``influence``, shape (..., n, m)."""
+
+    @property
+    def ess(self) -> Any:
+        """Effective sample size (Σw)²/Σw², over single accepted simulations (section 1.2.2, e:ESS)."""
+        return None
+
+    @property
+    def draws(self) -> Draws | None:
+        """The single accepted simulations, where the posterior is their weighted average."""
+        return None
+
+    @property
+    def cells(self) -> Cells | None:
+        """The counts of the values of a finite parameter space, where the posterior is made of them."""
+        return None
+
+    def contributions(self, influence: FloatArray) -> FloatArray | None:
+        """z of every point, shape (n, m): the error is Σz to first order. None where it is no such sum."""
+        return None
+
+    def known_share(self, influence: FloatArray) -> Any:
+        """The part of the variances that is not a guess about simulations that were not seen, shape (..., m)."""
+        return 1.0
+
+    def inversion(self, below: BoolArray, given: BoolArray | None, variance: float, df: float) -> Inversion:
+        """What is known of F̂(Q̂) for a quantile, from its variance as an expectation and the degrees of freedom.
+
+        ``below`` are the points on the side of Q̂ whose weight is F̂, ``given`` those that have the variable.
+        """
+        return Inversion(variance, df)
 
 
 class Posterior:
@@ -39,12 +80,22 @@ class Posterior:
     def __init__(
         self, points: Points, weights: FloatArray, errors: ErrorModel | None, simulations: Any, accepted: Any
     ) -> None:
-        self.points = points
-        self.weights = np.asarray(weights).view()
-        self.weights.flags.writeable = False
+        self._points = points
+        self._weights = np.asarray(weights).view()
+        self._weights.flags.writeable = False
         self.errors = errors
         self.simulations = simulations
         self.accepted = accepted
+
+    @property
+    def points(self) -> Points:
+        """θ at the points."""
+        return self._points
+
+    @property
+    def weights(self) -> FloatArray:
+        """The points' normalised weights."""
+        return self._weights
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._told()})"
@@ -77,7 +128,7 @@ class Posterior:
         return joined(shown, paragraph(self._told()))
 
     doubts: tuple[str, ...] = ()
-    """Why none of its estimates is to be trusted, whatever the target."""
+    """Why all of its estimates are unreliable, whatever the target."""
 
     likelihood: FloatArray | None = None
     """p̂(x*|θ) at the values of a finite prior, from an estimator that has it."""
@@ -85,18 +136,36 @@ class Posterior:
     @property
     def has_errors(self) -> bool:
         """Whether it knows the errors of its expectations."""
-        return self.errors is not None or type(self)._error_bars is not Posterior._error_bars
+        return self.errors is not None
 
     @property
     def ess(self) -> Any:
         """Effective sample size (Σw)²/Σw², over single accepted simulations (section 1.2.2, e:ESS)."""
-        return getattr(self.errors, "ess", None)
+        return None if self.errors is None else self.errors.ess
+
+    @property
+    def draws(self) -> Draws | None:
+        """The single accepted simulations that it is the weighted average of; None if it is not one."""
+        return None if self.errors is None else self.errors.draws
+
+    @property
+    def cells(self) -> Cells | None:
+        """The counts that it is made of, on a finite parameter space; None elsewhere."""
+        return None if self.errors is None else self.errors.cells
+
+    def known_share(self, influence: FloatArray) -> Any:
+        """The part of the variances that is not a guess about simulations that were not seen."""
+        return 1.0 if self.errors is None else self.errors.known_share(influence)
 
     def value(self, target: Target) -> FloatArray:
         """The target's value alone, shape (..., m): cheaper than `expect` when no error bar is wanted."""
         return as_target(target).value(self.points, self.weights)
 
-    def expect(self, targets: Target | Sequence[Target]) -> Any:
+    @overload
+    def expect(self, targets: Target) -> Estimate: ...
+    @overload
+    def expect(self, targets: Sequence[Target]) -> Estimates: ...
+    def expect(self, targets: Target | Sequence[Target]) -> Estimate | Estimates:
         """The `Estimate` of one target, or the `Estimates` of several with their joint covariance."""
         listed = as_targets(targets)
         for target in listed:
@@ -150,11 +219,10 @@ class Posterior:
             return None
         found = target.inverted(self.points, self.weights)
         variance, df = float(bars.covariance[place, place]) / found.slope() ** 2, float(bars.df[place])
-        of = getattr(self.errors, "inversion", None)
-        if of is None:
+        if self.errors is None:
             return found.known_to(Inversion(variance, df))
         below, given = found.below(target.components(self.points)[:, 0]), target.given(self.points)
-        return found.known_to(of(below, given, variance, df))
+        return found.known_to(self.errors.inversion(below, given, variance, df))
 
     def contributions(self, target: Target) -> FloatArray | None:
         """z of every accepted simulation, shape (n, m): the target's error is Σz to first order, its variance Σz².
@@ -162,9 +230,9 @@ class Posterior:
         None where the error does not come about as a sum over single simulations.
         """
         as_target(target)
-        of = getattr(self.errors, "contributions", None)
-        found: FloatArray | None = None if of is None else of(np.concatenate(self._influences((target,)), axis=-1))
-        return found
+        if self.errors is None:
+            return None
+        return self.errors.contributions(np.concatenate(self._influences((target,)), axis=-1))
 
     def _influences(self, targets: tuple[Target, ...]) -> list[FloatArray]:
         """ψ of each target at the points."""

@@ -33,7 +33,8 @@ import numpy.typing as npt
 from fbar.checks import FloatArray, IntArray, choice
 from fbar.designs.proposals import Particles, Perturbed, Proposal, Space
 from fbar.errors import NoPosterior
-from fbar.estimation.draws import FEW_ACCEPTED, DrawErrors, Draws, recorded_columns
+from fbar.estimation.doubts import FEW_ACCEPTED
+from fbar.estimation.draws import DrawErrors, Draws, recorded_columns
 from fbar.estimation.estimate import ErrorBars
 from fbar.estimation.posterior import Posterior
 from fbar.question.acceptance import Acceptance, accepted
@@ -416,7 +417,6 @@ class InverseVariancePosterior(Posterior):
         super().__init__(
             draws.points, weights, DrawErrors(draws, weights), draws.simulations, float(draws.weight.sum())
         )
-        self.draws = draws
         groups = [np.flatnonzero(draws.stratum == number) for number in np.unique(draws.stratum)]
         enough = [rows for rows in groups if rows.size >= FEW_ACCEPTED]
         self._groups = enough or [max(groups, key=len)]

@@ -31,6 +31,7 @@ from fbar.estimation.crossfitted import Crossfitted
 from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.points import Points
 from fbar.question.targets import Target
+from fbar.weights import systematic
 
 FLOOR = 0.3
 """κ."""
@@ -189,9 +190,7 @@ def _steadied(omega: FloatArray, base: FloatArray, dimension: int) -> FloatArray
 def _resampled(x: FloatArray, weight: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
     if len(x) <= FITTED:
         return x, weight
-    cumulative = np.cumsum(weight)
-    at = (rng.random() + np.arange(FITTED)) / FITTED * cumulative[-1]
-    return x[np.minimum(np.searchsorted(cumulative, at, side="right"), len(x) - 1)], np.ones(FITTED)
+    return x[systematic(weight, FITTED, rng)], np.ones(FITTED)
 
 
 def _costs(store: Crossfitted, group: int | None, accepted_rows: IntArray) -> FloatArray:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fbar.checks import FloatArray, IntArray, floats, non_negative_number
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.adjustment import AdjustedPosterior
-from fbar.estimation.draws import FEW_ACCEPTED
+from fbar.estimation.doubts import FEW_ACCEPTED
 from fbar.estimation.extrapolation import Bias, ExtrapolatedPosterior, as_ratio, rows_of
 from fbar.estimation.posterior import Posterior
 from fbar.question.problem import Distance, Problem

@@ -6,10 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from fbar.checks import FloatArray, non_negative_number, numeric_array, settle, shown
 from fbar.errors import InputError
+from fbar.weights import weighted_quantiles
 
 
 class Schedule(ABC):
@@ -73,14 +72,6 @@ class Tolerances(Schedule):
         return lower[0] if lower else None
 
 
-def weighted_quantile(values: FloatArray, weights: FloatArray, share: float) -> float:
-    """The smallest value whose weight, with all below, reaches the share."""
-    order = np.argsort(values, kind="stable")
-    cumulative = np.cumsum(weights[order])
-    at = int(np.searchsorted(cumulative, share * cumulative[-1], side="left"))
-    return float(values[order[min(at, len(order) - 1)]])
-
-
 def _share(value: float, name: str) -> None:
     if not 0 < non_negative_number(value, name) < 1:
         raise InputError(f"{name} must lie between 0 and 1; got {shown(value)}")
@@ -133,7 +124,7 @@ class QuantileSchedule(_Falling):
         super().__post_init__()
 
     def next(self, round: int, tolerance: float, distance: FloatArray, weights: FloatArray) -> float | None:
-        return self._lower(weighted_quantile(distance, weights, self.share), tolerance, distance)
+        return self._lower(float(weighted_quantiles(distance, weights, self.share)), tolerance, distance)
 
 
 @dataclass(frozen=True)
@@ -154,9 +145,9 @@ class AcceptanceRateSchedule(_Falling):
 
     def next(self, round: int, tolerance: float, distance: FloatArray, weights: FloatArray) -> float | None:
         within = distance <= tolerance
-        found = weighted_quantile(distance, weights, self.rate)
+        found = float(weighted_quantiles(distance, weights, self.rate))
         if within.any() and weights[within].sum() > 0:
-            found = min(found, weighted_quantile(distance[within], weights[within], 0.9))
+            found = min(found, float(weighted_quantiles(distance[within], weights[within], 0.9)))
         return self._lower(found, tolerance, distance)
 
 

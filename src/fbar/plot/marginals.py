@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.checks import FloatArray
-from fbar.diagnostics.explanation import quantiles
 from fbar.plot.base import Panels, legend
 from fbar.plot.density import density
 from fbar.plot.look import POSTERIOR, PRIOR, plain, short
 from fbar.plot.source import Source
+from fbar.weights import weighted_quantiles
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,7 +73,7 @@ def marginal(source: Source, name: str) -> Marginal:
     mean = median = interval = None
     if column.dtype.kind in "biuf":
         mean = float((weights * column).sum() / weights.sum())
-        low, middle, high = quantiles(column, np.maximum(weights, 0.0), np.array([0.025, 0.5, 0.975])).tolist()
+        low, middle, high = weighted_quantiles(column, np.maximum(weights, 0.0), np.array([0.025, 0.5, 0.975])).tolist()
         median, interval = middle, (low, high)
     return Marginal(
         name,

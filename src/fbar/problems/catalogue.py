@@ -13,9 +13,9 @@ from importlib import import_module
 
 from fbar.checks import choice, real, shown
 from fbar.errors import InputError
-from fbar.system.plugins import load_plugins
 from fbar.problems.benchmark import Benchmark, Recipe
 from fbar.question.problem import Problem
+from fbar.system.plugins import load_plugins
 
 Maker = Callable[[], "Recipe | Problem"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.checks import FloatArray, IntArray, flag, positive_integer, rows
-from fbar.diagnostics.predictive import systematic
+from fbar.diagnostics.predictive import resampled
 from fbar.errors import InputError, MissingExtra
 from fbar.estimation.posterior import Posterior
 from fbar.methods import Run
@@ -63,4 +63,4 @@ def _drawn(run: Run, posterior: Posterior, weights: FloatArray, draws: int | Non
         ess = posterior.ess or weights.sum() ** 2 / (weights**2).sum()
         draws = int(min(max(round(float(ess)), 1), MOST_DRAWS))
     rng = run.seeds.generator(Purpose.PREDICT, 1, 0)
-    return systematic(weights, rows(positive_integer(draws, "draws"), "draws"), rng)
+    return resampled(weights, rows(positive_integer(draws, "draws"), "draws"), rng)

@@ -16,7 +16,6 @@ from fbar.diagnostics.faults import FailureWatch
 from fbar.engine import Engine, machine_of
 from fbar.errors import NoPosterior
 from fbar.estimation.posterior import Posterior
-from fbar.json_values import json_seed
 from fbar.ledger import Ledger, LedgerReader, Leg
 from fbar.methods import Run
 from fbar.methods.named import restored_method
@@ -30,6 +29,7 @@ from fbar.running.repeat import WARNING, FirstBlockTwice
 from fbar.running.shown import ProgressOption, interruption_explained, progress_shown
 from fbar.running.task import Task
 from fbar.seeds import Seeds
+from fbar.system.json_values import json_seed
 
 DAMAGED = "its record is damaged"
 """Why a run ended whose record was read as far as it is sound."""

@@ -65,18 +65,6 @@ def merged(x: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
     return x[first[order]], total[order]
 
 
-def effective_size(weights: FloatArray) -> float:
-    """(Σw)²/Σw² (e:ESS), of normalised weights."""
-    return float(weights.sum() ** 2 / (weights**2).sum())
-
-
-def systematic(weights: FloatArray, size: int, rng: np.random.Generator) -> IntArray:
-    """Systematic resampling: ``size`` rows, each ⌊size·w⌋ or ⌈size·w⌉ times; one random number."""
-    edges = np.cumsum(weights)
-    at = (np.arange(size) + rng.random()) / size * edges[-1]
-    return np.asarray(np.minimum(np.searchsorted(edges, at, side="right"), weights.size - 1), dtype=np.int64)
-
-
 # ---------------------------------------------------------------- of an approximation and of the truth
 
 

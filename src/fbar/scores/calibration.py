@@ -20,10 +20,11 @@ from fbar.checks import FloatArray, numeric_array, positive_integer, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.scores.approximation import Approximation
-from fbar.scores.arrays import cells, effective_size, is_finite, merged, probabilities, weighted
+from fbar.scores.arrays import cells, is_finite, merged, probabilities, weighted
 from fbar.scores.base import Better, Needs, Scene, Score, register
 from fbar.scores.density import log_density
 from fbar.scores.expectation import TrialError, trial_errors
+from fbar.weights import effective_size
 
 
 def true_parameters(scene: Scene) -> dict[str, Any]:

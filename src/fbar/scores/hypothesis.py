@@ -14,17 +14,16 @@ from fbar.checks import FloatArray, IntArray, choice, positive_integer
 from fbar.errors import InputError, MissingExtra
 from fbar.scores.approximation import Approximation
 from fbar.scores.arrays import (
-    effective_size,
     is_finite,
     marginals,
     merged,
     samples,
-    systematic,
     true_samples,
     two_samples,
 )
 from fbar.scores.base import Better, Needs, Scene, Score, register
 from fbar.scores.metrics import kolmogorov
+from fbar.weights import effective_size, systematic
 
 CLASSIFIERS = ("mlp", "logistic")
 

@@ -13,8 +13,8 @@ from fbar.checks import FloatArray, numeric_array, positive_integer
 from fbar.errors import InputError
 from fbar.question.outcomes import Failure
 from fbar.scores.approximation import Approximation
-from fbar.scores.arrays import systematic
 from fbar.scores.base import Better, Needs, Scene, Score, register
+from fbar.weights import systematic
 
 Measure = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.ArrayLike]
 

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from fbar.checks import numeric_array
 from fbar.errors import InputError
 from fbar.scores.approximation import Approximation, checked_weights
-from fbar.scores.arrays import effective_size
 from fbar.scores.base import Better, Needs, Scene, Score, register
 from fbar.scores.expectation import posterior_deviation
+from fbar.weights import effective_size
 
 
 def kish(weights: npt.ArrayLike) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 from fbar.checks import FloatArray, IntArray
 from fbar.designs.proposals.kernels import Components, Degenerate, Perturbation, Population
 from fbar.designs.proposals.space import Part, Particles, Space
+from fbar.weights import systematic
 
 
 class Proposal(Protocol):
@@ -148,7 +149,7 @@ class Perturbed:
             chosen = np.arange(rows.size)
             if most is not None and rows.size > most:
                 assert rng is not None
-                chosen = _systematic(own, most, rng)
+                chosen = systematic(own, most, rng)
             kernels = None
             if continuous.size:
                 try:
@@ -219,11 +220,3 @@ class Perturbed:
                 np.logaddexp.at(log_part, rows, np.log(self.shares[m]) + moved.log_own())
                 np.add.at(weight, rows, moved.weights)
         return log_part, weight
-
-
-def _systematic(weights: FloatArray, size: int, rng: np.random.Generator) -> IntArray:
-    """Systematic resampling: ``size`` rows, each as often as its weight says to within one."""
-    cumulative = np.cumsum(weights)
-    at = (rng.random() + np.arange(size)) / size * cumulative[-1]
-    rows: IntArray = np.minimum(np.searchsorted(cumulative, at, side="right"), len(weights) - 1).astype(np.int64)
-    return rows

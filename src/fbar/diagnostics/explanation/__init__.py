@@ -5,6 +5,5 @@ Figures take from here what stands for the prior and for the simulations, and wh
 
 from fbar.diagnostics.explanation.data import SINGLE, Explanation
 from fbar.diagnostics.explanation.explain import explain, halving, prior_of, simulated_of, target_of
-from fbar.diagnostics.explanation.ranges import quantiles
 
-__all__ = ["SINGLE", "Explanation", "explain", "halving", "prior_of", "quantiles", "simulated_of", "target_of"]
+__all__ = ["SINGLE", "Explanation", "explain", "halving", "prior_of", "simulated_of", "target_of"]

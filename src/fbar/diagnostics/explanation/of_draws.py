@@ -24,6 +24,7 @@ from fbar.methods import Run
 from fbar.methods.draws import DrawRun
 from fbar.question.points import Points
 from fbar.question.targets import Target
+from fbar.weights import normalised
 
 
 def of_draws(run: Run, posterior: Posterior, target: Target, simulated: Points | None) -> Shares:
@@ -34,8 +35,7 @@ def of_draws(run: Run, posterior: Posterior, target: Target, simulated: Points |
         draws, weights = errors.draws, errors.weights
     elif isinstance(run, DrawRun):  # an estimator of another kind, of the same draws
         draws = run.draws().accepted()
-        w = draws.weight * np.exp(draws.log_w - draws.log_w.max())
-        weights = w / w.sum()
+        weights = normalised(draws.log_w, draws.weight)
     else:
         unknown.append("which simulations contribute most to the error, and what other methods would have given")
         return Shares(unknown=tuple(unknown))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from fbar.checks import FloatArray
 from fbar.diagnostics.explanation.data import Range
 from fbar.methods import Run
 from fbar.question.points import Points
+from fbar.weights import weighted_quantiles
 
 CENTRAL = 0.1, 0.9
 
@@ -36,14 +34,5 @@ def _central(name: str, points: Points, weights: FloatArray) -> tuple[float, flo
     column, has = points[name], points.present(name) & (weights > 0)
     if not has.any():
         return None
-    low, high = quantiles(column[has], weights[has], np.array(CENTRAL))
+    low, high = weighted_quantiles(column[has], weights[has], np.array(CENTRAL))
     return float(low), float(high)
-
-
-def quantiles(column: npt.NDArray[Any], weights: FloatArray, levels: FloatArray) -> FloatArray:
-    """The least values that at least so much of the weight does not exceed."""
-    values = column.astype(np.float64)
-    order = np.argsort(values, kind="stable")
-    below = np.cumsum(weights[order])
-    rows = np.searchsorted(below, levels * below[-1])
-    return np.asarray(values[order][np.minimum(rows, values.size - 1)])

@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray, IntArray
 from fbar.diagnostics.explanation.data import Carriers, Region
-from fbar.diagnostics.explanation.ranges import quantiles
 from fbar.diagnostics.explanation.words import short
 from fbar.estimation.draws import Draws
 from fbar.methods import Run
 from fbar.question.points import Points
 from fbar.question.targets import Target
+from fbar.weights import weighted_quantiles
 
 PARTS = 5
 """Regions of equal posterior mass."""
@@ -72,7 +72,7 @@ class _Binning:
         column, has = points[self.name], points.present(self.name)
         found = np.full(points.rows, len(self.words) - 1, dtype=np.int64)
         if self.edges is not None:
-            found[has] = np.searchsorted(self.edges, column[has].astype(np.float64), side="right")
+            found[has] = np.searchsorted(self.edges, column[has], side="right")
             return found
         found[has] = len(self.values)
         for number, value in enumerate(self.values):
@@ -93,7 +93,7 @@ def _binning(name: str, column: npt.NDArray[Any], weights: FloatArray) -> _Binni
         mass = np.array([weights[column == value].sum() for value in values])
         kept = values[np.sort(np.argsort(-mass, kind="stable")[:PARTS])]
         return _Binning(name, (*(str(value) for value in kept), "others", without), values=tuple(kept.tolist()))
-    edges = np.unique(quantiles(column, weights, np.arange(1, PARTS) / PARTS))
+    edges = np.unique(weighted_quantiles(column, weights, np.arange(1, PARTS) / PARTS))
     words = [short(edge) for edge in edges.tolist()]
     between = [f"{low} to {high}" for low, high in pairwise(words)]
     return _Binning(name, (f"below {words[0]}", *between, f"from {words[-1]} on", without), edges)

@@ -1,0 +1,54 @@
+"""Weighted samples: normalised weights, their effective number, quantiles and resampling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar.checks import FloatArray, IntArray
+
+
+def relative(log_w: FloatArray, a: FloatArray | float = 1.0) -> FloatArray:
+    """a exp(log w) up to a factor, by which the largest exp(log w) is 1: nothing overflows.
+
+    >>> relative(np.array([1000.0, 1000.0 + np.log(2.0)])).round(12)
+    array([0.5, 1. ])
+    """
+    return np.asarray(a * np.exp(log_w - log_w.max()))
+
+
+def normalised(log_w: FloatArray, a: FloatArray | float = 1.0) -> FloatArray:
+    """a w / Σ a w, the self-normalised weights of importance sampling, from log w.
+
+    >>> normalised(np.log([1.0, 2.0, 5.0]), np.array([1.0, 1.0, 0.2])).round(12)
+    array([0.25, 0.5 , 0.25])
+    """
+    w = relative(log_w, a)
+    return np.asarray(w / w.sum())
+
+
+def effective_size(weights: FloatArray) -> float:
+    """(Σw)²/Σw² (section 1.2.2 of the paper, e:ESS)."""
+    return float(weights.sum() ** 2 / (weights**2).sum())
+
+
+def weighted_quantiles(values: npt.NDArray[Any], weights: FloatArray, levels: npt.ArrayLike) -> FloatArray:
+    """The smallest values whose weight, with that of all below, reaches the levels.
+
+    >>> weighted_quantiles(np.array([3.0, 1.0, 2.0]), np.array([0.2, 0.5, 0.3]), [0.1, 0.6, 1.0])
+    array([1., 2., 3.])
+    """
+    x = np.asarray(values, dtype=np.float64)
+    order = np.argsort(x, kind="stable")
+    cumulative = np.cumsum(weights[order])
+    at = np.searchsorted(cumulative, np.asarray(levels) * cumulative[-1], side="left")
+    return np.asarray(x[order][np.minimum(at, len(order) - 1)])
+
+
+def systematic(weights: FloatArray, size: int, rng: np.random.Generator) -> IntArray:
+    """Systematic resampling: ``size`` rows, each ⌊size·w⌋ or ⌈size·w⌉ times, in rising order; one random number."""
+    cumulative = np.cumsum(weights)
+    at = (rng.random() + np.arange(size)) / size * cumulative[-1]
+    return np.asarray(np.minimum(np.searchsorted(cumulative, at, side="right"), len(weights) - 1), dtype=np.int64)
