@@ -23,7 +23,7 @@ from fbar.estimation.estimate import shorthand
 from fbar.ledger import Ledger
 from fbar.methods import stopping
 from fbar.methods.forecasts import Forecast
-from fbar.methods.named import restored_method
+from fbar.methods.registry import restored_method
 from fbar.results.again import going_on
 from fbar.results.result import Result, cost_in_words, json_seed, unused_in_words
 from fbar.running import continue_task, engine_of, extend_run, load, make_task, model_file, run_task

@@ -32,10 +32,10 @@ from fbar.estimation.draws import DrawErrors, Draws
 from fbar.estimation.estimate import Estimate, shorthand, whole, worth
 from fbar.estimation.posterior import Posterior
 from fbar.methods import Run
-from fbar.methods.base import Stage
-from fbar.methods.cells import CellRun
 from fbar.methods.draws import DrawRun
+from fbar.methods.finite.cells import CellRun
 from fbar.methods.forecasts import Forecast
+from fbar.methods.run import Stage
 from fbar.question.points import Points
 from fbar.question.targets import Target, parse, whole_name
 from fbar.system.terminal import clean

@@ -23,7 +23,7 @@ from fbar.errors import FbarError, InputError, LedgerError, NoPosterior
 from fbar.ledger import Ledger, Leg
 from fbar.ledger.settings import describe, differences, is_source
 from fbar.methods import Run, stopping
-from fbar.methods.named import at_tolerance, restored, restored_method
+from fbar.methods.registry import at_tolerance, restored, restored_method
 from fbar.methods.stopping import StoppingRule
 from fbar.methods.summaries import LearnedSummaries, LearntProblem
 from fbar.methods.summaries.learn import Pilot

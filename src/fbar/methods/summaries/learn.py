@@ -26,7 +26,8 @@ from fbar.checks import FloatArray, choice, instance, positive_integer, shown
 from fbar.engine import Engine, InProcess
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.posterior import Posterior
-from fbar.methods.base import Run, Start
+from fbar.methods.run import Run
+from fbar.methods.start import Start
 from fbar.methods.summaries.regressions import REGRESSIONS, Fit
 from fbar.question.outcomes import Batch, Failure, Outcomes, Seen, Simulated
 from fbar.question.points import Points
