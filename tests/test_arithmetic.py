@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar.methods.cells import CellRun
+from fbar.methods.finite.cells import CellRun
 from fbar.methods.smc import SMCRun
 from fbar.methods.targeted import TargetedRun
 from other_processor import ASKED, OLD, environment

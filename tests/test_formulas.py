@@ -8,7 +8,7 @@ from scipy import stats
 
 import fbar
 from fbar.estimation.cells import ActualCounts, Cells, ExpectedCounts, InverseCounts
-from fbar.methods.adaptive import AdaptiveAllocation, AdaptivePosterior
+from fbar.methods.finite.adaptive import AdaptiveAllocation, AdaptivePosterior
 from fbar.question.acceptance import Acceptance
 from fbar.question.outcomes import Failure, Tally
 from fbar.seeds import Purpose

@@ -20,7 +20,7 @@ import fbar
 from fbar.engine import Futures, InProcess, Workers
 from fbar.engine.attempt import Part, attempt_block, attempt_part
 from fbar.engine.recovery import PROBES
-from fbar.methods.base import MISTAKEN
+from fbar.methods.ask_tell import MISTAKEN
 from fbar.question.outcomes import Batch, Failure, Simulated
 from fbar.question.points import Points
 from fbar.question.simulators import RowFailed, TimedOut

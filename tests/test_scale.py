@@ -102,7 +102,7 @@ def test_a_targeted_run_holds_its_distances_and_little_more(monkeypatch):
     monkeypatch.setattr(coordinates, "FIRST", 4096)
     monkeypatch.setattr(kept, "PART", 4096)
     monkeypatch.setattr(loop, "AT_A_TIME", 4096)
-    monkeypatch.setattr("fbar.methods.targeted.MOST_NUMBERS", 10_000)
+    monkeypatch.setattr("fbar.methods.kept_summaries.MOST_NUMBERS", 10_000)
     peaks, accepted = [], []
     ask(2000, tolerance=0.3)  # imports
     for budget in (20_000, 60_000):

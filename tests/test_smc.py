@@ -15,7 +15,7 @@ from fbar.designs.proposals.kernels import Degenerate, Population
 from fbar.engine import simulate
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.rounds import WEIGHTINGS
-from fbar.methods.schedules import AcceptanceRateSchedule, QuantileSchedule, Tolerances
+from fbar.methods.smc.schedules import AcceptanceRateSchedule, QuantileSchedule, Tolerances
 from fbar.problems import filippi
 from fbar.question.acceptance import Acceptance
 from fbar.running import drive

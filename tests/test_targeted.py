@@ -18,7 +18,8 @@ from fbar.designs.proposals import Learnt, Particles, Space
 from fbar.designs.proposals.learnt import Table
 from fbar.designs.proposals.student import DF, StudentMixture, _widened, fit
 from fbar.estimation.crossfitted import Crossfitted, Piece
-from fbar.methods.learning import FLOOR, Aim, learn
+from fbar.methods.targeted.aim import FLOOR, Aim
+from fbar.methods.targeted.learning import learn
 from fbar.problems.models.continuous import filippi
 from fbar.question.acceptance import Acceptance
 from fbar.testing import same

@@ -37,8 +37,8 @@ from fbar.methods import (
     Targeted,
 )
 from fbar.methods.forecasts import Forecast
-from fbar.methods.schedules import AcceptanceRateSchedule, QuantileSchedule
 from fbar.methods.smc import SMC
+from fbar.methods.smc.schedules import AcceptanceRateSchedule, QuantileSchedule
 from fbar.methods.stopping import AcceptedCount, Budget, CostBudget, RelativeError, StandardError, StoppingRule
 from fbar.methods.summaries import LearnedSummaries
 from fbar.question.acceptance import Acceptance

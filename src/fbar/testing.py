@@ -68,7 +68,7 @@ def same(first: Posterior, second: Posterior, target: Target) -> bool:
 
 
 class MethodConformance:
-    """Inherit, set ``method``, and pytest checks the rules of `fbar.methods.base`."""
+    """Inherit, set ``method``, and pytest checks the rules of `fbar.methods.ask_tell`."""
 
     method: Method
     target: Target = mean("theta")

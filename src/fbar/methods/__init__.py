@@ -1,9 +1,10 @@
 """Whole algorithms, asked and told."""
 
-from fbar.methods.adaptive import AdaptiveAllocation, AdaptivePosterior
-from fbar.methods.allocation import Allocation
-from fbar.methods.base import Method, Run
-from fbar.methods.inverse_binomial import InverseBinomial
+from fbar.methods.base import Method
+from fbar.methods.finite.adaptive import AdaptiveAllocation, AdaptivePosterior
+from fbar.methods.finite.allocation import Allocation
+from fbar.methods.finite.inverse_binomial import InverseBinomial
+from fbar.methods.run import Run
 from fbar.methods.sampling import Importance, Rejection
 from fbar.methods.smc import SMC
 from fbar.methods.targeted import Targeted

@@ -15,8 +15,9 @@ from fbar.designs.schemes import Groups, Independent, Scheme
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.draws import Draws
 from fbar.estimation.posterior import Posterior
-from fbar.methods.base import Run, Stage, Start
 from fbar.methods.other_tolerances import few_numbers
+from fbar.methods.run import Run, Stage
+from fbar.methods.start import Start
 from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.outcomes import Batch, Outcomes, Simulated, tally
 from fbar.question.points import Points

@@ -11,7 +11,7 @@ from fbar.estimation.estimate import Estimates
 from fbar.estimation.posterior import Posterior
 
 if TYPE_CHECKING:
-    from fbar.methods.base import Run
+    from fbar.methods.run import Run
 
 GROWTH = 1.5
 """Simulations at a moment over those at the one before, at least: looks are few, and evenly spread on a log scale."""

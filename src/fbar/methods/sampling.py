@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from fbar.checks import (
     FloatArray,
-    IntArray,
     choice,
     distribution,
     finite_number,
@@ -23,21 +22,21 @@ from fbar.checks import (
 from fbar.designs.optimal import NAMED, lost_mass, named
 from fbar.designs.schemes import SCHEMES, Independent, Scheme
 from fbar.errors import InputError
-from fbar.estimation.cells import ActualCounts, Cells, ExpectedCounts
+from fbar.estimation.cells import ActualCounts, ExpectedCounts
 from fbar.estimation.doubly_robust import DoublyRobust
 from fbar.estimation.draws import WeightedAverage
 from fbar.estimation.kernel_regression import KernelRegression
-from fbar.estimation.posterior import Posterior
-from fbar.methods.allocation import oracle_shares
-from fbar.methods.base import ROUNDS, Method, Start
-from fbar.methods.cells import CellRun
+from fbar.methods.base import Method
 from fbar.methods.draws import DrawRun
+from fbar.methods.finite.allocation import oracle_shares
+from fbar.methods.finite.cells import CellRun
+from fbar.methods.finite.sampling import SamplingRun
+from fbar.methods.run import ROUNDS
+from fbar.methods.start import Start
 from fbar.question.acceptance import Acceptance
-from fbar.question.outcomes import Batch
 from fbar.question.priors import Distribution, Finite, ModelChoice, Prior
 from fbar.question.problem import Problem
 from fbar.question.targets import Target
-from fbar.seeds import Purpose
 
 
 @dataclass(frozen=True)
@@ -127,54 +126,61 @@ class Importance(Method):
         return self.q
 
     def _begin(self, start: Start) -> CellRun | DrawRun:
-        problem, listed = start.problem, start.targets
-        acceptance = Acceptance(self.tolerance, self.kernel)
-        if not isinstance(problem.prior, Finite):
-            if start.trials is not None:
-                raise InputError("trials= needs a finite parameter space; run the trials one by one")
-            problem.check_acceptance_probability(self.tolerance)
-            if isinstance(self.estimator, KernelRegression):
-                self.estimator.check(problem)
-            scheme = SCHEMES[choice(self.scheme, SCHEMES, "scheme")] if isinstance(self.scheme, str) else self.scheme
-            if not isinstance(scheme, Scheme):
-                raise InputError(
-                    f"scheme must be one of {', '.join(SCHEMES)}, or such as Stratified(2); got {shown(scheme)}"
-                )
-            if not isinstance(self.estimator, WeightedAverage | KernelRegression | DoublyRobust):
-                raise InputError(
-                    "estimator must be WeightedAverage(), KernelRegression() or DoublyRobust(); got "
-                    f"{shown(self.estimator)}"
-                )
-            if isinstance(self.estimator, DoublyRobust):
-                self.estimator.check(problem, scheme.name, start.budget if start.limit is None else start.limit)
-            rounds = self.rounds
-            if rounds is None:
-                rounds = ROUNDS if isinstance(scheme, Independent) else 1
-            return DrawRun(
-                start,
-                design=self.design(problem, listed),
-                scheme=scheme,
-                acceptance=acceptance,
-                estimator=self.estimator,
-                rounds=rounds,
-            )
+        return self._on_cells(start) if isinstance(start.problem.prior, Finite) else self._by_draws(start)
+
+    def _on_cells(self, start: Start) -> CellRun:
+        """Numbers of draws of each value of a finite space."""
         plain = isinstance(self.scheme, str) and self.scheme == "independent"
         if not plain or not isinstance(self.estimator, WeightedAverage):
             raise InputError(
                 "schemes and estimators are for parameters that are not finite; on a finite space fbar.Allocation "
                 "stratifies completely"
             )
-        q = self.distribution(problem, listed)
-        estimator: Callable[[Cells], Posterior] = (
-            ExpectedCounts(q) if self.weighting == "expected" else ActualCounts(self.pseudo_count)
-        )
+        q = self.distribution(start.problem, start.targets)
         return SamplingRun(
             q,
             start,
-            acceptance=acceptance,
-            estimator=estimator,
+            acceptance=Acceptance(self.tolerance, self.kernel),
+            estimator=ExpectedCounts(q) if self.weighting == "expected" else ActualCounts(self.pseudo_count),
             rounds=ROUNDS if self.rounds is None else self.rounds,
         )
+
+    def _by_draws(self, start: Start) -> DrawRun:
+        """One draw a simulation, on any other space."""
+        problem = start.problem
+        acceptance = Acceptance(self.tolerance, self.kernel)
+        if start.trials is not None:
+            raise InputError("trials= needs a finite parameter space; run the trials one by one")
+        problem.check_acceptance_probability(self.tolerance)
+        if isinstance(self.estimator, KernelRegression):
+            self.estimator.check(problem)
+        scheme = self._drawing_scheme()
+        if not isinstance(self.estimator, WeightedAverage | KernelRegression | DoublyRobust):
+            raise InputError(
+                "estimator must be WeightedAverage(), KernelRegression() or DoublyRobust(); got "
+                f"{shown(self.estimator)}"
+            )
+        if isinstance(self.estimator, DoublyRobust):
+            self.estimator.check(problem, scheme.name, start.budget if start.limit is None else start.limit)
+        rounds = self.rounds
+        if rounds is None:
+            rounds = ROUNDS if isinstance(scheme, Independent) else 1
+        return DrawRun(
+            start,
+            design=self.design(problem, start.targets),
+            scheme=scheme,
+            acceptance=acceptance,
+            estimator=self.estimator,
+            rounds=rounds,
+        )
+
+    def _drawing_scheme(self) -> Scheme:
+        scheme = SCHEMES[choice(self.scheme, SCHEMES, "scheme")] if isinstance(self.scheme, str) else self.scheme
+        if not isinstance(scheme, Scheme):
+            raise InputError(
+                f"scheme must be one of {', '.join(SCHEMES)}, or such as Stratified(2); got {shown(scheme)}"
+            )
+        return scheme
 
 
 @dataclass(frozen=True)
@@ -197,28 +203,3 @@ class Rejection(Method):
 
     def _begin(self, start: Start) -> CellRun | DrawRun:
         return self._as_importance()._begin(start)
-
-
-class SamplingRun(CellRun):
-    words = "draws from q"
-
-    def __init__(self, q: FloatArray, *arguments: Any, **options: Any) -> None:
-        self.q = q
-        super().__init__(*arguments, **options)
-        if np.allclose(q, self.prior):
-            self.words = "draws from the prior"
-
-    def _round_counts(self, size: int) -> IntArray:
-        return np.array([size])
-
-    def _block(self, block: int) -> Batch:
-        """Every block draws for itself, so that part of a round is a sample like the whole."""
-        total = int(self._plan[0])
-        size = total if self.block_size is None else min(self.block_size, total - block * self.block_size)
-        rng = self.seeds.generator(Purpose.DESIGN, self.round, block)
-        repeats = rng.multinomial(size, self.q, size=self.counts.shape[:-1])
-        cells = np.arange(self.q.size)
-        if repeats.ndim == 1:
-            cells = np.flatnonzero(repeats)
-            repeats = repeats[cells]
-        return Batch(self.round, block, self._points.take(cells), repeats, self.seeds, cells)

@@ -11,7 +11,7 @@ import numpy as np
 from fbar import theory
 from fbar.checks import FloatArray
 from fbar.methods import Allocation
-from fbar.methods.allocation import oracle_shares
+from fbar.methods.finite.allocation import oracle_shares
 from fbar.paper.figS1 import GENERIC, TITLES, named_targets
 from fbar.paper.record import Experiment, Options, Record
 from fbar.problems import discretised_gaussian

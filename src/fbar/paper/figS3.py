@@ -12,9 +12,9 @@ from fbar import theory
 from fbar.checks import FloatArray
 from fbar.estimation.cells import ActualCounts
 from fbar.methods import AdaptiveAllocation, AdaptivePosterior, Importance, Method
-from fbar.methods.adaptive import PSEUDO_COUNT
-from fbar.methods.allocation import oracle_shares
-from fbar.methods.cells import CellRun
+from fbar.methods.finite.adaptive import PSEUDO_COUNT
+from fbar.methods.finite.allocation import oracle_shares
+from fbar.methods.finite.cells import CellRun
 from fbar.paper.record import Experiment, Options, Record
 from fbar.problems import ten_values
 from fbar.question import targets

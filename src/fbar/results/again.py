@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from fbar.errors import InputError
 from fbar.methods import Method, stopping
-from fbar.methods.named import METHODS, as_method, at_tolerance, restored_method
-from fbar.methods.schedules import Tolerances
+from fbar.methods.registry import METHODS, as_method, at_tolerance, restored_method
+from fbar.methods.smc.schedules import Tolerances
 from fbar.methods.stopping import Both, Either, RelativeError, StandardError, StoppingRule
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 from fbar.engine import Engine, InProcess, as_before
 from fbar.errors import InputError, LedgerError
 from fbar.ledger import Ledger, LedgerReader
-from fbar.methods.named import at_tolerance
+from fbar.methods.registry import at_tolerance
 from fbar.methods.stopping import StoppingRule
 from fbar.question.problem import Problem
 from fbar.question.targets import Target, as_targets

@@ -10,7 +10,7 @@ from fbar.checks import non_negative_number, positive_integer, shown
 from fbar.errors import InputError
 from fbar.ledger.settings import describe
 from fbar.methods import AdaptiveAllocation, Method, Run, Targeted
-from fbar.methods.named import as_method, at_tolerance
+from fbar.methods.registry import as_method, at_tolerance
 from fbar.methods.smc import SMC
 from fbar.methods.stopping import StoppingRule, as_rule, require_rule
 from fbar.methods.summaries import LearnedSummaries, LearntProblem

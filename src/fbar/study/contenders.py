@@ -13,10 +13,10 @@ from fbar.checks import choice, shown
 from fbar.errors import InputError
 from fbar.ledger.settings import describe
 from fbar.methods import Method, Run
-from fbar.methods.adaptive import AdaptiveAllocation, AdaptivePosterior
-from fbar.methods.allocation import Allocation
-from fbar.methods.inverse_binomial import InverseBinomial, InverseBinomialRun
-from fbar.methods.named import at_tolerance
+from fbar.methods.finite.adaptive import AdaptiveAllocation, AdaptivePosterior
+from fbar.methods.finite.allocation import Allocation
+from fbar.methods.finite.inverse_binomial import InverseBinomial, InverseBinomialRun
+from fbar.methods.registry import at_tolerance
 from fbar.methods.sampling import Importance, Rejection
 from fbar.methods.smc import SMC, SMCRun
 from fbar.methods.stopping import StandardError, StoppingRule

@@ -16,7 +16,7 @@ from fbar.diagnostics.explanation.regions import carriers_of
 from fbar.estimation.cells import CellErrors, Cells, ExpectedCounts
 from fbar.estimation.posterior import Posterior
 from fbar.methods import Run
-from fbar.methods.cells import CellRun
+from fbar.methods.finite.cells import CellRun
 from fbar.question.targets import Target
 
 MOST_VALUES = 6

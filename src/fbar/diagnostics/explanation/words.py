@@ -12,7 +12,7 @@ from fbar.estimation.estimate import shorthand, worth
 
 if TYPE_CHECKING:
     from fbar.diagnostics.explanation.data import Explanation
-    from fbar.methods.base import Stage
+    from fbar.methods.run import Stage
 
 MOST_STAGES, MOST_PARAMETERS = 4, 4
 """Rows of each kind that are printed; all are among the numbers."""

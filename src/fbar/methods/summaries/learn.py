@@ -23,7 +23,7 @@ from fbar.checks import choice, instance, positive_integer, shown
 from fbar.engine import Engine, InProcess
 from fbar.engine.blocks import SimulatedBlocks
 from fbar.errors import InputError
-from fbar.methods.base import Start
+from fbar.methods.start import Start
 from fbar.methods.summaries.functions import functions, out_of_fold
 from fbar.methods.summaries.learnt import Learning, LearntProblem, LearntSummary
 from fbar.methods.summaries.pilot import LEAST, Pilot

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from fbar.checks import FloatArray
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.posterior import Posterior
-from fbar.methods.base import Run, Start
+from fbar.methods.run import Run
+from fbar.methods.start import Start
 from fbar.question.outcomes import Batch, Failure, Outcomes, Seen, Simulated
 from fbar.question.points import Points
 from fbar.seeds import Purpose

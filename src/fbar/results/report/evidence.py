@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fbar.diagnostics.explanation import Explanation
 from fbar.estimation.estimate import shorthand, worth
-from fbar.methods.base import Stage
+from fbar.methods.run import Stage
 from fbar.question.priors import Finite
 from fbar.results.markup import Html, element, join, paragraph
 from fbar.results.report.answer import Explained, note_of_unknown

@@ -13,7 +13,8 @@ from fbar.checks import FloatArray, IntArray, positive_integer, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.cells import Cells
 from fbar.estimation.posterior import Posterior
-from fbar.methods.base import ROUNDS, Run, Stage, Start
+from fbar.methods.run import ROUNDS, Run, Stage
+from fbar.methods.start import Start
 from fbar.question.acceptance import Acceptance
 from fbar.question.outcomes import Batch, Outcomes
 from fbar.question.simulators import Tabulated

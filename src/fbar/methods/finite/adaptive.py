@@ -13,10 +13,12 @@ from fbar.designs.allocation import largest_remainder, top_up
 from fbar.errors import InputError
 from fbar.estimation.cells import ActualCounts, CellErrors
 from fbar.estimation.posterior import Posterior
-from fbar.methods.allocation import importance
-from fbar.methods.base import ROUNDS, Method, Start
-from fbar.methods.cells import CellRun
+from fbar.methods.base import Method
+from fbar.methods.finite.allocation import importance
+from fbar.methods.finite.cells import CellRun
 from fbar.methods.forecasts import Ahead
+from fbar.methods.run import ROUNDS
+from fbar.methods.start import Start
 from fbar.question.acceptance import Acceptance
 from fbar.question.outcomes import Batch, Outcomes
 from fbar.question.targets import Target

@@ -3,8 +3,8 @@
 Two phases. While the tolerance is above the wanted one, proposals follow ABC's posterior at falling tolerances: to
 target f there would leave too few draws near the data to descend. At the wanted tolerance they follow the design of
 least error, q ∝ p √E[a²|θ] g, g² = Σ_j c_j ψ_j² (the optimum for independent draws of section S5.1, for several
-targets), which is learnt in rounds that double what was accepted, and then kept. See `fbar.methods.learning` for the
-fit, and `fbar.estimation.crossfitted` for the groups that keep proposals from weighing their own draws.
+targets), which is learnt in rounds that double what was accepted, and then kept. See `fbar.methods.targeted.learning`
+for the fit, and `fbar.estimation.crossfitted` for the groups that keep proposals from weighing their own draws.
 
 The size of every round is planned before it begins: no acceptance ends one, so draws are independent given the past.
 """
@@ -13,30 +13,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray, choice, non_negative_number, positive_integer, settle, shown
+from fbar.checks import FloatArray, IntArray, non_negative_number
 from fbar.designs.proposals import FromPrior, Learnt, Particles, Proposal, Space
 from fbar.designs.schemes import scrambled
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.crossfitted import Crossfitted, Piece
-from fbar.estimation.estimate import Estimate
 from fbar.estimation.posterior import Posterior
-from fbar.methods.adaptive import AdaptiveAllocation
-from fbar.methods.base import Method, Run, Stage, Start
-from fbar.methods.forecasts import Ahead, draws_ahead
-from fbar.methods.learning import Aim, Lesson, check_importance, learn
-from fbar.methods.other_tolerances import few_numbers
+from fbar.methods.forecasts import Ahead
+from fbar.methods.kept_summaries import KeptSummaries
+from fbar.methods.run import Run, Stage
+from fbar.methods.start import Start
+from fbar.methods.targeted import account
+from fbar.methods.targeted.aim import Aim
+from fbar.methods.targeted.learning import Lesson, learn
+from fbar.methods.targeted.tolerance import low_enough
 from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.outcomes import Batch, Outcomes, Tally, require_simulated
 from fbar.question.points import Points
-from fbar.question.priors import Finite
 from fbar.question.targets import Target
 from fbar.seeds import Purpose
+
+if TYPE_CHECKING:
+    from fbar.methods.targeted.method import Targeted
 
 BLOCK_SIZE = 4096
 CLOSE = 200
@@ -56,84 +59,12 @@ DEFENCE = (0.1, 0.1, 0.2, 0.2, 0.3)
 """The share of draws from the prior in one, two, … five dimensions and more."""
 
 LEAST_ROUND = 256
-LEAST_ACCEPTED = 100
 SCRAMBLES = 32
-MOST_NUMBERS = 20_000_000
-"""Numbers in the summaries that a run keeps for regression adjustment, 160 MB."""
-
 GAIN = 0.2
 """The least share of the variance that evenly spread points could remove for which they are used."""
 
 MOST_ROUND = 2**30
 """Simulations of a round, whose blocks are planned together."""
-MOST_GROUPS = 1_000
-"""Groups whose proposals learn from one another."""
-
-
-@dataclass(frozen=True)
-class Targeted(Method):
-    """Learn where simulations reduce the error of the targets most, and simulate there.
-
-    On a finite space it is `AdaptiveAllocation`.
-
-    Parameters
-    ----------
-    tolerance
-        How close simulations must come to the data. None: chosen from the budget (or the limit), so that the bias it
-        seems to leave is at most about the error bar; the result warns if the budget was too small for that. Without a
-        budget, and on a finite space, exact matching.
-    kernel
-        The acceptance kernel, see `Acceptance`.
-    goal
-        With several targets: ``"weighted"`` reduces the sum of their squared errors, each relative to its posterior
-        variance and times its ``importance``; ``"worst"`` the largest of them.
-    importance
-        Weights of the targets' relative squared errors, by name; 1 for those left out.
-    per
-        What is scarce: ``"simulation"``, or ``"second"`` of simulator time, where the costs of single simulations are
-        known (see ``cost`` of `Problem`). Measured times differ from run to run, and with them where it simulates: the
-        same seed gives the same result only where costs are returned or given.
-    groups
-        Cross-fitting groups: proposals of one learn from the others.
-    defence
-        The share of simulations that go on coming from the prior, in case the proposals have missed something: 0.1 in
-        one and two dimensions, 0.2 in three and four and 0.3 above by default.
-    """
-
-    tolerance: float | None = None
-    kernel: str = "uniform"
-    goal: str = "weighted"
-    importance: Mapping[str, float] | None = None
-    per: str = "simulation"
-    groups: int = 4
-    defence: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.tolerance is not None:
-            settle(self, "tolerance", non_negative_number(self.tolerance, "tolerance"))
-        Acceptance(1.0 if self.tolerance is None else self.tolerance, self.kernel)
-        choice(self.goal, ("weighted", "worst"), "goal")
-        choice(self.per, ("simulation", "second"), "per")
-        if positive_integer(self.groups, "groups") < 2:
-            raise InputError("proposals learn from other groups, so there must be at least 2; got groups=1")
-        if self.groups > MOST_GROUPS:
-            raise InputError(f"there can be at most {MOST_GROUPS:,} groups; got {shown(self.groups)}")
-        if self.defence is not None and not 0 < non_negative_number(self.defence, "defence") < 1:
-            raise InputError(f"defence must lie between 0 and 1; got {shown(self.defence)}")
-        check_importance(self.importance)
-
-    def _begin(self, start: Start) -> Run:
-        aim = Aim.of(start.targets, self.goal, self.importance)
-        if isinstance(start.problem.prior, Finite):
-            if self.goal != "weighted" or self.importance:
-                raise InputError("on a finite space all targets count alike; leave goal= and importance= out")
-            finite = AdaptiveAllocation(tolerance=self.tolerance or 0.0, kernel=self.kernel, per=self.per)
-            return finite._begin(start)
-        if start.trials is not None:
-            raise InputError("trials= needs a finite parameter space; run the trials one by one")
-        if self.per == "second":
-            start.problem.require_costs()
-        return TargetedRun(self, start, aim)
 
 
 class TargetedRun(Run):
@@ -159,7 +90,7 @@ class TargetedRun(Run):
         self._at_wanted = self._event
         self._kept: Sequence[Proposal] | None = None  # proposals that learn no more
         self._evenly = self._even = False
-        self._numbers = 0
+        self._summaries = KeptSummaries()
         self._passed = 0  # how many tolerances in a row were low enough
         self._latest: dict[bool, tuple[Acceptance, int, Posterior]] = {}  # its own, and another one
         self._reached: list[float] = []  # the tolerance of every round's proposals
@@ -253,8 +184,7 @@ class TargetedRun(Run):
             outcomes = require_simulated(outcomes)
             distance, seen = self.problem.distances(outcomes, self.wanted.tolerance)
             recorded = outcomes.columns
-            self._numbers += outcomes.summaries.size
-            summaries = few_numbers(outcomes.summaries) if self._numbers <= MOST_NUMBERS else None
+            summaries = self._summaries.keep(outcomes.summaries)
         cost = None
         if self.method.per == "second":
             cost = self.problem.costs(batch, outcomes)
@@ -373,12 +303,7 @@ class TargetedRun(Run):
         self._at_wanted = True
 
     def _fine_enough(self, tolerance: float) -> bool:
-        """Whether the tolerance is low enough for the budget: bias² ≤ (d/4) variance.
-
-        With bias bε² and variance v/(N ε^d) the sum of bias² and variance is least where bias²/variance = d/4 (d the
-        exponent with which acceptance falls). The bias is estimated by (f̂_2ε − f̂_ε)/3, less what chance adds to its
-        square; d from the acceptance at both; the variance by what the rest of the budget will make of it.
-        """
+        """Whether the tolerance is low enough for the budget, by the rule of `fbar.methods.targeted.tolerance`."""
         if tolerance == 0:
             return True
         try:
@@ -386,22 +311,8 @@ class TargetedRun(Run):
         except NoPosterior:
             return False
         first, last = self.store.of_round(self.round - 1)
-        rest = (self._most - self.simulations) * (self.store.within(tolerance, first, last) / (last - first))
-        if near.accepted + rest < LEAST_ACCEPTED:  # fewer would have no error bar to speak of
-            return True
-        mass = [np.exp(p.errors.draws.log_w).sum() for p in (near, far)]  # type: ignore[union-attr]
-        d = max(math.log2(mass[1] / mass[0]), 0.5)
-        bias = variance = 0.0
-        for target in self.targets:
-            at, wide = near.expect(target), far.expect(target)
-            unit = (near.weights[:, None] * target.influence(near.points, near.weights) ** 2).sum(axis=0)
-            known = unit > 0
-            difference = (np.atleast_1d(wide.value) - np.atleast_1d(at.value))[known] / 3
-            # Simulations within ε are among those within 2ε: var(f̂_2ε − f̂_ε) ≈ V_ε − V_2ε.
-            chance = np.abs(_variance(near, at, target) - _variance(far, wide, target))[known] / 9
-            bias += float((np.maximum(difference**2 - chance, 0.0) / unit[known]).sum())
-            variance += float((_variance(near, at, target)[known] / unit[known]).sum())
-        return bool(bias <= d / 4 * variance * near.accepted / (near.accepted + rest))
+        rate = self.store.within(tolerance, first, last) / (last - first)
+        return low_enough(near, far, self.targets, (self._most - self.simulations) * rate)
 
     # ------------------------------------------------------------ records and extensions
 
@@ -513,49 +424,15 @@ class TargetedRun(Run):
         return [None] if self.store.summaries is None else list(self.store.summaries.parts)
 
     def stages(self) -> list[Stage]:
-        found: list[Stage] = []
-        for r in range(self.store.rounds):
-            proposals, (first, end) = self.store.proposals[r], self.store.of_round(r)
-            if isinstance(proposals[0], FromPrior):
-                words = "from the prior"
-            elif self._reached[r] > self.wanted.tolerance:
-                words = "towards the data"
-            else:
-                words = "where the error of the targets falls most"
-            at = self._reached[r] if words == "towards the data" else self.wanted.tolerance
-            asked = Acceptance(at, self.wanted.kernel)
-            n, hits = end - first, sum(int((accepted(asked, d) > 0).sum()) for _, d in self.store.distances(first, end))
-            last = found[-1] if found else None
-            if last is not None and last.words == words and words != "towards the data":
-                found[-1] = Stage(words, last.simulations + n, (last.accepted or 0) + hits, self.wanted.tolerance)
-            else:
-                found.append(Stage(words, n, hits, None if self._event else at))
-        return found
+        return account.stages(self.store, self._reached, self.wanted, events=self._event)
 
     def places(self, most: int) -> Points | None:
-        rows = np.linspace(0, self.simulations - 1, min(most, self.simulations)).astype(np.int64)
-        return self.space.points(self.store.take(rows)).with_derived(self.problem.derived)
+        return account.simulated_points(self.store, most)
 
     @property
     def learning(self) -> bool:
         return self._kept is None and not self.finished
 
     def ahead(self, posterior: Posterior, target: Target) -> Ahead:
-        """Draws to come are from the proposals that are kept, or the last ones."""
-        draws = posterior.errors.draws if posterior.errors is not None else None  # type: ignore[attr-defined]
-        if draws is None or not isinstance(self.store.proposals[-1][0], Learnt):
-            return super().ahead(posterior, target)
-        particles, group = self.store.take(draws.row), self.store.group_of(draws.row)
-        log_q = np.empty(len(particles))
-        for a, proposal in enumerate(self.store.proposals[-1]):
-            mine = np.flatnonzero(group == a)
-            log_q[mine] = proposal.log_density(particles.take(mine))
-        log_mixture = self.space.log_prior(particles) - draws.log_w
-        return draws_ahead(posterior, target, np.exp(log_q - log_mixture), posterior.simulations, 1.0)
-
-
-def _variance(posterior: Posterior, estimate: Estimate, target: Target) -> FloatArray:
-    """That of the estimate; where a quantile has no interval yet, that of its first-order error."""
-    found = np.atleast_1d(estimate.variance)
-    z = None if np.isfinite(found).all() else posterior.contributions(target)
-    return found if z is None else np.asarray((z**2).sum(axis=0))
+        found = account.learnt_ahead(self.store, posterior, target)
+        return super().ahead(posterior, target) if found is None else found

@@ -12,8 +12,9 @@ from fbar.checks import FloatArray, IntArray, positive_integer
 from fbar.errors import InputError
 from fbar.estimation.cells import Cells, InverseCounts
 from fbar.estimation.estimate import Estimate
-from fbar.methods.base import Method, Start
-from fbar.methods.cells import CellRun
+from fbar.methods.base import Method
+from fbar.methods.finite.cells import CellRun
+from fbar.methods.start import Start
 from fbar.question.acceptance import Acceptance
 from fbar.question.outcomes import Batch, Outcomes
 

@@ -14,8 +14,10 @@ from fbar.checks import FloatArray, IntArray, choice, distribution, numeric_arra
 from fbar.designs.allocation import RULES, largest_remainder, top_up
 from fbar.errors import InputError
 from fbar.estimation.cells import ActualCounts
-from fbar.methods.base import ROUNDS, Method, Start
-from fbar.methods.cells import CellRun
+from fbar.methods.base import Method
+from fbar.methods.finite.cells import CellRun
+from fbar.methods.run import ROUNDS
+from fbar.methods.start import Start
 from fbar.question.acceptance import Acceptance
 from fbar.question.problem import Problem
 from fbar.question.targets import Target

@@ -13,13 +13,13 @@ from fbar.errors import InputError
 from fbar.estimation.doubly_robust import DoublyRobust
 from fbar.estimation.draws import WeightedAverage
 from fbar.estimation.kernel_regression import KernelRegression
-from fbar.methods.adaptive import AdaptiveAllocation, AdaptivePosterior
-from fbar.methods.allocation import Allocation
 from fbar.methods.base import Method
-from fbar.methods.inverse_binomial import InverseBinomial
+from fbar.methods.finite.adaptive import AdaptiveAllocation, AdaptivePosterior
+from fbar.methods.finite.allocation import Allocation
+from fbar.methods.finite.inverse_binomial import InverseBinomial
 from fbar.methods.sampling import Importance, Rejection
-from fbar.methods.schedules import AcceptanceRateSchedule, QuantileSchedule, Tolerances
 from fbar.methods.smc import SMC
+from fbar.methods.smc.schedules import AcceptanceRateSchedule, QuantileSchedule, Tolerances
 from fbar.methods.targeted import Targeted
 from fbar.question.distances import Scaled
 from fbar.system.schema import fits

@@ -1,0 +1,198 @@
+"""An algorithm at work: asked for batches of θ and told their outcomes, it has a posterior at any time."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar.checks import positive_integer, positive_number, shown
+from fbar.errors import InputError, NoPosterior
+from fbar.estimation.posterior import Posterior
+from fbar.methods.ask_tell import AskTell
+from fbar.methods.forecasts import Ahead, Forecast, forecast, proportional
+from fbar.methods.history import Moment
+from fbar.methods.other_tolerances import OtherTolerances
+from fbar.methods.start import Start
+from fbar.question.points import Points
+from fbar.question.targets import Target, as_targets
+
+ROUNDS = 16
+"""In how many rounds a budget is spent by default (section S4.2 of the paper)."""
+
+NEARLY_ALL = 0.9
+"""The share of the prior's simulations that is accepted from which on the answer is taken to be the prior."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a run whose simulations come from one place: from where in words, how many, how many were accepted."""
+
+    words: str
+    simulations: int
+    accepted: float | None = None
+    tolerance: float | None = None
+
+
+class Run(AskTell, OtherTolerances):
+    """An algorithm at work. Ask it for batches of θ, tell it their outcomes, take its posterior at any time.
+
+    >>> import fbar
+    >>> problem = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2]), [0.3, 0.05])
+    >>> run = fbar.Rejection().start(problem, fbar.mean("theta"), seed=1, budget=1000)
+    >>> while batches := run.ask():
+    ...     run.tell(*((batch, fbar.simulate(problem, batch)) for batch in batches))
+    >>> run.simulations
+    1000
+    """
+
+    def __init__(self, start: Start) -> None:
+        super().__init__(start)
+        self.warnings: list[str] = []
+        self.expected: Forecast | None = None
+        """What is left to do, as it was forecast at the end of the last round, where somebody watches."""
+        self.history: list[Moment] = []
+        """Its estimates when it had fewer simulations, where `fbar.drive` drove it; each time as they were then."""
+        self._leg_round = self._leg_spent = 0  # where it was last extended
+
+    # ------------------------------------------------------------ what a method fills in
+
+    @abstractmethod
+    def posterior(self) -> Posterior:
+        """The posterior from all blocks told so far without a gap."""
+
+    def _told_apart(self, posterior: Posterior, tolerance: float, share: float) -> Posterior:
+        """With a doubt where the data hardly tell the posterior from the prior.
+
+        ``share`` is Z, the share of the prior's simulations that is accepted. With L(θ) ≤ 1 the acceptance probability,
+        the posterior of any event differs from its prior by at most ∫ p (L/Z − 1)₊ ≤ 1 − Z: the mean of (L − Z)₊ is
+        largest for an L that is 0 or 1, where it is Z(1 − Z). Exact matching has no tolerance to be lowered.
+        """
+        if tolerance > 0 and self.problem.has_summaries and share >= NEARLY_ALL:
+            posterior.doubts = (
+                *posterior.doubts,
+                f"the tolerance {tolerance:.4g} accepts {min(share, 1.0):.0%} of the simulations from the prior, so "
+                "that the answer is the prior's or hardly another; lower it",
+            )
+        return posterior
+
+    def glance(self) -> Posterior:
+        """The same, and no trace of it in the run: not even the rounding of what comes later depends on it."""
+        return self.posterior()
+
+    @property
+    def settles(self) -> bool:
+        """Whether it will come to the tolerance that is wanted, and stay there."""
+        return True
+
+    @property
+    def settled(self) -> bool:
+        """Whether its posterior is at the tolerance that is wanted."""
+        return True
+
+    @property
+    def wanted_tolerance(self) -> float | None:
+        """The tolerance that it is on its way to; None where there is none, or it is not known yet."""
+        return None
+
+    @property
+    def ended(self) -> str:
+        """Why a finished run ended."""
+        return "budget spent"
+
+    @property
+    def dear(self) -> bool:
+        """Whether its posterior takes longer than cheap simulations do; it is then taken at the end alone."""
+        return False
+
+    def round_state(self) -> dict[str, npt.NDArray[Any]] | None:
+        """What the present round's draws depend on beyond the seed, where it was fitted; None if nothing was."""
+        return None
+
+    def restore_round(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Take the present round's state from a record, so that arithmetic elsewhere cannot fork the run."""
+        raise InputError(f"{type(self).__name__} has no state to restore")
+
+    # ------------------------------------------------------------ where simulations went, and how many are needed
+
+    @property
+    def learning(self) -> bool:
+        """Whether simulations to come will be better than those that are there, so that forecasts would be too high."""
+        return False
+
+    def stages(self) -> list[Stage]:
+        """Where its simulations came from, in order."""
+        return [Stage("as the method asked for them", self.simulations)]
+
+    def places(self, most: int) -> Points | None:
+        """The θ that were simulated, or at most so many that stand for them; None where nothing is kept of them."""
+        return None
+
+    def ahead(self, posterior: Posterior, target: Target) -> Ahead:
+        """The variance of a target's estimate after so many simulations more, if the run goes on as it would now."""
+        return proportional(posterior, target)
+
+    def forecast(self, target: Target, wanted: Any, posterior: Posterior | None = None) -> Forecast | None:
+        """How many simulations more until a target's standard error is ``wanted``; None where nothing can be said.
+
+        For a stopping rule see `StoppingRule.forecast`.
+        """
+        if posterior is not None and not isinstance(posterior, Posterior):
+            raise InputError(f"posterior must be a run's posterior; got {shown(posterior)}")
+        if not (isinstance(wanted, np.ndarray) and np.ndim(wanted) and wanted.dtype.kind == "f"):
+            wanted = positive_number(wanted, "the wanted standard error")
+        if posterior is None:
+            if not self.settled:
+                return None
+            try:
+                posterior = self.posterior()
+            except NoPosterior:
+                return None
+        if np.ndim(posterior.simulations):
+            return None  # trials, each with a number of its own
+        estimate = posterior.expect(target)
+        known = getattr(posterior.errors, "known_share", None)
+        share = 1.0 if known is None else known(target.influence(posterior.points, posterior.weights))
+        return forecast(self.ahead(posterior, target), wanted, estimate.df, self.simulations, share)
+
+    # ------------------------------------------------------------ going on after the end
+
+    def extend(
+        self,
+        *,
+        budget: int | None = None,
+        limit: int | None = None,
+        tolerance: float | None = None,
+        targets: Target | Sequence[Target] | None = None,
+    ) -> None:
+        """Go on with a run that ended: more simulations, a smaller tolerance, other targets."""
+        if self._outstanding:
+            raise InputError("a run is extended at the end of a round; tell it the blocks that were asked for first")
+        for name, value in (("budget", budget), ("limit", limit)):
+            if value is not None and positive_integer(value, name) <= self.simulations:
+                raise InputError(f"{name} {value} is spent already: the run has {self.simulations} simulations")
+        if targets is not None:
+            self.targets = as_targets(targets)
+        self.budget = budget
+        self.limit = limit
+        self._leg_round, self._leg_spent = self.round, self.simulations
+        self._extend(tolerance)
+
+    @property
+    def extended(self) -> bool:
+        """Whether it went on after an end."""
+        return self._leg_spent > 0
+
+    def _extend(self, tolerance: float | None) -> None:
+        """Plan the next round of an extended run."""
+        raise InputError(f"{type(self).__name__} cannot be extended; start a new run")
+
+    def _part_of_budget(self, rounds: int) -> int:
+        """The present round's share of the budget: equal parts of what this leg adds."""
+        assert self.budget is not None
+        more, part = self.budget - self._leg_spent, self.round - self._leg_round
+        return (part + 1) * more // rounds - part * more // rounds

@@ -1,0 +1,85 @@
+"""From one round of ABC-SMC to the next: a lower tolerance and a proposal (supplement S7 of the paper)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fbar.checks import FloatArray, IntArray
+from fbar.designs.proposals import Perturbation, Perturbed, Proposal, Space
+from fbar.estimation.rounds import Round
+from fbar.methods.smc.schedules import Schedule
+from fbar.question.distances import PNorm
+
+
+def population(present: Round, accepted: FloatArray) -> tuple[IntArray, FloatArray]:
+    """The rows of a round's accepted particles, and their weights."""
+    rows = np.flatnonzero(accepted)
+    log_w = present.log_weights(rows)
+    return rows, accepted[rows] * np.exp(log_w - log_w.max())
+
+
+@dataclass(frozen=True, eq=False)
+class Perturber:
+    """Makes proposals of accepted particles."""
+
+    space: Space
+    perturbation: Perturbation
+    jump: float
+    centres: int | None
+
+    def propose(
+        self, present: Round, accepted: FloatArray, tolerance: float, rng: np.random.Generator
+    ) -> tuple[Perturbed, IntArray]:
+        """A proposal for a round at ``tolerance``, and the rows of the particles that it perturbs."""
+        rows, weights = population(present, accepted)
+        proposal = Perturbed(
+            self.space,
+            present.particles.take(rows),
+            weights,
+            present.distance[rows],
+            perturbation=self.perturbation,
+            next_tolerance=tolerance,
+            jump=self.jump,
+            most=self.centres,
+            rng=rng,
+        )
+        return proposal, rows
+
+
+def next_tolerance(
+    schedule: Schedule,
+    number: int,
+    present: Round,
+    accepted: FloatArray,
+    measure: PNorm | None,
+    propose: Callable[[], Proposal],
+) -> float | None:
+    """The tolerance after ``number`` rounds, of which ``present`` was the last; None where no lower one can be found.
+
+    ``measure`` is the distance of the next round, where its scales are learnt, and ``propose`` what it will draw from.
+    """
+    rows, weights = population(present, accepted)
+    before = present.tolerance
+    if measure is not present.measure:  # in the new scales the old tolerance means nothing
+        before = float(present.distance[rows].max()) if present.measure is not None else math.inf
+    if not schedule.needs_rates or number == 1:
+        return schedule.next(number, before, present.distance[rows], weights)
+    measured = np.flatnonzero(np.isfinite(present.distance[: present.used]))
+    new = propose().log_density(present.particles.take(measured))
+    old = present.log_prior[measured] - present.log_weights(measured)
+    ratio = np.exp(new - old - (new - old).max())
+    return schedule.next(number, before, present.distance[measured], ratio)
+
+
+def surely_below(accepted: float, simulations: int, rate: float) -> bool:
+    """Whether the acceptance rate lies below ``rate`` beyond doubt: 99.9% by the Poisson distribution."""
+    expected = simulations * rate
+    if expected < 6.9:  # not even without any acceptance
+        return False
+    from scipy.special import gammaincc
+
+    return bool(gammaincc(math.floor(accepted) + 1.0, expected) < 1e-3)

@@ -1,0 +1,379 @@
+"""ABC-SMC: rounds of importance sampling at falling tolerances (section 1.2 and supplement S7 of the paper)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar.checks import FloatArray, IntArray, non_negative_number
+from fbar.designs.proposals import Degenerate, FromPrior, Perturbed, Proposal, Space, as_perturbation
+from fbar.errors import InputError, NoPosterior
+from fbar.estimation.posterior import Posterior
+from fbar.estimation.rounds import Round, Rounds
+from fbar.methods.forecasts import Ahead
+from fbar.methods.run import Run, Stage
+from fbar.methods.smc import account
+from fbar.methods.smc.descent import Perturber, next_tolerance
+from fbar.methods.smc.drawing import OutsidePrior, draw_inside
+from fbar.methods.smc.measuring import Measuring
+from fbar.methods.smc.present import PresentRound, acceptance_at
+from fbar.methods.smc.schedules import Schedule
+from fbar.methods.start import Start
+from fbar.question.distances import PNorm
+from fbar.question.outcomes import Batch, Outcomes
+from fbar.question.points import Points
+from fbar.question.priors import Finite
+from fbar.question.simulators import Tabulated
+from fbar.question.targets import Target, as_targets
+from fbar.seeds import Purpose
+
+if TYPE_CHECKING:
+    from fbar.methods.smc.method import SMC
+
+MOST_BLOCK = 4096
+
+
+class SMCRun(Run):
+    """ABC-SMC at work. ``rounds`` keeps every simulation; `posterior` takes any tolerance and weighting."""
+
+    def __init__(self, method: SMC, start: Start) -> None:
+        super().__init__(start)
+        if start.trials is not None:
+            raise InputError("SMC runs its trials one by one; leave trials= out")
+        assert isinstance(method.schedule, Schedule)
+        self.method, self.schedule = method, method.schedule
+        if method.distance is not None and not self.problem.has_summaries:
+            raise InputError("scales are learnt from summaries, and this problem has none; leave distance= out")
+        self.space = Space(self.problem.prior, method.coordinates)
+        if not self.problem.records:
+            self.problem.check_targets(self.targets)
+        self._perturber = Perturber(self.space, as_perturbation(method.perturbation), method.jump, method.centres)
+        self.store = Rounds(self.problem, self.space)
+        self._measuring = Measuring(self.problem, method.distance)
+        wanted = method.accepted if method.simulations is None else method.simulations
+        self.block_size = start.block_size or self._default_block(max(1, min(wanted // 8, MOST_BLOCK)))
+        self._ended = ""
+        self._extra = 0
+        self._stuck = False  # no simulation came closer, so the tolerance stays
+        self._proposals: list[Proposal] = []  # all that were made: their sources are known by identity
+        pilot = method.distance is not None  # scales are learnt from a round that accepts all
+        self._open(FromPrior(self.space), math.inf if pilot else self.schedule.first())
+
+    # ------------------------------------------------------------ state
+
+    @property
+    def finished(self) -> bool:
+        return bool(self._ended)
+
+    @property
+    def ended(self) -> str:
+        return self._ended
+
+    @property
+    def simulations(self) -> int:
+        return self.store.simulations
+
+    @property
+    def surplus(self) -> int:
+        """Simulations behind the acceptances that ended rounds: kept, counted, not used."""
+        return sum(round.surplus for round in self.store.rounds)
+
+    @property
+    def rounds(self) -> list[Round]:
+        return self.store.rounds
+
+    @property
+    def tolerance(self) -> float:
+        """That of the last complete round (of the first one, while it runs)."""
+        complete = [round.tolerance for round in self.rounds if round.complete]
+        return complete[-1] if complete else self.rounds[0].tolerance
+
+    @property
+    def settles(self) -> bool:
+        return self.schedule.last is not None
+
+    @property
+    def wanted_tolerance(self) -> float | None:
+        return self.schedule.last
+
+    @property
+    def settled(self) -> bool:
+        last = self.schedule.last
+        return last is not None and any(round.complete and round.tolerance <= last for round in self.rounds)
+
+    @property
+    def measure(self) -> PNorm | None:
+        """The distance of the present round, where its scales are learnt."""
+        return self._measuring.measure
+
+    @property
+    def _open_ended(self) -> bool:
+        return self.method.simulations is None and self._left() > 0
+
+    # ------------------------------------------------------------ rounds and blocks
+
+    def _open(self, proposal: Proposal, tolerance: float) -> None:
+        method, before = self.method, self.store.simulations
+        record = Round(self.round, proposal, tolerance, self.measure)
+        wanted = method.accepted if method.simulations is None else method.simulations
+        self.store.rounds.append(record)
+        if self._extra:  # rounds at the last tolerance grow with what there is, so that few are needed
+            at = acceptance_at(tolerance, method.kernel)
+            extra = self.rounds[-self._extra : -1]
+            there = sum(float(r.weights(at).sum()) if method.simulations is None else r.used for r in extra)
+            wanted = max(wanted, int(there) // 4)
+        self._present = self._at_work(record, before, wanted)
+
+    def _at_work(self, record: Round, before: int, wanted: int) -> PresentRound:
+        counted = self.method.simulations is not None
+        return PresentRound(
+            record, self.method.kernel, before=before, wanted=wanted, counted=counted, block_size=self.block_size
+        )
+
+    def _left(self) -> float:
+        """Simulations of the budget that no block of this round has taken yet."""
+        return self._present.left(self._most, self._asked)
+
+    def _blocks(self) -> int:
+        return self._asked if self._left() <= 0 else self._present.blocks(self._asked, self._absorbed)
+
+    def _block(self, block: int) -> Batch:
+        rng = self.seeds.generator(Purpose.DESIGN, self.round, block)
+        size = self._present.block_simulations(block, self._most)
+        drawn = draw_inside(self._present.record.proposal, self.space, rng, size)
+        self._present.asked(block, drawn)
+        points = drawn.points.with_derived(self.problem.derived)
+        if isinstance(self.problem.prior, Finite) and isinstance(self.problem.simulate, Tabulated):
+            cells = drawn.particles.x[:, 0].astype(np.int64)
+            return Batch(self.round, block, points, np.ones(cells.size, dtype=np.int64), self.seeds, cells)
+        return Batch(self.round, block, points, None, self.seeds)
+
+    def ask(self, limit: int | None = None, *, ahead: int = 0, enough: int | None = None) -> list[Batch]:
+        try:
+            return super().ask(limit, ahead=ahead, enough=enough)
+        except OutsidePrior as error:
+            what = "the prior gives its own draws no density" if self.round == 0 else "the prior has no mass at"
+            why = f"{what} any of {error.draws} proposals of round {self.round + 1}"
+            if self.round == 0:
+                raise InputError(f"{why}; check the prior's logpdf against its sampling") from None
+            self._warn(why)
+            return []
+
+    def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
+        self._apply(self.measure)
+        found = self._measuring.block(outcomes, self._present.record.tolerance)
+        self._present.absorb(batch.key, found)
+        self.seen = self.seen + found.seen
+
+    def _all_failed(self) -> None:
+        for round in self.rounds:
+            round.all_failed()
+        self._present.accepted = 0.0
+
+    def _round_over(self) -> bool:
+        if self._present.record.stopped or self._present.hopeless(self.method.least_rate):
+            return True
+        return super()._round_over()
+
+    # ------------------------------------------------------------ learning
+
+    def _end(self, why: str) -> None:
+        self._ended = why
+        self.store.rounds = [round for round in self.rounds if round.pieces]
+        if self._short:
+            self.warnings.append(self._short)
+
+    @property
+    def _short(self) -> str:
+        """What there is to say of a run that has not come to its tolerance, or to none; or nothing."""
+        last, at = self.schedule.last, self.tolerance
+        if self.settled or (last is None and at < math.inf) or not self.problem.has_summaries:
+            return ""
+        missed = "no tolerance was reached" if last is None else f"the wanted tolerance {last:g} was not reached"
+        if at == math.inf:
+            first = "the run came no further than its first round, which accepts everything, so this is the prior"
+            return f"{missed}: {first}"
+        return f"{missed}: the estimates are those at the tolerance {at:.4g}, of a wider posterior"
+
+    def _end_round(self) -> None:
+        present, record = self._present, self._present.record
+        record.complete = present.full
+        if not record.complete and self.store.simulations >= self._most:
+            self._end(f"budget spent in round {self.round}, on the way to tolerance {record.tolerance:.4g}")
+            return
+        if not record.complete:
+            rate = present.accepted / record.simulations
+            why = f"round {self.round} accepted {present.accepted:.4g} of {record.simulations:,} simulations"
+            self._warn(
+                f"{why} at tolerance {record.tolerance:.4g}, below the least rate {self.method.least_rate:g}"
+                if rate < self.method.least_rate
+                else f"{why} at tolerance {record.tolerance:.4g}, too few to go on"
+            )
+            return
+        try:
+            self._advance()
+        except Degenerate as error:
+            self._warn(f"round {self.round}: {error}")
+
+    def _warn(self, why: str) -> None:
+        self.warnings.append(f"the run ended early, what it gave is kept: {why}")
+        self._end("ended early")
+
+    def _apply(self, measure: PNorm | None) -> None:
+        self.seen = self._measuring.apply(measure, self.rounds, self.seen)
+
+    def _advance(self) -> None:
+        """Plan the next round, or end the run."""
+        record, accepted = self._present.record, self._present.weights
+        if self.store.simulations >= self._most:
+            self._end("budget spent")
+            return
+        at_last = self._stuck or (self.schedule.last is not None and record.tolerance <= self.schedule.last)
+        if at_last and self.budget is None and self.limit is None:
+            self._end(f"tolerance {record.tolerance:.4g} reached")
+            return
+        if at_last and self._extra:  # the proposal is good enough: keep it
+            self._extra += 1
+            self._open(record.proposal, record.tolerance)
+            return
+        if at_last:
+            self._extra = 1
+            self._open(self._propose(record.tolerance, accepted), record.tolerance)
+            return
+        if self._measuring.learn(record):
+            self._apply(self.measure)
+        tolerance = self._next_tolerance(accepted)
+        if tolerance is None:
+            if self.budget is None and self.limit is None:
+                self._end(f"no simulation came closer than {record.tolerance:.4g}")
+                return
+            tolerance, self._stuck = record.tolerance, True
+        self._open(self._propose(tolerance, accepted), tolerance)
+
+    def _next_tolerance(self, accepted: FloatArray) -> float | None:
+        record = self._present.record
+
+        def same_tolerance() -> Proposal:
+            return self._proposed(record.tolerance, accepted)[0]
+
+        found = next_tolerance(self.schedule, self.round, record, accepted, self.measure, same_tolerance)
+        # A smooth acceptance kernel has no tolerance 0.
+        return None if found == 0 and self.method.kernel != "uniform" else found
+
+    def _proposed(self, tolerance: float, accepted: FloatArray) -> tuple[Perturbed, IntArray]:
+        rng = self.seeds.generator(Purpose.DESIGN, self.round, 2**32 - 1)
+        return self._perturber.propose(self._present.record, accepted, tolerance, rng)
+
+    def _propose(self, tolerance: float, accepted: FloatArray) -> Proposal:
+        proposal, rows = self._proposed(tolerance, accepted)
+        self._remember(proposal, self._present.record, rows)
+        return proposal
+
+    def _remember(self, proposal: Proposal, source: Round, rows: IntArray) -> None:
+        self._proposals.append(proposal)
+        self.store.sources[id(proposal)] = (source, rows)
+
+    # ------------------------------------------------------------ records and extensions
+
+    def round_state(self) -> dict[str, npt.NDArray[Any]] | None:
+        proposal = self._present.record.proposal
+        if not isinstance(proposal, Perturbed):
+            return None
+        return {"tolerance": np.array(self._present.record.tolerance), **proposal.arrays()}
+
+    def restore_round(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        record = self._present.record
+        before = record.proposal
+        assert isinstance(before, Perturbed)
+        self._present.move_to(float(state["tolerance"]))
+        if before.is_made_of(state):  # rounds that share a proposal go on sharing it
+            return
+        record.proposal = proposal = before.restored(state)
+        self._remember(proposal, *self.store.sources[id(before)])
+
+    def _extend(self, tolerance: float | None) -> None:
+        if not self.problem.records:
+            self.problem.check_targets(self.targets)
+        if tolerance is not None:
+            self.schedule, self._stuck = self.schedule.down_to(tolerance), False
+        was_open, self._ended = not self._ended, ""
+        self.warnings.clear()  # of the end that this goes beyond
+        if was_open and tolerance is None:
+            return
+        complete = [round for round in self.rounds if round.complete]
+        if not complete:
+            self._open(self._present.record.proposal, self._present.record.tolerance)
+            return
+        if was_open:  # planned, and not asked for
+            self.store.rounds.pop()
+        if self.rounds[-1].complete:
+            self._present = self._at_work(self.rounds[-1], self.store.simulations, 0)
+            self._extra = 0 if tolerance is not None else self._extra
+            self._advance()
+        else:
+            self._open(self._present.record.proposal, self._present.record.tolerance)
+
+    # ------------------------------------------------------------ what comes out
+
+    def posterior(self, tolerance: float | None = None, weights: str | None = None) -> Posterior:
+        """The posterior at a tolerance (the last complete round's by default) from the particles of all rounds."""
+        if not any(round.pieces for round in self.rounds):
+            raise NoPosterior("no simulations were told yet; ask the run for batches and tell it their outcomes")
+        at = self.tolerance if tolerance is None else non_negative_number(tolerance, "tolerance")
+        self._apply(next((round.measure for round in reversed(self.rounds) if round.complete), None))
+        acceptance = acceptance_at(at, self.method.kernel)
+        posterior = self.store.posterior(acceptance, weights or self.method.weights, self.seen)
+        if tolerance is None and self._short:
+            posterior.doubts = (self._short,)
+            if at == math.inf:
+                return posterior
+        first = self.rounds[0].weights(acceptance)  # of draws from the prior
+        return self._told_apart(posterior, at, float(first.mean()) if first.size else 0.0)
+
+    def posterior_at(self, tolerance: float) -> Posterior:
+        return self.posterior(tolerance)
+
+    def stages(self) -> list[Stage]:
+        return account.stages(self.store)
+
+    def places(self, most: int) -> Points | None:
+        return account.simulated_points(self.store, most)
+
+    def ahead(self, posterior: Posterior, target: Target) -> Ahead:
+        found = account.mixture_ahead(self.store, self._present.record.proposal, posterior, target)
+        return super().ahead(posterior, target) if found is None else found
+
+    def _own_tolerance(self) -> float:
+        return self.tolerance
+
+    @property
+    def measure_told(self) -> PNorm | None:
+        return self._measuring.applied
+
+    def _distances_of(self, rows: IntArray) -> FloatArray:
+        return np.concatenate([round.distance for round in self.rounds if round.pieces])[rows]
+
+    def _kept_summaries(self) -> list[npt.NDArray[Any] | None]:
+        return [piece.summaries for round in self.rounds for piece in round.pieces]
+
+    def curve(
+        self,
+        targets: Target | Sequence[Target] | None = None,
+        tolerances: Sequence[float] | None = None,
+        weights: str | None = None,
+    ) -> list[tuple[float, Any]]:
+        """The estimates against the tolerance: pairs (tolerance, `Estimates`), at the rounds' tolerances by default."""
+        listed = self.targets if targets is None else as_targets(targets)
+        at = self._curve_tolerances() if tolerances is None else tolerances
+        return [(t, self.posterior(t, weights).expect(list(listed))) for t in at]
+
+    def _curve_tolerances(self) -> list[float]:
+        if self.method.distance is not None and self.method.distance.each_round:
+            raise InputError(
+                "the rounds' tolerances are in scales of their own; give tolerances= in those of the last round"
+            )
+        return sorted({r.tolerance for r in self.rounds if r.complete and r.tolerance < math.inf}, reverse=True)

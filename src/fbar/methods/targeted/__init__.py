@@ -1,0 +1,6 @@
+"""Simulations where they reduce the error of the targets (section 2 of the paper, for p* that is not known)."""
+
+from fbar.methods.targeted.method import Targeted
+from fbar.methods.targeted.run import TargetedRun
+
+__all__ = ["Targeted", "TargetedRun"]

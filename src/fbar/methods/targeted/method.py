@@ -1,0 +1,86 @@
+"""The settings of targeted runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fbar.checks import choice, non_negative_number, positive_integer, settle, shown
+from fbar.errors import InputError
+from fbar.methods.base import Method
+from fbar.methods.finite.adaptive import AdaptiveAllocation
+from fbar.methods.run import Run
+from fbar.methods.start import Start
+from fbar.methods.targeted.aim import Aim, check_importance
+from fbar.methods.targeted.run import TargetedRun
+from fbar.question.acceptance import Acceptance
+from fbar.question.priors import Finite
+
+MOST_GROUPS = 1_000
+"""Groups whose proposals learn from one another."""
+
+
+@dataclass(frozen=True)
+class Targeted(Method):
+    """Learn where simulations reduce the error of the targets most, and simulate there.
+
+    On a finite space it is `AdaptiveAllocation`.
+
+    Parameters
+    ----------
+    tolerance
+        How close simulations must come to the data. None: chosen from the budget (or the limit), so that the bias it
+        seems to leave is at most about the error bar; the result warns if the budget was too small for that. Without a
+        budget, and on a finite space, exact matching.
+    kernel
+        The acceptance kernel, see `Acceptance`.
+    goal
+        With several targets: ``"weighted"`` reduces the sum of their squared errors, each relative to its posterior
+        variance and times its ``importance``; ``"worst"`` the largest of them.
+    importance
+        Weights of the targets' relative squared errors, by name; 1 for those left out.
+    per
+        What is scarce: ``"simulation"``, or ``"second"`` of simulator time, where the costs of single simulations are
+        known (see ``cost`` of `Problem`). Measured times differ from run to run, and with them where it simulates: the
+        same seed gives the same result only where costs are returned or given.
+    groups
+        Cross-fitting groups: proposals of one learn from the others.
+    defence
+        The share of simulations that go on coming from the prior, in case the proposals have missed something: 0.1 in
+        one and two dimensions, 0.2 in three and four and 0.3 above by default.
+    """
+
+    tolerance: float | None = None
+    kernel: str = "uniform"
+    goal: str = "weighted"
+    importance: Mapping[str, float] | None = None
+    per: str = "simulation"
+    groups: int = 4
+    defence: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.tolerance is not None:
+            settle(self, "tolerance", non_negative_number(self.tolerance, "tolerance"))
+        Acceptance(1.0 if self.tolerance is None else self.tolerance, self.kernel)
+        choice(self.goal, ("weighted", "worst"), "goal")
+        choice(self.per, ("simulation", "second"), "per")
+        if positive_integer(self.groups, "groups") < 2:
+            raise InputError("proposals learn from other groups, so there must be at least 2; got groups=1")
+        if self.groups > MOST_GROUPS:
+            raise InputError(f"there can be at most {MOST_GROUPS:,} groups; got {shown(self.groups)}")
+        if self.defence is not None and not 0 < non_negative_number(self.defence, "defence") < 1:
+            raise InputError(f"defence must lie between 0 and 1; got {shown(self.defence)}")
+        check_importance(self.importance)
+
+    def _begin(self, start: Start) -> Run:
+        aim = Aim.of(start.targets, self.goal, self.importance)
+        if isinstance(start.problem.prior, Finite):
+            if self.goal != "weighted" or self.importance:
+                raise InputError("on a finite space all targets count alike; leave goal= and importance= out")
+            finite = AdaptiveAllocation(tolerance=self.tolerance or 0.0, kernel=self.kernel, per=self.per)
+            return finite._begin(start)
+        if start.trials is not None:
+            raise InputError("trials= needs a finite parameter space; run the trials one by one")
+        if self.per == "second":
+            start.problem.require_costs()
+        return TargetedRun(self, start, aim)
