@@ -83,7 +83,7 @@ def test_no_answer_from_a_part_of_a_damaged_run_is_trusted(damaged):
     for estimate in (*part.estimates, part.expect(fbar.quantile("mu", 0.5)), *part.at(0.4).estimates):
         assert not estimate.trusted
         assert any("a part of the record is damaged" in text for text in estimate.warnings)
-    assert "(not to be trusted)" in str(part.explain("mean:mu"))
+    assert "(unreliable)" in str(part.explain("mean:mu"))
     assert "a part of the record is damaged" in str(part.explain("mean:mu"))
 
 
@@ -216,9 +216,9 @@ def test_commands_that_read_a_damaged_run(tmp_path, command):
         assert json.loads(command("show", "run", "--json").out)["damaged"] == ["block 0 of round 1"]
         explained = command("explain", "run")
         assert damage in explained.err
-        assert "(not to be trusted)" in explained.out
+        assert "(unreliable)" in explained.out
         assert damage in command("report", "run", "--out", "report.html", "--predictive", 0).err
-        assert "not to be trusted" in (tmp_path / "report.html").read_text()
+        assert "unreliable" in (tmp_path / "report.html").read_text()
         refused = command("export", "run", "--out", "posterior.csv", code=2)
         assert damage in refused.err
         assert not (tmp_path / "posterior.csv").exists()

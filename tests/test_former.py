@@ -2,7 +2,8 @@
 
 The run in ``tests/data/run-with-former-names`` was recorded by the last version that had them, from a model file that
 uses them:
-``fbar infer model.py --budget 300 --block-size 100 --precision "interval:2<rate<5=0.01" --seed 1 --run run``, then ``fbar extend run --budget 400``.
+``fbar infer model.py --budget 300 --block-size 100 --precision "interval:2<rate<5=0.01" --seed 1 --run run``, then
+``fbar extend run --budget 400``.
 """
 
 import importlib

@@ -161,7 +161,7 @@ def test_all_rejected_is_an_error_of_its_own_with_what_was_seen():
 def test_results_print_value_error_and_trust():
     problem = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2]), [0.3, 0.0001])
     text = str(fbar.infer(problem, fbar.mean("theta"), budget=200, seed=1))
-    assert "not to be trusted" in text
+    assert "unreliable" in text
     assert "warning: " in text
     assert "200 simulations" in text
 

@@ -89,13 +89,13 @@ def test_what_is_not_to_be_trusted_is_marked_and_warned_of() -> None:
     assert not few["mean:a"].trusted
     read = Reader(few._repr_html_())
     assert read.rows[0][-1] == ""
-    assert read.rows[1][-1] == "not to be trusted"
+    assert read.rows[1][-1] == "unreliable"
     assert any(text.startswith(f"warning: {few['mean:a'].warnings[0]}") for text in read.paragraphs)
     assert any(
         text.startswith(f"warning: {few['mean:a'].warnings[0]}")
         for text in Reader(few["mean:a"]._repr_html_()).paragraphs
     )
-    assert "(not to be trusted)" in repr(few)
+    assert "(unreliable)" in repr(few)
 
 
 def test_vectors_have_a_row_for_each_number() -> None:

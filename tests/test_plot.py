@@ -297,7 +297,7 @@ def test_tolerances_without_a_trusted_error_have_no_band():
     assert band.trusted.tolist() == [found[tolerance] for tolerance in band.tolerances.tolist()]
     assert not band.trusted.all()
     figure = plot.tolerance(result)
-    assert "not to be trusted" in [text.get_text() for text in figure.legends[0].get_texts()]
+    assert "unreliable" in [text.get_text() for text in figure.legends[0].get_texts()]
     lengths = [np.ptp(segment[:, 1]) for part in figure.axes[0].collections for segment in _segments(part)]
     assert len(lengths) == band.trusted.sum()
 

@@ -357,7 +357,7 @@ def state(**changes: Any) -> State:
 
 def test_untrusted_estimates_are_marked_and_labels_cleaned() -> None:
     for text in ("\n".join(block(state(), {"mean:R0": "1%"}, 100, 24)), plain_line(state())):
-        assert "0.50(10) (not to be trusted)" in text
+        assert "0.50(10) (unreliable)" in text
         assert "\x1b" not in text
     assert block(state(), {"mean:R0": "1%"}, 100, 24)[0].endswith("3.800(42)  wanted ±1%")
     line = short_line(state(), 100)

@@ -157,7 +157,7 @@ def test_every_run_has_a_whole_report(case, tmp_path):
     for estimate in result.estimates:
         assert estimate.name in found.words
         if not np.ndim(estimate.value):
-            assert str(estimate).removesuffix(" (not to be trusted)") in found.words
+            assert str(estimate).removesuffix(" (unreliable)") in found.words
     assert f"{result.simulations:,} simulations" in found.words
     assert str(result.seed) in found.words
     for text in result.warnings:

@@ -28,7 +28,7 @@ def told_everywhere(result, words, tmp_path=None):
     """The flag and its reason in the estimate, the text, JSON, later questions and the report."""
     assert not result["mean:theta"].trusted
     assert str(result).count(words) == 1
-    assert "(not to be trusted)" in str(result)
+    assert "(unreliable)" in str(result)
     described = json.loads(json.dumps(result.as_dict()))
     assert described["estimates"]["mean:theta"]["trusted"] is False
     assert any(words in text for text in described["warnings"])
@@ -37,7 +37,7 @@ def told_everywhere(result, words, tmp_path=None):
         return
     page = html.unescape(result.report(tmp_path / "report.html", predictive=0).read_text())
     assert "✓ trusted" not in page
-    assert "not to be trusted" in page
+    assert "unreliable" in page
     assert words[1:] in page
 
 

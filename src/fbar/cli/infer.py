@@ -69,7 +69,8 @@ def infer(
         The model file, or FILE.py:NAME for a problem with another name than "problem".
     target
         What to estimate, instead of the file's targets: mean:NAME, variance:NAME, covariance:A,B, quantile:NAME,LEVEL,
-        probability:TEXT, probability_between:LOW<NAME<HIGH, density_at:NAME=X, model_probability:NAME, expectation:TEXT.
+        probability:TEXT, probability_between:LOW<NAME<HIGH, density_at:NAME=X, model_probability:NAME,
+        expectation:TEXT.
     method
         targeted, rejection, smc, importance, adaptive or adaptive-posterior. By default the model file's "method", with
         all its settings; without one, adaptive on finite spaces and targeted on others.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,9 @@ import numpy.typing as npt
 from fbar.checks import BoolArray, FloatArray, as_array, choice, in_words, real, share, shown, text
 from fbar.checks import function as check_function
 from fbar.errors import InputError
+from fbar.estimation.shown import ShownInNotebooks
 from fbar.question.targets import whole_name
 from fbar.question.targets.quantiles import Inverted
-from fbar.results.notebook import joined, table
-from fbar.results.notebook import warnings as warned
 from fbar.system.terminal import clean
 
 MOST_BRIEF = 6
@@ -53,7 +52,7 @@ def shorthand(value: float, error: float) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class Estimate(ShownInNotebooks):
     """The value of a target and how wrong it may be.
 
     ``value`` and ``standard_error`` are numbers for a scalar target and arrays for a vector target, with
@@ -101,7 +100,7 @@ class Estimate:
 
     def __str__(self) -> str:
         value, error = np.asarray(self.value), np.asarray(self.standard_error)
-        mark = "" if np.all(self.trusted) else " (not to be trusted)"
+        mark = "" if np.all(self.trusted) else " (unreliable)"
         if value.ndim == 0:
             return shorthand(float(value), float(error)) + mark
         if value.ndim == 1 and value.size <= 12:
@@ -112,33 +111,8 @@ class Estimate:
     def __repr__(self) -> str:
         return f"Estimate({clean(self.name)}: {self})"
 
-    def _repr_html_(self) -> str:
-        return joined(_html([self]), warned(self.warnings))
 
-    def _rows(self) -> list[list[str]]:
-        """Name, value with error, 95% interval and trust, a row for each number."""
-        value = np.asarray(self.value)
-        if value.ndim > 1 or value.size == 0:
-            return [[self.name, str(self), "", ""]]
-        flat = [np.broadcast_to(np.asarray(part), value.shape).reshape(-1) for part in (value, self.standard_error)]
-        low, high = (np.asarray(end, dtype=np.float64).reshape(-1) for end in self.interval())
-        trusted = np.broadcast_to(np.asarray(self.trusted), value.shape).reshape(-1)
-        names = [self.name]
-        if value.ndim:
-            parts = self.labels if self.labels and len(self.labels) == value.size else map(str, range(value.size))
-            names = [f"{self.name} [{part}]" for part in parts]
-        return [
-            [
-                names[i],
-                shorthand(float(flat[0][i]), float(flat[1][i])),
-                between(float(low[i]), float(high[i])),
-                "" if trusted[i] else "not to be trusted",
-            ]
-            for i in range(value.size)
-        ]
-
-
-class Estimates(Sequence[Estimate]):
+class Estimates(Sequence[Estimate], ShownInNotebooks):
     """Estimates of several targets from the same simulations, with their joint covariance.
 
     Index by position or by name, mean:R0 also by R0 where that is clear. `combine` carries the joint covariance through
@@ -234,9 +208,6 @@ class Estimates(Sequence[Estimate]):
     def __repr__(self) -> str:
         return f"Estimates({brief(self._estimates)})"
 
-    def _repr_html_(self) -> str:
-        return joined(_html(self), warned(text for estimate in self for text in estimate.warnings))
-
 
 def brief(estimates: Sequence[Estimate]) -> str:
     """The first few in a line."""
@@ -273,14 +244,6 @@ def between(low: float, high: float) -> str:
     if digits > 12:
         return f"{low:.6g} to {high:.6g}"
     return f"{low:.{max(digits, 0)}f} to {high:.{max(digits, 0)}f}"
-
-
-def _html(estimates: Iterable[Estimate]) -> str:
-    rows = [row for estimate in estimates for row in estimate._rows()]
-    columns = ["target", "estimate", "95% interval", ""]
-    if not any(row[3] for row in rows):
-        columns, rows = columns[:3], [row[:3] for row in rows]
-    return table(columns, rows, (1, 2))
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
@@ -11,11 +10,10 @@ import numpy as np
 
 from fbar.checks import BoolArray, FloatArray
 from fbar.estimation.estimate import ErrorBars, Estimate, Estimates
+from fbar.estimation.shown import ShownInNotebooks
 from fbar.question.points import Points
 from fbar.question.targets import Target, as_target, as_targets
 from fbar.question.targets.quantiles import Inversion, Inverted, Quantile
-from fbar.results.markup import paragraph
-from fbar.results.notebook import joined, table
 
 if TYPE_CHECKING:
     from fbar.estimation.cells import Cells
@@ -64,7 +62,7 @@ class ErrorModel(ABC):
         return Inversion(variance, df)
 
 
-class Posterior:
+class Posterior(ShownInNotebooks):
     """Weighted points approximating p(θ|x*).
 
     Parameters
@@ -98,9 +96,10 @@ class Posterior:
         return self._weights
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._told()})"
+        return f"{type(self).__name__}({self.in_words()})"
 
-    def _told(self) -> str:
+    def in_words(self) -> str:
+        """Its size and what it is worth, in a line."""
         if np.ndim(self.weights) > 1:
             return (
                 f"{' × '.join(map(str, np.shape(self.weights)[:-1]))} trials of {np.shape(self.weights)[-1]:,} points"
@@ -111,21 +110,6 @@ class Posterior:
             f"{self.points.rows:,} weighted points, {float(self.accepted):,.6g} of {int(self.simulations):,} "
             f"simulations accepted{worth}"
         )
-
-    def _repr_html_(self) -> str:
-        """The mean and standard deviation of every parameter that is a number: the spread of θ, not an error."""
-        if np.ndim(self.weights) > 1:
-            return joined(paragraph(repr(self)))
-        rows = []
-        for name in (*self.points, *self.points.derived):
-            column = np.asarray(self.points[name])
-            if column.dtype.kind not in "biuf" or column.shape != self.weights.shape or np.isnan(column).any():
-                continue
-            mean = float(self.weights @ column)
-            spread = math.sqrt(max(float(self.weights @ (column - mean) ** 2), 0.0))
-            rows.append([name, f"{mean:.5g}", f"{spread:.3g}"])
-        shown = table(["parameter", "mean", "standard deviation"], rows, (1, 2)) if rows else ""
-        return joined(shown, paragraph(self._told()))
 
     doubts: tuple[str, ...] = ()
     """Why all of its estimates are unreliable, whatever the target."""

@@ -115,9 +115,7 @@ class Error(Record):
         ax.grid(axis="y")
         ax.plot([], [], color=PALETTE[-1], linewidth=0.9, linestyle=(0, (4, 3)), label="∝ 1/√N")
         if not all(line.trusted.all() for line in self.lines):
-            ax.plot(
-                [], [], color=PALETTE[-1], marker="o", fillstyle="none", linestyle="none", label="not to be trusted"
-            )
+            ax.plot([], [], color=PALETTE[-1], marker="o", fillstyle="none", linestyle="none", label="unreliable")
         if any(line.halved is not None for line in self.lines):
             ax.plot([], [], color=PALETTE[-1], marker="|", markersize=9, markeredgewidth=2, linewidth=1, label="halved")
         legend(axes, figure, ncols=min(len(self.lines) + 2, 3))

@@ -91,7 +91,7 @@ class Tolerance(Panels):
                 ax.errorbar(x[sure], band.values[sure], bars, label="estimate, 95% interval", **mark)
             if not sure.all():
                 hollow: dict[str, Any] = {"color": POSTERIOR, "marker": "o", "fillstyle": "none", "linestyle": "none"}
-                ax.plot(x[~sure], band.values[~sure], label="not to be trusted", **hollow)
+                ax.plot(x[~sure], band.values[~sure], label="unreliable", **hollow)
             if self.own is not None:
                 ax.axvline(self.own, color=PRIOR, linewidth=1, linestyle=(0, (4, 3)), label="the run's tolerance")
             if band.extrapolated is not None and math.isfinite(band.extrapolated):

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from functools import singledispatch
 
+import numpy as np
+
+from fbar.estimation.estimate import Estimate, Estimates, between, shorthand
+from fbar.estimation.posterior import Posterior
 from fbar.results.markup import Html, element, join, paragraph
 
 MOST_ROWS = 40
@@ -39,3 +45,74 @@ def warnings(texts: Iterable[str]) -> Html:
 
 def joined(*parts: str) -> Html:
     return element("div", *parts)
+
+
+# ---------------------------------------------------------------- what notebooks show of estimates and posteriors
+
+
+@singledispatch
+def as_html(shown: object) -> Html:
+    """An object as a notebook shows it; one of a type without a table as its ``repr``."""
+    return joined(paragraph(repr(shown)))
+
+
+@as_html.register
+def _of_estimate(estimate: Estimate) -> Html:
+    return joined(_table_of([estimate]), warnings(estimate.warnings))
+
+
+@as_html.register
+def _of_estimates(estimates: Estimates) -> Html:
+    return joined(_table_of(estimates), warnings(text for estimate in estimates for text in estimate.warnings))
+
+
+@as_html.register
+def _of_posterior(posterior: Posterior) -> Html:
+    """The mean and standard deviation of every parameter that is a number: the spread of θ, not an error."""
+    points, weights = posterior.points, posterior.weights
+    if np.ndim(weights) > 1:
+        return joined(paragraph(repr(posterior)))
+    rows = []
+    for name in (*points, *points.derived):
+        column = np.asarray(points[name])
+        if column.dtype.kind not in "biuf" or column.shape != weights.shape or np.isnan(column).any():
+            continue
+        mean = float(weights @ column)
+        spread = math.sqrt(max(float(weights @ (column - mean) ** 2), 0.0))
+        rows.append([name, f"{mean:.5g}", f"{spread:.3g}"])
+    shown = table(["parameter", "mean", "standard deviation"], rows, (1, 2)) if rows else ""
+    return joined(shown, paragraph(posterior.in_words()))
+
+
+def _table_of(estimates: Iterable[Estimate]) -> Html:
+    rows = [row for estimate in estimates for row in _rows_of(estimate)]
+    columns = ["target", "estimate", "95% interval", ""]
+    if not any(row[3] for row in rows):
+        columns, rows = columns[:3], [row[:3] for row in rows]
+    return table(columns, rows, (1, 2))
+
+
+def _rows_of(estimate: Estimate) -> list[list[str]]:
+    """Name, value with error, 95% interval and trust, a row for each number."""
+    value = np.asarray(estimate.value)
+    if value.ndim > 1 or value.size == 0:
+        return [[estimate.name, str(estimate), "", ""]]
+    error, trusted = (
+        np.broadcast_to(np.asarray(part), value.shape).reshape(-1)
+        for part in (estimate.standard_error, estimate.trusted)
+    )
+    low, high = (np.asarray(end, dtype=np.float64).reshape(-1) for end in estimate.interval())
+    names = [estimate.name]
+    if value.ndim:
+        labels = estimate.labels
+        parts = labels if labels and len(labels) == value.size else map(str, range(value.size))
+        names = [f"{estimate.name} [{part}]" for part in parts]
+    return [
+        [
+            name,
+            shorthand(float(value.reshape(-1)[i]), float(error[i])),
+            between(float(low[i]), float(high[i])),
+            "" if trusted[i] else "unreliable",
+        ]
+        for i, name in enumerate(names)
+    ]

@@ -22,7 +22,7 @@ from fbar.methods.stopping import Both, Either, RelativeError, StandardError, St
 from fbar.system.terminal import PATIENCE, PAUSE, Screen, cells, clean, cut, is_terminal, padded, size
 
 PLAIN_PATIENCE, PLAIN_PAUSE = 10.0, 30.0
-"""Seconds before plain lines show anything, and between two of them; see ``fbar.system.terminal`` for those of a terminal."""
+"""Seconds before plain lines show anything, and between two of them; `fbar.system.terminal` has a terminal's."""
 
 WINDOW = 20.0
 """Seconds over which the rate of simulations is measured, at least."""

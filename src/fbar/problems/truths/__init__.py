@@ -1,4 +1,4 @@
-"""Numerical methods that give true posteriors: cubature, quasi-random importance sampling, nested quadrature, brute force.
+"""Numerical methods that give true posteriors: cubature, importance sampling, nested quadrature, brute force.
 
 The models import from here, and nothing else does.
 """

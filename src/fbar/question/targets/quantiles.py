@@ -140,7 +140,7 @@ class Inverted:
 
     @property
     def doubts(self) -> list[str]:
-        """Why its interval is not to be trusted."""
+        """Why its interval is unreliable."""
         return [text for text in (self._too_few(), self.known.doubt) if text]
 
     def _too_few(self) -> str:

@@ -123,7 +123,7 @@ def accepted_of(result: Result) -> str:
 
 def _trust(estimate: Estimate, biased: bool) -> Html:
     if not estimate.trusted:
-        return element("span", "✗ not to be trusted", class_="bad")
+        return element("span", "✗ unreliable", class_="bad")
     if biased:
         return element("span", "! smaller than the bias", class_="bad")
     return element("span", "✓ trusted", class_="good")
