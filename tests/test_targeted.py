@@ -17,7 +17,8 @@ from fbar import problems
 from fbar.designs.proposals import Learnt, Particles, Space
 from fbar.designs.proposals.learnt import Table
 from fbar.designs.proposals.student import DF, StudentMixture, _widened, fit
-from fbar.estimation.crossfitted import Crossfitted, Piece
+from fbar.estimation.crossfitted import Crossfitted
+from fbar.estimation.store import Entry
 from fbar.methods.learning import FLOOR, Aim, learn
 from fbar.problems.models.continuous import filippi
 from fbar.question.acceptance import Acceptance
@@ -659,7 +660,7 @@ def measured(*blocks, group=0):
         for distance in block:
             mine = group if distance == 0.5 else 0
             particles = Particles(np.zeros(1, dtype=np.int64), np.zeros((1, 1)))
-            store.add(Piece(0, mine, particles, np.array([distance]), {}, None, None, False))
+            store.add(Entry(0, mine, particles, np.array([distance]), {}, None))
     return store
 
 

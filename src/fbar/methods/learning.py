@@ -31,7 +31,7 @@ from fbar.estimation.crossfitted import Crossfitted
 from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.points import Points
 from fbar.question.targets import Target
-from fbar.weights import systematic
+from fbar.weights import relative, systematic
 
 FLOOR = 0.3
 """κ."""
@@ -128,10 +128,10 @@ def learn(
     Where the store has costs, the proposal is the best one for what simulations cost, not for their number.
     """
     space = store.space
-    hit, a = store.accepted(acceptance, without=group)
+    hit, a = store.everything.accepted(acceptance, without=group)
     particles = store.take(hit)
     log_w = store.log_weights(hit)
-    w = np.exp(log_w - log_w.max())
+    w = relative(log_w)
     weights = w * a
     weights /= weights.sum()
     omega = weights
@@ -139,7 +139,7 @@ def learn(
     if aim is not None:
         m2 = _second_moments(store, group, acceptance, hit, weights, rng)
         base = w * a**2 / np.sqrt(m2 * _costs(store, group, hit))
-        points = space.points(particles).with_derived(store.problem.derived).with_columns(store.recorded(hit))
+        points = store.points(hit)
         g = aim.g(points, weights, base)
         omega = _steadied(base * g, base, space.dimension)
         square = (weights * g) ** 2
@@ -202,7 +202,7 @@ def _costs(store: Crossfitted, group: int | None, accepted_rows: IntArray) -> Fl
     if not store.has_costs:
         return result
     rows = store.others(group)
-    cost, hit = store.cost_of(rows), np.searchsorted(rows, accepted_rows)
+    cost, hit = store.everything.cost.take(rows), np.searchsorted(rows, accepted_rows)
     known = np.flatnonzero(np.isfinite(cost) & (cost > 0))
     everything = store.take(rows)
     for m, _ in store.space.split(everything):
@@ -242,7 +242,7 @@ def _second_moments(
     if len(space.parts) == 1 and space.dimension > NEIGHBOURS_UPTO:
         return result
     rows = store.others(group)
-    hit, a = np.searchsorted(rows, accepted_rows), accepted(acceptance, store.distance_of(rows))
+    hit, a = np.searchsorted(rows, accepted_rows), accepted(acceptance, store.everything.distance.take(rows))
     everything = store.take(rows)
     for m, own in space.split(everything):
         mine = np.flatnonzero(everything.model[hit] == m)

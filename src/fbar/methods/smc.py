@@ -33,9 +33,9 @@ from fbar.designs.proposals import (
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.rounds import WEIGHTINGS, MixtureErrors, Piece, Round, Rounds
+from fbar.estimation.store import NotKept, numbers
 from fbar.methods.base import Method, Run, Stage, Start
 from fbar.methods.forecasts import Ahead, draws_ahead
-from fbar.methods.other_tolerances import few_numbers
 from fbar.methods.schedules import QuantileSchedule, Schedule, Tolerances, as_schedule
 from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.distances import PNorm, Scaled
@@ -356,7 +356,7 @@ class SMCRun(Run):
     def _few(self, summaries: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
         """Summaries to keep for an adjustment: none any more from a simulation on with which they were too many."""
         self._numbers += summaries.size
-        return few_numbers(summaries) if self._numbers <= MOST_NUMBERS else None
+        return numbers(summaries, data=False) if self._numbers <= MOST_NUMBERS else None
 
     def _round_over(self) -> bool:
         if self._present.stopped or self._hopeless():
@@ -632,8 +632,16 @@ class SMCRun(Run):
     def _distances_of(self, rows: IntArray) -> FloatArray:
         return np.concatenate([round.distance for round in self.rounds if round.pieces])[rows]
 
-    def _kept_summaries(self) -> list[npt.NDArray[Any] | None]:
-        return [piece.summaries for round in self.rounds for piece in round.pieces]
+    def _summaries_of(self, rows: IntArray, size: int) -> FloatArray:
+        kept = [piece.summaries for round in self.rounds for piece in round.pieces]
+        if any(part is None for part in kept):
+            raise NotKept
+        flat = [
+            part.reshape(len(part), -1) if part[:1].size == size else np.full((len(part), size), np.nan)
+            for part in kept
+            if part is not None
+        ]
+        return np.concatenate(flat)[rows].astype(np.float64)
 
     def curve(
         self,

@@ -23,14 +23,14 @@ from fbar.checks import FloatArray, IntArray, choice, non_negative_number, posit
 from fbar.designs.proposals import FromPrior, Learnt, Particles, Proposal, Space
 from fbar.designs.schemes import scrambled
 from fbar.errors import InputError, NoPosterior
-from fbar.estimation.crossfitted import Crossfitted, Piece
+from fbar.estimation.crossfitted import Crossfitted
 from fbar.estimation.estimate import Estimate
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.store import Entry, failures, numbers
 from fbar.methods.adaptive import AdaptiveAllocation
 from fbar.methods.base import Method, Run, Stage, Start
 from fbar.methods.forecasts import Ahead, draws_ahead
 from fbar.methods.learning import Aim, Lesson, check_importance, learn
-from fbar.methods.other_tolerances import few_numbers
 from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.outcomes import Batch, Outcomes, Tally, require_simulated
 from fbar.question.points import Points
@@ -58,9 +58,6 @@ DEFENCE = (0.1, 0.1, 0.2, 0.2, 0.3)
 LEAST_ROUND = 256
 LEAST_ACCEPTED = 100
 SCRAMBLES = 32
-MOST_NUMBERS = 20_000_000
-"""Numbers in the summaries that a run keeps for regression adjustment, 160 MB."""
-
 GAIN = 0.2
 """The least share of the variance that evenly spread points could remove for which they are used."""
 
@@ -151,7 +148,9 @@ class TargetedRun(Run):
         if not self.problem.records:
             self.problem.check_targets(self.targets)
         self.space = Space(self.problem.prior, "normal")
-        self.store = Crossfitted(self.problem, self.space, method.groups, self._draw)
+        self.store = Crossfitted(
+            self.problem, self.space, method.groups, self._draw, needs_costs=method.per == "second"
+        )
         self.aim = aim
         self.defence = method.defence or DEFENCE[min(max(self.space.dimension, 1), len(DEFENCE)) - 1]
         self.block_size = start.block_size or self._default_block(BLOCK_SIZE)
@@ -159,7 +158,6 @@ class TargetedRun(Run):
         self._at_wanted = self._event
         self._kept: Sequence[Proposal] | None = None  # proposals that learn no more
         self._evenly = self._even = False
-        self._numbers = 0
         self._passed = 0  # how many tolerances in a row were low enough
         self._latest: dict[bool, tuple[Acceptance, int, Posterior]] = {}  # its own, and another one
         self._reached: list[float] = []  # the tolerance of every round's proposals
@@ -246,27 +244,27 @@ class TargetedRun(Run):
 
     def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
         recorded: Mapping[str, npt.NDArray[Any]] = {}
-        summaries = None
+        summaries = cost = failure = None
         if isinstance(outcomes, Tally):
             distance, seen = np.where(outcomes.weight > 0, 0.0, np.inf), outcomes.seen
         else:
             outcomes = require_simulated(outcomes)
             distance, seen = self.problem.distances(outcomes, self.wanted.tolerance)
             recorded = outcomes.columns
-            self._numbers += outcomes.summaries.size
-            summaries = few_numbers(outcomes.summaries) if self._numbers <= MOST_NUMBERS else None
-        cost = None
+            summaries, cost, failure = numbers(outcomes.summaries), outcomes.cost, failures(outcomes, distance)
         if self.method.per == "second":
             cost = self.problem.costs(batch, outcomes)
             if cost is None:
                 raise InputError("a run per second was told a block without costs; make outcomes by fbar.simulate")
         self.seen = self.seen + seen
         particles, group = self._drawn.pop(batch.block), batch.block % self.method.groups
-        piece = Piece(self.round, group, particles, distance, recorded, summaries, cost, self._even)
-        self.store.add(piece, near=np.flatnonzero(accepted(self.wanted, distance)))
+        near = np.flatnonzero(accepted(self.wanted, distance))
+        self.store.add(
+            Entry(self.round, group, particles, distance, recorded, summaries, cost, failure, self._even, near)
+        )
 
     def _all_failed(self) -> None:
-        self.store.all_failed()
+        self.store.everything.all_failed()
 
     # ------------------------------------------------------------ learning
 
@@ -318,9 +316,9 @@ class TargetedRun(Run):
             # Rounds grow, so that they are few where even the best proposal comes close rarely.
             self._open(proposals, max(2 * self._close, self.simulations // 2), max(closer))
             return
-        hit = self.store.accepted(self.wanted)[0]
+        hit = self.store.everything.accepted(self.wanted)[0]
         there = hit.size
-        own = np.bincount(self.store.group_of(hit), minlength=self.method.groups)
+        own = np.bincount(self.store.everything.group_of(hit), minlength=self.method.groups)
         if there < 2 * self.method.groups or there - own.max() < 2:  # nothing to learn from yet
             self._repeat()
             return
@@ -357,10 +355,10 @@ class TargetedRun(Run):
     def _closer(self, group: int) -> float:
         """The tolerance that enough of the other groups' simulations are within, not below the wanted one."""
         others = self.simulations - int(self.store.counts()[:, group].sum())
-        return max(self.wanted.tolerance, self.store.nearest(min(self._close, others // 4), without=group))
+        return max(self.wanted.tolerance, self.store.everything.nearest(min(self._close, others // 4), without=group))
 
     def _closest(self) -> float:
-        return self.store.nearest(min(self._close, self.simulations // 4))
+        return self.store.everything.nearest(min(self._close, self.simulations // 4))
 
     def _lesson(self, group: int, acceptance: Acceptance, aim: Aim | None) -> Lesson:
         rng = self.seeds.generator(Purpose.DESIGN, self.round, 2**32 - 1 - group)
@@ -386,10 +384,10 @@ class TargetedRun(Run):
         except NoPosterior:
             return False
         first, last = self.store.of_round(self.round - 1)
-        rest = (self._most - self.simulations) * (self.store.within(tolerance, first, last) / (last - first))
+        rest = (self._most - self.simulations) * (self.store.everything.within(tolerance, first, last) / (last - first))
         if near.accepted + rest < LEAST_ACCEPTED:  # fewer would have no error bar to speak of
             return True
-        mass = [np.exp(p.errors.draws.log_w).sum() for p in (near, far)]  # type: ignore[union-attr]
+        mass = [np.exp(p.draws.log_w).sum() for p in (near, far) if p.draws is not None]
         d = max(math.log2(mass[1] / mass[0]), 0.5)
         bias = variance = 0.0
         for target in self.targets:
@@ -481,7 +479,8 @@ class TargetedRun(Run):
 
     def _estimated(self, store: Crossfitted, asked: Acceptance) -> Posterior:
         posterior = store.posterior(asked, self.seen)
-        draws = posterior.errors.draws  # type: ignore[union-attr]
+        draws = posterior.draws
+        assert draws is not None
         share = float(draws.weight @ np.exp(draws.log_w)) / draws.simulations
         return self._told_apart(posterior, asked.tolerance, share)
 
@@ -502,15 +501,17 @@ class TargetedRun(Run):
     def _curve_tolerances(self) -> list[float]:
         """Larger ones too, since every simulation is kept."""
         own = self._own_tolerance()
-        far = max((float(d[np.isfinite(d)].max(initial=0.0)) for _, d in self.store.distances()), default=0.0)
+        far = max(
+            (float(d[np.isfinite(d)].max(initial=0.0)) for _, d in self.store.everything.distances()), default=0.0
+        )
         larger = [own * 2 ** (k / 2) for k in range(WIDER, 0, -1)]
         return [tolerance for tolerance in larger if own < tolerance < far] + super()._curve_tolerances()
 
     def _distances_of(self, rows: IntArray) -> FloatArray:
-        return self.store.distance_of(rows)
+        return np.asarray(self.store.everything.distance.take(rows))
 
-    def _kept_summaries(self) -> list[npt.NDArray[Any] | None]:
-        return [None] if self.store.summaries is None else list(self.store.summaries.parts)
+    def _summaries_of(self, rows: IntArray, size: int) -> FloatArray:
+        return self.store.everything.summaries.flat(rows, size)
 
     def stages(self) -> list[Stage]:
         found: list[Stage] = []
@@ -524,7 +525,10 @@ class TargetedRun(Run):
                 words = "where the error of the targets falls most"
             at = self._reached[r] if words == "towards the data" else self.wanted.tolerance
             asked = Acceptance(at, self.wanted.kernel)
-            n, hits = end - first, sum(int((accepted(asked, d) > 0).sum()) for _, d in self.store.distances(first, end))
+            n, hits = (
+                end - first,
+                sum(int((accepted(asked, d) > 0).sum()) for _, d in self.store.everything.distances(first, end)),
+            )
             last = found[-1] if found else None
             if last is not None and last.words == words and words != "towards the data":
                 found[-1] = Stage(words, last.simulations + n, (last.accepted or 0) + hits, self.wanted.tolerance)
@@ -542,10 +546,10 @@ class TargetedRun(Run):
 
     def ahead(self, posterior: Posterior, target: Target) -> Ahead:
         """Draws to come are from the proposals that are kept, or the last ones."""
-        draws = posterior.errors.draws if posterior.errors is not None else None  # type: ignore[attr-defined]
-        if draws is None or not isinstance(self.store.proposals[-1][0], Learnt):
+        draws = posterior.draws
+        if draws is None or draws.row is None or not isinstance(self.store.proposals[-1][0], Learnt):
             return super().ahead(posterior, target)
-        particles, group = self.store.take(draws.row), self.store.group_of(draws.row)
+        particles, group = self.store.take(draws.row), self.store.everything.group_of(draws.row)
         log_q = np.empty(len(particles))
         for a, proposal in enumerate(self.store.proposals[-1]):
             mine = np.flatnonzero(group == a)
