@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 import numpy as np
 
@@ -96,7 +96,11 @@ class Posterior:
         """The target's value alone, shape (..., m): cheaper than `expect` when no error bar is wanted."""
         return as_target(target).value(self.points, self.weights)
 
-    def expect(self, targets: Target | Sequence[Target]) -> Any:
+    @overload
+    def expect(self, targets: Target) -> Estimate: ...
+    @overload
+    def expect(self, targets: Sequence[Target]) -> Estimates: ...
+    def expect(self, targets: Target | Sequence[Target]) -> Estimate | Estimates:
         """The `Estimate` of one target, or the `Estimates` of several with their joint covariance."""
         listed = as_targets(targets)
         for target in listed:
