@@ -4,7 +4,7 @@ Name the function f you care about; get E[f(θ)|x*] with an honest error bar, fr
 they reduce that error.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fbar import designs, former, theory
 from fbar.designs.proposals import LocalNormalKernel, NormalKernel, OptimalLocalKernel, UniformKernel
@@ -177,18 +177,20 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """What is not needed for inference is loaded when it is used."""
-    from importlib import import_module
+if not TYPE_CHECKING:  # to whom every name is known
 
-    if name in ("plot", "problems", "scores", "study"):
-        return import_module(f"fbar.{name}")
-    if name in ("Study", "StudyResult"):
-        return getattr(import_module("fbar.study"), name)
-    present = former.now(name)
-    if present is not None:
-        return globals()[present]
-    raise AttributeError(former.removed(name))
+    def __getattr__(name: str) -> object:
+        """What is not needed for inference is loaded when it is used."""
+        from importlib import import_module
+
+        if name in ("plot", "problems", "scores", "study"):
+            return import_module(f"fbar.{name}")
+        if name in ("Study", "StudyResult"):
+            return getattr(import_module("fbar.study"), name)
+        present = former.now(name)
+        if present is not None:
+            return globals()[present]
+        raise AttributeError(former.removed(name))
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from fbar.diagnostics.explanation import Explanation, explain
 from fbar.diagnostics.predictive import Predictions, predict
 from fbar.engine import Engine, as_before
 from fbar.errors import InputError, NoPosterior
-from fbar.estimation.estimate import Estimates, brief, whole
+from fbar.estimation.estimate import Estimate, Estimates, brief, whole
 from fbar.estimation.posterior import Posterior
 from fbar.methods import Run
 from fbar.methods.forecasts import Forecast
@@ -104,7 +104,11 @@ class Result:
         """
         return tuple(self.run.history)
 
-    def expect(self, targets: Target | Sequence[Target]) -> Any:
+    @overload
+    def expect(self, targets: Target) -> Estimate: ...
+    @overload
+    def expect(self, targets: Sequence[Target]) -> Estimates: ...
+    def expect(self, targets: Target | Sequence[Target]) -> Estimate | Estimates:
         """The `Estimate` of any target, or the `Estimates` of several."""
         return self.posterior.expect(targets)
 
@@ -221,7 +225,7 @@ class Result:
         assert found is not None
         return float(found)
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Estimate:
         return self.estimates[name]
 
     @property
