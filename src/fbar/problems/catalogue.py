@@ -13,9 +13,9 @@ from importlib import import_module
 
 from fbar.checks import choice, real, shown
 from fbar.errors import InputError
-from fbar.plugins import load_plugins
 from fbar.problems.benchmark import Benchmark, Recipe
 from fbar.question.problem import Problem
+from fbar.system.plugins import load_plugins
 
 Maker = Callable[[], "Recipe | Problem"]
 
@@ -62,6 +62,14 @@ def register(name: str, maker: Maker | str, title: str = "") -> None:
     if known is not None and _place(known) != _place(entry):
         raise InputError(f"there is a problem {name!r} already, made by {_place(known)}; choose another name")
     _REGISTERED[name] = entry
+    _RECIPES.pop(name, None)
+
+
+def unregister(name: str) -> None:
+    """Take a problem of another package out of the catalogue; nothing if it is not there."""
+    if name in BUILT_IN:
+        raise InputError(f"{name} is one of fbar's own problems; it cannot be taken out")
+    _REGISTERED.pop(name, None)
     _RECIPES.pop(name, None)
 
 

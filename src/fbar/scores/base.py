@@ -15,12 +15,12 @@ import numpy as np
 
 from fbar.checks import FloatArray, choice, shown
 from fbar.errors import InputError
-from fbar.plugins import load_plugins
 from fbar.question.points import Points
 from fbar.question.problem import Problem
 from fbar.question.targets import Target
 from fbar.question.truth import FiniteReference
 from fbar.scores.approximation import Approximation
+from fbar.system.plugins import load_plugins
 
 Needs = Literal["nothing", "expectations", "density", "samples", "finite", "parameters"]
 Better = Literal["lower", "higher", "nominal"]
