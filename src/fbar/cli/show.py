@@ -14,13 +14,13 @@ from fbar.cli.common import JsonFlag, TrustFlag, keep_trust, lacking, say, warn
 from fbar.cli.output import json_only, print_json, print_recorded, print_result
 from fbar.cli.views import OWN, ViewOf
 from fbar.errors import InputError
-from fbar.json_values import json_seed
 from fbar.ledger import LedgerReader, Leg
 from fbar.methods import stopping
 from fbar.methods.named import restored_method
 from fbar.question.outcomes import Failure
 from fbar.results.again import going_on
 from fbar.running import load
+from fbar.system.json_values import json_seed
 from fbar.system.schema import check_legs
 from fbar.system.terminal import waiting
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from fbar.checks import shown
 from fbar.errors import InputError
-from fbar.json_values import as_json
 from fbar.plot.look import legend_entries, look, panels, plain
+from fbar.system.json_values import as_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

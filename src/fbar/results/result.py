@@ -17,7 +17,6 @@ from fbar.engine import Engine, as_before
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.estimate import Estimates, brief, whole
 from fbar.estimation.posterior import Posterior
-from fbar.json_values import as_json, json_seed
 from fbar.methods import Run
 from fbar.methods.forecasts import Forecast
 from fbar.methods.history import Moment
@@ -29,6 +28,7 @@ from fbar.results.exports import to_arviz, to_pandas
 from fbar.results.markup import paragraph
 from fbar.results.notebook import joined
 from fbar.results.notebook import warnings as warned
+from fbar.system.json_values import as_json, json_seed
 
 if TYPE_CHECKING:
     import pandas
@@ -382,7 +382,7 @@ class Result:
             How many, in place of that.
         weighted
             Every point once, as it is, with its weight in ``sample_stats.weight``. ArviZ's own functions do not use it:
-            what they say of these points is not of the posterior.
+            what they compute from these points is not about the posterior.
         """
         return to_arviz(self.run, self.posterior, draws=draws, weighted=weighted)
 

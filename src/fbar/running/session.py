@@ -16,7 +16,6 @@ from fbar.diagnostics.faults import FailureWatch
 from fbar.engine import Engine, machine_of
 from fbar.errors import NoPosterior
 from fbar.estimation.posterior import Posterior
-from fbar.json_values import json_seed
 from fbar.ledger import Ledger, LedgerReader, Leg
 from fbar.methods import Run
 from fbar.methods.named import restored_method
@@ -30,6 +29,7 @@ from fbar.running.repeat import WARNING, FirstBlockTwice
 from fbar.running.shown import ProgressOption, interruption_explained, progress_shown
 from fbar.running.task import Task
 from fbar.seeds import Seeds
+from fbar.system.json_values import json_seed
 
 DAMAGED = "its record is damaged"
 """Why a run ended whose record was read as far as it is sound."""
@@ -229,7 +229,7 @@ class InferenceSession:
         return posterior.expect(list(self.task.targets))
 
     def _notes(self, damage: str, twice: FirstBlockTwice) -> tuple[str, ...]:
-        """The session's own notes, and what is to be said of the record, failures, summaries and the seed."""
+        """The session's notes, and warnings about the record, failures, summaries and the seed."""
         ledger, task = self.ledger, self.task
         notes = [damage, *self.notes]
         if ledger is not None and ledger.damaged and not damage:

@@ -8,9 +8,9 @@ from typing import Any
 
 from fbar.diagnostics.explanation.words import lines_of
 from fbar.estimation.estimate import Estimate, whole
-from fbar.json_values import as_json
 from fbar.methods.base import Stage
 from fbar.methods.forecasts import Forecast
+from fbar.system.json_values import as_json
 from fbar.system.terminal import clean
 
 SINGLE = "accepted simulations"
