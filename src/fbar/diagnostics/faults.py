@@ -82,7 +82,7 @@ class FailureWatch:
         )
 
     def dependence(self) -> str:
-        """A warning if failures depend on parameters, by a test that cries wolf once in a thousand runs; or nothing.
+        """A warning if failures depend on parameters, by a test with one false alarm in a thousand runs; or nothing.
 
         Each parameter given those that are named with it, at the rate divided by the number of parameters.
         """
@@ -94,7 +94,7 @@ class FailureWatch:
             return ""
         return (
             f"failures depend on {', '.join(found)}: rejecting them is right if the model itself fails there, and "
-            "biases the answer if the failure is numerical; mend the simulator, or exclude the region from the prior"
+            "biases the answer if the failure is numerical; correct the simulator, or exclude the region from the prior"
         )
 
 

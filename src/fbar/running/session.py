@@ -229,7 +229,7 @@ class InferenceSession:
         return posterior.expect(list(self.task.targets))
 
     def _notes(self, damage: str, twice: FirstBlockTwice) -> tuple[str, ...]:
-        """The session's own notes, and what is to be said of the record, failures, summaries and the seed."""
+        """The session's notes, and warnings about the record, failures, summaries and the seed."""
         ledger, task = self.ledger, self.task
         notes = [damage, *self.notes]
         if ledger is not None and ledger.damaged and not damage:

@@ -20,7 +20,7 @@ from fbar.question.targets import Target, as_targets
 from fbar.seeds import Seeds
 
 MOST_SIMULATIONS = 10_000_000
-"""Where a run ends at the latest that was given a stopping rule and no budget."""
+"""Where a run with a stopping rule and no budget ends at the latest."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ class Task:
         left = simulations - self.lesson.simulations
         if left < 1:
             raise InputError(
-                f"the pilot's {self.lesson.simulations} simulations leave nothing of the budget {simulations}; "
-                "raise the budget"
+                f"the pilot's {self.lesson.simulations} simulations use up the budget of {simulations}; raise "
+                "the budget"
             )
         return left
 
@@ -123,7 +123,9 @@ def make_task(
     if precision is not None:
         stop = as_rule(precision, listed)
     if budget is None and stop is None and not method.ends_by_itself:
-        raise InputError("say when to stop: give a budget (budget=, --budget) or a precision (precision=, --precision)")
+        raise InputError(
+            "nothing ends this run: give a budget (budget=, --budget) or a precision (precision=, --precision)"
+        )
     limit, before = None, method
     if stop is not None and budget is None and require_rule(stop).limit is None:
         method = _with_tolerance(method, problem)
@@ -146,8 +148,8 @@ def _with_tolerance(method: Method, problem: Problem) -> Method:
         return method
     if problem.observed is not None and problem.observed.dtype.kind == "f":
         raise InputError(
-            "a precision is reached at a tolerance: say how close simulations must come to the data (tolerance=, "
-            "--tolerance), or give a budget (budget=, --budget) from which it is chosen"
+            "a precision is reached at a tolerance: give how close simulations must come to the data (tolerance=, "
+            "--tolerance), or a budget (budget=, --budget) from which it is chosen"
         )
     return at_tolerance(method, 0.0)
 
