@@ -15,7 +15,18 @@ import numpy as np
 from cyclopts import Parameter
 
 from fbar.checks import counted, shown
-from fbar.cli.common import JsonFlag, MaybeNumber, MaybeWhole, QuietFlag, TrustFlag, keep_trust, lacking, say, warn
+from fbar.cli.common import (
+    JsonFlag,
+    MaybeNumber,
+    MaybeWhole,
+    QuietFlag,
+    Targets,
+    TrustFlag,
+    keep_trust,
+    lacking,
+    say,
+    warn,
+)
 from fbar.cli.views import OWN, ViewOf, spoken, spoken_json
 from fbar.engine import as_engine
 from fbar.errors import InputError
@@ -31,7 +42,6 @@ from fbar.system.files import write_text
 from fbar.system.schema import check_legs
 from fbar.system.terminal import clean, waiting
 
-Targets = Annotated[list[str] | None, Parameter(name=["--target", "-t"], consume_multiple=True, negative="")]
 Precisions = Annotated[list[str] | None, Parameter(name="--precision", consume_multiple=True, negative="")]
 
 
@@ -82,9 +92,6 @@ def infer(
     ----------
     model
         The model file, or FILE.py:NAME for a problem of another name than "problem".
-    target
-        What is wanted, in place of the file's targets: mean:NAME, variance:NAME, covariance:A,B, quantile:NAME,LEVEL,
-        probability:TEXT, interval:LOW<NAME<HIGH, density:NAME=X, model_probability:NAME, expectation:TEXT.
     method
         targeted, rejection, smc, importance, adaptive or adaptive-posterior. By default the model file's own "method",
         with all its settings; without one, adaptive on finite spaces and targeted on others.
@@ -294,8 +301,6 @@ def extend(
         The new largest number of simulations, those that are there counted.
     tolerance
         A smaller tolerance.
-    target
-        Other targets, see "fbar infer".
     precision
         Standard errors that end the run, or parts of the value: mean:rate=0.05 or rate=1%.
     workers
