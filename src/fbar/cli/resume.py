@@ -75,8 +75,6 @@ def extend(
         The new largest number of simulations, including those that the run already has.
     tolerance
         A smaller tolerance.
-    target
-        Other targets, see "fbar infer".
     precision
         Standard errors that end the run, or fractions of the value: mean:rate=0.05 or rate=1%.
     workers
