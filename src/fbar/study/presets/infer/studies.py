@@ -21,15 +21,15 @@ from fbar.study.study import Study
 METHOD = "targeted"
 SCORES = ("mse", "coverage")
 
-ORACLE = {"two-sided-exponential": "mean:theta", "nested-models": "model-probability:1"}
+ORACLE = {"two-sided-exponential": "mean:theta", "nested-models": "model_probability:1"}
 EVENTS = {
     "two-sided-exponential": ("mean:theta", "second_moment:theta"),
     "ramp": ("mean:theta", "probability:theta < 0.5"),
-    "nested-models": ("model-probability:1", "mean:theta1"),
+    "nested-models": ("model_probability:1", "mean:theta1"),
 }
 PRECISIONS = {
     "two-sided-exponential": ("mean:theta", 0.042),
-    "nested-models": ("model-probability:1", 0.0032),
+    "nested-models": ("model_probability:1", 0.0032),
     "gaussian-mixture": ("mean:theta1", 0.019),
     "filippi": ("mean:theta2", 0.034),
 }
@@ -84,7 +84,7 @@ def _catalogue(budget: int, level: float, trials: int, seed: int) -> Study:
         chosen = ASKED.get(name, problem.prior.names[:2])
         targets[name] = [f"{kind}:{parameter}" for parameter in chosen for kind in ("mean", "second_moment")]
         if name == "poisson-or-geometric":
-            targets[name].insert(0, "model-probability:poisson")
+            targets[name].insert(0, "model_probability:poisson")
     methods = [METHOD, "rejection", _smc_last()]
     return Study(problems, methods, budget, trials, SCORES, seed, targets=targets, tolerance=level, truth="tolerance")
 
