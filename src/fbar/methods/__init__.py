@@ -1,4 +1,7 @@
-"""Whole algorithms, asked and told."""
+"""Whole algorithms, by ask and tell: a method says where to simulate next, and turns outcomes into a posterior.
+
+Rooms above import the methods, `Method`, `Run`, and the registry through which command line and studies know them.
+"""
 
 from fbar.methods.base import Method
 from fbar.methods.finite.adaptive import AdaptiveAllocation, AdaptivePosterior

@@ -1,4 +1,4 @@
-"""What a run gave: `Result`, what is printed of it, reports, how to have it again, and the objects of other packages.
+"""What a run gave, as users see it: the result, its tables, exports and reports, and how to repeat it.
 
-Import a module by its name: `result`, `account` (what is printed), `again`, `exports`, `notebook`, `report`.
+Runs and studies import `Result` and `report_run`; nothing numerical imports from here.
 """

@@ -1,4 +1,7 @@
-"""Studies: algorithms on problems with known truth, over replicated trials, ranked with uncertainty."""
+"""Studies: algorithms on problems with known truth, over replicated trials, scored and ranked with uncertainty.
+
+Users import `Study` and `StudyResult`; the command line adds presets.
+"""
 
 from fbar.study.contenders import CONTENDERS, Contender, as_contender
 from fbar.study.posed import BudgetExceeded, Posed

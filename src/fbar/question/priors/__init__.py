@@ -1,4 +1,7 @@
-"""Priors: what is believed about θ before the data. A design, where to simulate, is a distribution of the same kind."""
+"""Priors: what is believed about θ before the data. A design, where to simulate, is a distribution of the same kind.
+
+Everything that draws θ imports `Distribution` and its kinds from here.
+"""
 
 from fbar.question.priors.base import Distribution, Mixture
 from fbar.question.priors.density import Density
