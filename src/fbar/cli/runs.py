@@ -23,7 +23,7 @@ from fbar.estimation.estimate import shorthand
 from fbar.ledger import Ledger
 from fbar.methods import stopping
 from fbar.methods.forecasts import Forecast
-from fbar.methods.registry import restored_method
+from fbar.methods.restored import restored_method
 from fbar.results.again import going_on
 from fbar.results.result import Result, cost_in_words, json_seed, unused_in_words
 from fbar.running import continue_task, engine_of, extend_run, load, make_task, model_file, run_task
@@ -86,7 +86,7 @@ def infer(
         What is wanted, in place of the file's targets: mean:NAME, variance:NAME, covariance:A,B, quantile:NAME,LEVEL,
         probability:TEXT, interval:LOW<NAME<HIGH, density:NAME=X, model-probability:NAME, expectation:TEXT.
     method
-        targeted, rejection, smc, importance, adaptive or adaptive-posterior. By default the model file's own "method",
+        A name listed by "fbar methods", such as targeted, rejection or smc. By default the model file's own "method",
         with all its settings; without one, adaptive on finite spaces and targeted on others.
     budget
         The largest number of simulations.

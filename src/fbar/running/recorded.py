@@ -23,7 +23,7 @@ from fbar.errors import FbarError, InputError, LedgerError, NoPosterior
 from fbar.ledger import Ledger, Leg
 from fbar.ledger.settings import describe, differences, is_source
 from fbar.methods import Run, stopping
-from fbar.methods.registry import at_tolerance, restored, restored_method
+from fbar.methods.restored import restored, restored_method
 from fbar.methods.stopping import StoppingRule
 from fbar.methods.summaries import LearnedSummaries, LearntProblem
 from fbar.methods.summaries.learn import Pilot
@@ -142,7 +142,7 @@ def extend_run(
             return make_task(
                 problem,
                 before.targets if read is None else read,
-                method=before.method if tolerance is None else at_tolerance(before.method, tolerance),
+                method=before.method if tolerance is None else before.method.at_tolerance(tolerance),
                 budget=budget,
                 precision=precision,
                 stop=before.stop if all(item is None for item in asked) else stop,
