@@ -10,7 +10,7 @@ from fbar.checks import non_negative_number, positive_integer, shown
 from fbar.errors import InputError
 from fbar.ledger.settings import describe
 from fbar.methods import AdaptiveAllocation, Method, Run, Targeted
-from fbar.methods.registry import as_method, at_tolerance
+from fbar.methods.registry import as_method
 from fbar.methods.smc import SMC
 from fbar.methods.stopping import StoppingRule, as_rule, require_rule
 from fbar.methods.summaries import LearnedSummaries, LearntProblem
@@ -115,7 +115,7 @@ def make_task(
         method = AdaptiveAllocation() if isinstance(problem.prior, Finite) else Targeted()
     method = as_method(method)
     if tolerance is not None:
-        method = at_tolerance(method, non_negative_number(tolerance, "tolerance"))
+        method = method.at_tolerance(non_negative_number(tolerance, "tolerance"))
     listed = as_targets(targets)
     budget = None if budget is None else positive_integer(budget, "budget")
     if precision is not None and stop is not None:
@@ -151,7 +151,7 @@ def _with_tolerance(method: Method, problem: Problem) -> Method:
             "a precision is reached at a tolerance: give how close simulations must come to the data (tolerance=, "
             "--tolerance), or a budget (budget=, --budget) from which it is chosen"
         )
-    return at_tolerance(method, 0.0)
+    return method.at_tolerance(0.0)
 
 
 def _lesson(

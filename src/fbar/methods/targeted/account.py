@@ -51,8 +51,8 @@ def simulated_points(store: Crossfitted, most: int) -> Points | None:
 
 def learnt_ahead(store: Crossfitted, posterior: Posterior, target: Target) -> Ahead | None:
     """What more simulations from the last proposals would leave of the variance."""
-    draws = posterior.errors.draws if posterior.errors is not None else None  # type: ignore[attr-defined]
-    if draws is None or not isinstance(store.proposals[-1][0], Learnt):
+    draws = posterior.draws
+    if draws is None or draws.row is None or not isinstance(store.proposals[-1][0], Learnt):
         return None
     particles, group = store.take(draws.row), store.group_of(draws.row)
     log_q = np.empty(len(particles))

@@ -392,7 +392,8 @@ class TargetedRun(Run):
 
     def _estimated(self, store: Crossfitted, asked: Acceptance) -> Posterior:
         posterior = store.posterior(asked, self.seen)
-        draws = posterior.errors.draws  # type: ignore[union-attr]
+        draws = posterior.draws
+        assert draws is not None
         share = float(draws.weight @ np.exp(draws.log_w)) / draws.simulations
         return self._told_apart(posterior, asked.tolerance, share)
 
