@@ -105,7 +105,7 @@ def test_data_that_cannot_be_used(tmp_path, text, message):
             "positive whole number; got '2.5'",
         ),
         (("score", "--preset", "paper-clams"), "did you mean 'paper-claims'"),
-        (("score", "--preset", "paper-claims", "--method", "smc"), "leave them out"),
+        (("score", "--preset", "paper-claims", "--method", "smc"), "leave out --method and --budget"),
         (("score", "--problem", "ramp", "--method", "x.py:f", "--budget", "10"), "no file x.py"),
     ],
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fbar.cli.common import JsonFlag, MaybeNumber, MaybeWhole, QuietFlag, TrustFlag, keep_trust
-from fbar.cli.infer import Precisions, Targets, read_precisions
+from fbar.cli.common import JsonFlag, MaybeNumber, MaybeWhole, QuietFlag, Targets, TrustFlag, keep_trust
+from fbar.cli.infer import Precisions, read_precisions
 from fbar.cli.output import json_only, print_result
 from fbar.running import engine_for, extend_run, resume_run
 
