@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fbar.engine.attempt import MOST_TIMEOUTS, Attempt, Part, has_row_streams, known, overdue, time_for
+from fbar.engine.attempt import MOST_TIMEOUTS, Attempt, Part, has_row_streams, overdue, time_for
 from fbar.engine.base import Session
 from fbar.engine.recovery import MOST_PASSES, Recovery
 from fbar.engine.work import Job, Report
@@ -91,7 +91,7 @@ class PoolSession(Session):
         bundle_seconds: float = 0.5,
     ) -> None:
         self._pool, self._problem = pool, problem
-        self._known = known(problem)
+        self._known = problem.simulator.known is not None
         self._timeout, self._bundle_seconds = timeout, bundle_seconds
         self._waiting: deque[Batch] = deque()
         self._again: deque[Job] = deque()

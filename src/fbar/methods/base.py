@@ -26,7 +26,6 @@ from fbar.methods.records import RecordedKinds
 from fbar.question.outcomes import Batch, Failure, Outcomes, Seen, Simulated
 from fbar.question.points import Points
 from fbar.question.problem import Problem
-from fbar.question.simulators import one_by_one
 from fbar.question.targets import Target, as_targets
 from fbar.seeds import Seeds
 
@@ -96,7 +95,7 @@ class Run(OtherTolerances):
         self._proven = False
         self._kinds = RecordedKinds(start.problem)
         self._told_so_far = 0
-        self._largest_block = SLOW_BLOCK if one_by_one(start.problem.simulate) else None
+        self._largest_block = SLOW_BLOCK if start.problem.simulator.one_by_one else None
         self._leg_round = self._leg_spent = 0
         self._asked = 0
         self._absorbed = 0

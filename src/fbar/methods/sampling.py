@@ -34,7 +34,7 @@ from fbar.methods.cells import CellRun
 from fbar.methods.draws import DrawRun
 from fbar.question.acceptance import Acceptance
 from fbar.question.outcomes import Batch
-from fbar.question.priors import Distribution, Finite, ModelChoice, Prior
+from fbar.question.priors import Distribution, ModelChoice, Prior
 from fbar.question.problem import Problem
 from fbar.question.targets import Target
 from fbar.seeds import Purpose
@@ -129,7 +129,7 @@ class Importance(Method):
     def _begin(self, start: Start) -> CellRun | DrawRun:
         problem, listed = start.problem, start.targets
         acceptance = Acceptance(self.tolerance, self.kernel)
-        if not isinstance(problem.prior, Finite):
+        if not problem.is_finite:
             if start.trials is not None:
                 raise InputError("trials= needs a finite parameter space; run the trials one by one")
             problem.check_acceptance_probability(self.tolerance)

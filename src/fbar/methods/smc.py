@@ -41,8 +41,6 @@ from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.distances import PNorm, Scaled
 from fbar.question.outcomes import Batch, Outcomes, Seen, Tally, require_simulated
 from fbar.question.points import Points
-from fbar.question.priors import Finite
-from fbar.question.simulators import Tabulated
 from fbar.question.targets import Target, as_targets
 from fbar.seeds import Purpose
 
@@ -281,7 +279,7 @@ class SMCRun(Run):
         self._drawn[block] = drawn
         self._ends[block:] = [before + len(drawn.particles)]
         points = drawn.points.with_derived(self.problem.derived)
-        if isinstance(self.problem.prior, Finite) and isinstance(self.problem.simulate, Tabulated):
+        if self.problem.p_star is not None:
             cells = drawn.particles.x[:, 0].astype(np.int64)
             return Batch(self.round, block, points, np.ones(cells.size, dtype=np.int64), self.seeds, cells)
         return Batch(self.round, block, points, None, self.seeds)

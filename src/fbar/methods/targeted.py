@@ -34,7 +34,6 @@ from fbar.methods.other_tolerances import few_numbers
 from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.outcomes import Batch, Outcomes, Tally, require_simulated
 from fbar.question.points import Points
-from fbar.question.priors import Finite
 from fbar.question.targets import Target
 from fbar.seeds import Purpose
 
@@ -124,7 +123,7 @@ class Targeted(Method):
 
     def _begin(self, start: Start) -> Run:
         aim = Aim.of(start.targets, self.goal, self.importance)
-        if isinstance(start.problem.prior, Finite):
+        if start.problem.is_finite:
             if self.goal != "weighted" or self.importance:
                 raise InputError("on a finite space all targets count alike; leave goal= and importance= out")
             finite = AdaptiveAllocation(tolerance=self.tolerance or 0.0, kernel=self.kernel, per=self.per)

@@ -31,7 +31,6 @@ from fbar.methods.summaries.regressions import REGRESSIONS, Fit
 from fbar.question.outcomes import Batch, Failure, Outcomes, Seen, Simulated
 from fbar.question.points import Points
 from fbar.question.problem import Problem
-from fbar.question.simulators import Bernoulli, Tabulated
 from fbar.question.targets import Target, as_targets
 from fbar.question.truth import Reference
 from fbar.seeds import Purpose, Seeds
@@ -116,9 +115,9 @@ class LearnedSummaries:
         instance(problem, Problem, "problem", "an fbar.Problem")
         if isinstance(problem, LearntProblem):
             raise InputError("this problem's summaries are learnt already; give the problem that they were learnt from")
-        if isinstance(problem.simulate, Tabulated | Bernoulli):
+        if problem.simulator.known is not None:
             raise InputError("this problem's simulations match or do not; there are no data to learn summaries from")
-        if problem._accept is not None:
+        if problem.arguments["accept"] is not None:
             raise InputError("with an acceptance rule of your own (accept=) summaries have no effect; leave one out")
         if problem.observed is None or problem.observed.dtype.kind not in "biuf":
             raise InputError("summaries are learnt from data that are numbers; this problem's are labels")
@@ -360,7 +359,7 @@ class LearntProblem(Problem):
             base.raw,
             summary=summary,
             derived=base.derived,
-            cost=base._cost,
+            cost=base.arguments["cost"],
             records=base.records,
         )
         self.base = base
@@ -416,6 +415,12 @@ class LearntProblem(Problem):
             f"the summaries explain nothing of {', '.join(poor)} (R² out of fold below {POOR:g}): another regression "
             "or a larger pilot may; if not, the estimate is the prior's"
         )
+
+    def replace(self, **changes: Any) -> Problem:
+        """The same summaries of a problem that is changed; a plain problem where the comparison itself is changed."""
+        if {"summary", "distance", "accept"} & changes.keys():
+            return self.base.replace(**changes)
+        return LearntProblem(self.base.replace(**changes), self._summary, self.learning)
 
     def with_observed(self, observed: Any) -> LearntProblem:
         """The same summaries of other data: nothing is learnt again."""

@@ -6,6 +6,7 @@ from fbar.question.priors.finite import Finite
 from fbar.question.priors.independent import Prior, UnitTransform
 from fbar.question.priors.marginals import Categorical, Marginal, truncate
 from fbar.question.priors.model_choice import ModelChoice
+from fbar.question.priors.structure import Structure, structure
 
 __all__ = [
     "Categorical",
@@ -16,6 +17,8 @@ __all__ = [
     "Mixture",
     "ModelChoice",
     "Prior",
+    "Structure",
     "UnitTransform",
+    "structure",
     "truncate",
 ]
