@@ -29,7 +29,6 @@ from fbar.methods.summaries.learnt import Learning, LearntProblem, LearntSummary
 from fbar.methods.summaries.pilot import LEAST, Pilot
 from fbar.methods.summaries.regressions import REGRESSIONS
 from fbar.question.problem import Problem
-from fbar.question.simulators import Bernoulli, Tabulated
 from fbar.question.targets import Target, as_targets
 from fbar.seeds import Purpose, Seeds
 
@@ -106,9 +105,9 @@ class LearnedSummaries:
         instance(problem, Problem, "problem", "an fbar.Problem")
         if isinstance(problem, LearntProblem):
             raise InputError("this problem's summaries are learnt already; give the problem that they were learnt from")
-        if isinstance(problem.simulate, Tabulated | Bernoulli):
+        if problem.simulator.known is not None:
             raise InputError("this problem's simulations match or do not; there are no data to learn summaries from")
-        if problem._accept is not None:
+        if problem.arguments["accept"] is not None:
             raise InputError("with an acceptance rule of your own (accept=) summaries have no effect; leave one out")
         if problem.observed is None or problem.observed.dtype.kind not in "biuf":
             raise InputError("summaries are learnt from data that are numbers; this problem's are labels")
