@@ -36,7 +36,7 @@ from fbar.methods.registry import Needs, register
 from fbar.methods.run import ROUNDS
 from fbar.methods.start import Start
 from fbar.question.acceptance import Acceptance
-from fbar.question.priors import Distribution, Finite, ModelChoice, Prior
+from fbar.question.priors import Distribution, ModelChoice, Prior
 from fbar.question.problem import Problem
 from fbar.question.targets import Target
 
@@ -133,7 +133,7 @@ class Importance(Method):
         return self.q
 
     def begin(self, start: Start) -> CellRun | DrawRun:
-        return self._on_cells(start) if isinstance(start.problem.prior, Finite) else self._by_draws(start)
+        return self._on_cells(start) if start.problem.is_finite else self._by_draws(start)
 
     def _on_cells(self, start: Start) -> CellRun:
         """Numbers of draws of each value of a finite space."""

@@ -14,7 +14,6 @@ from fbar.methods.registry import as_method
 from fbar.methods.smc import SMC
 from fbar.methods.stopping import StoppingRule, as_rule, require_rule
 from fbar.methods.summaries import LearnedSummaries, LearntProblem
-from fbar.question.priors import Finite
 from fbar.question.problem import Problem
 from fbar.question.targets import Target, as_targets
 from fbar.seeds import Seeds
@@ -112,7 +111,7 @@ def make_task(
     if not isinstance(problem, Problem):
         raise InputError(f"problem must be an fbar.Problem; got {shown(problem)}")
     if method is None:
-        method = AdaptiveAllocation() if isinstance(problem.prior, Finite) else Targeted()
+        method = AdaptiveAllocation() if problem.is_finite else Targeted()
     method = as_method(method)
     if tolerance is not None:
         method = method.at_tolerance(non_negative_number(tolerance, "tolerance"))
@@ -144,7 +143,7 @@ def _with_tolerance(method: Method, problem: Problem) -> Method:
     """Without a budget there is nothing to choose a tolerance from: whole numbers and labels are matched exactly."""
     if not isinstance(method, Targeted) or method.tolerance is not None or not problem.has_summaries:
         return method
-    if isinstance(problem.prior, Finite):
+    if problem.is_finite:
         return method
     if problem.observed is not None and problem.observed.dtype.kind == "f":
         raise InputError(

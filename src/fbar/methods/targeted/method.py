@@ -15,7 +15,6 @@ from fbar.methods.start import Start
 from fbar.methods.targeted.aim import Aim, check_importance
 from fbar.methods.targeted.run import TargetedRun
 from fbar.question.acceptance import Acceptance
-from fbar.question.priors import Finite
 
 MOST_GROUPS = 1_000
 """Groups whose proposals learn from one another."""
@@ -80,7 +79,7 @@ class Targeted(Method):
 
     def begin(self, start: Start) -> Run:
         aim = Aim.of(start.targets, self.goal, self.importance)
-        if isinstance(start.problem.prior, Finite):
+        if start.problem.is_finite:
             if self.goal != "weighted" or self.importance:
                 raise InputError("on a finite space all targets count alike; leave goal= and importance= out")
             finite = AdaptiveAllocation(tolerance=self.tolerance or 0.0, kernel=self.kernel, per=self.per)
