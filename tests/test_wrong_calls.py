@@ -226,7 +226,7 @@ def simulate(theta, rng):
         ({"derived": {"r": 3}}, "derived parameter 'r' must be a function"),
         ({"records": 3}, "records must be a list of names"),
         ({"records": [3]}, "3 is no name"),
-        ({"cost": 5e-324}, "take another unit"),
+        ({"cost": 5e-324}, "use another unit"),
         ({"distance": 3}, "distance must be a function"),
     ],
 )

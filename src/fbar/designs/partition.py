@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fbar.checks import FloatArray
 from fbar.errors import InputError, ZeroDensity
 from fbar.question.points import Points
-from fbar.question.priors import Distribution, Finite, Prior
+from fbar.question.priors import Distribution, structure
 from fbar.question.priors.base import as_unit
 
 PASSES = 5
@@ -84,19 +84,6 @@ def _shares(
     return share
 
 
-def _borders(prior: Distribution) -> dict[int, FloatArray]:
-    """For each coordinate of a discrete parameter: where its values meet."""
-    if isinstance(prior, Finite):
-        return {0: prior.borders()}
-    found: dict[int, FloatArray] = {}
-    if isinstance(prior, Prior):
-        for index, marginal in enumerate(prior.marginals.values()):
-            borders = getattr(marginal, "borders", None)
-            if borders is not None and getattr(marginal, "discrete", False):
-                found[index] = borders()
-    return found
-
-
 class Partition:
     """The distribution with density ≈ p(θ)·factor(θ)/∫, constant on boxes of the prior's unit cube.
 
@@ -107,7 +94,7 @@ class Partition:
         from scipy.stats import qmc
 
         self.prior = prior
-        self._borders = _borders(prior)
+        self._borders = structure(prior).borders()
         d = prior.dimension
         rng = np.random.Generator(np.random.PCG64(seed))
         self._tree: Tree | None = None

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import IntArray, shown
+from fbar.checks import IntArray, require_name, shown, texts
+from fbar.errors import InputError
 from fbar.question.outcomes import Failure
-from fbar.question.simulators import Nonsense, RowFailed, Unusable
+from fbar.question.simulators import COST, Nonsense, RowFailed, Unusable
 
 NUMBERS = "biuf"
 COMPARABLE = "biufU"
@@ -38,6 +39,24 @@ class Form:
     summarised: bool
     records: tuple[str, ...]
     taken: frozenset[str]
+
+
+def record_names(given: Sequence[str], parameters: Sequence[str]) -> tuple[str, ...]:
+    """The names of a problem's recorded outputs, checked."""
+    if isinstance(given, str):
+        raise InputError(f"records must be a list of names, such as [{shown(given)}]; got {shown(given)}")
+    names = texts(given, "records", "['peak']")
+    for name in names:
+        require_name(name, "the name of a recorded output")
+        if name in parameters:
+            raise InputError(f"the recorded output {shown(name)} has the name of a parameter; give it another")
+    if len(set(names)) < len(names):
+        raise InputError(f"records names an output twice: {', '.join(names)}")
+    if COST in names:
+        raise InputError(
+            f"the output {COST!r} is what a simulation cost and cannot be recorded; give yours another name"
+        )
+    return names
 
 
 @dataclass(eq=False)

@@ -16,7 +16,7 @@ from fbar.checks import function as check_function
 from fbar.checks import mapping, path, shown, text, time_limit
 from fbar.errors import InputError
 from fbar.question.outcomes import Failure
-from fbar.question.simulators import each
+from fbar.question.simulators import SimulationError, each
 from fbar.system.keeping import Done, KeeperLost, run_program
 
 PLACE = re.compile(r"\{(\w+)\}")
@@ -25,12 +25,8 @@ FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 """Signals by which others end a program, the system for one when memory runs out; not those of its own errors."""
 
 
-class ProgramFailed(Exception):
+class ProgramFailed(SimulationError):
     """A call of an external program that gave no result; ``detail`` is its standard error."""
-
-    def __init__(self, message: str, detail: str, kind: Failure = Failure.EXCEPTION) -> None:
-        super().__init__(message)
-        self.detail, self.kind = detail, kind
 
 
 class program(each):
@@ -96,7 +92,7 @@ class program(each):
         )
         super().__init__(call)
         self.__doc__, self.__name__ = f"The program {words[0]}.", words[0]
-        self.names = frozenset(name for word in words for name in PLACE.findall(word)) - {SEED}
+        self.needs = frozenset(name for word in words for name in PLACE.findall(word)) - {SEED}
 
 
 def _word(given: Any) -> str:

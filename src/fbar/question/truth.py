@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, shown
+from fbar.checks import FloatArray, finite_number, non_negative_number, number, require_name, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.targets import Target, mean, second_moment
@@ -62,6 +62,23 @@ class Truth(Mapping[str, Known]):
             }
             for item in self._known.values()
         ]
+
+
+def known_values(truth: Mapping[Any, Any]) -> list[Known]:
+    """Values of targets by name, or pairs of a value and its error, as they are given with a problem."""
+    found = []
+    for name, given in truth.items():
+        require_name(name, "the name of a target of truth=")
+        if isinstance(given, Known):
+            found.append(given)
+            continue
+        pair = given if isinstance(given, tuple) else (given, 0.0)
+        what = f"truth[{shown(name)}]"
+        if len(pair) != 2:
+            raise InputError(f"{what} must be a value or a pair (value, error); got {shown(given)}")
+        value, error = finite_number(number(pair[0], what), what), non_negative_number(pair[1], f"the error of {what}")
+        found.append(Known(name, value, error))
+    return found
 
 
 def moments(names: Sequence[str]) -> list[Target]:

@@ -23,12 +23,13 @@ from fbar.errors import InputError
 from fbar.question.points import Points, require_points
 from fbar.question.priors.base import as_unit, draws
 from fbar.question.priors.marginals import Marginal, as_marginal
+from fbar.question.priors.structure import Structure, Structured
 
 MOST_DIMENSIONS = 100_000
 """Of the unit cube that a distribution is made from."""
 
 
-class Prior:
+class Prior(Structured):
     """Named parameters, each with its distribution, independent unless said otherwise.
 
     A distribution is one of scipy.stats, frozen or new-style, `Categorical`, `truncate`, or a function of the
@@ -53,7 +54,8 @@ class Prior:
         if not given:
             raise InputError("a prior needs named parameters, such as Prior(beta=scipy.stats.uniform(0, 1))")
         self.marginals: dict[str, Marginal | Callable[[Points], Any]] = {}
-        self._conditional: set[str] = set()
+        self._independent: dict[str, Marginal] = {}
+        self._conditional: dict[str, Callable[[Points], Any]] = {}
         for name, marginal in given.items():
             require_name(name)
             conditional = callable(marginal) and not isinstance(marginal, Marginal) and not hasattr(marginal, "dist")
@@ -62,10 +64,9 @@ class Prior:
                     raise InputError(
                         f"the first parameter, {shown(name)}, cannot depend on others; give its distribution"
                     )
-                self.marginals[name] = marginal
-                self._conditional.add(name)
+                self.marginals[name] = self._conditional[name] = marginal
             else:
-                self.marginals[name] = as_marginal(marginal, name)
+                self.marginals[name] = self._independent[name] = as_marginal(marginal, name)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -78,12 +79,16 @@ class Prior:
     def __repr__(self) -> str:
         return f"Prior({', '.join(self.names)})"
 
+    @property
+    def structure(self) -> Structure:
+        continuous = not any(marginal.discrete for marginal in self._independent.values())
+        return Structure(marginals=self._independent, coordinates=self.names, continuous=continuous)
+
     def _marginal(self, name: str, earlier: Mapping[str, Any]) -> Marginal:
-        marginal: Any = self.marginals[name]
-        if name not in self._conditional:
-            return marginal  # type: ignore[no-any-return]
+        if name in self._independent:
+            return self._independent[name]
         try:
-            given = marginal(Points(earlier))
+            given = self._conditional[name](Points(earlier))
         except InputError:
             raise
         except Exception as error:
@@ -157,7 +162,7 @@ class _Row:
             return np.nan_to_num(np.asarray(self._given.logpdf(x), dtype=np.float64), nan=-np.inf, posinf=np.inf)
 
 
-class UnitTransform:
+class UnitTransform(Structured):
     """A prior given by how it is sampled: a function from the unit cube to the parameters.
 
     Parameters
@@ -205,6 +210,10 @@ class UnitTransform:
 
     def __repr__(self) -> str:
         return f"UnitTransform({', '.join(self._names)})"
+
+    @property
+    def structure(self) -> Structure:
+        return Structure(continuous=True)
 
     def sample(self, size: int, *, rng: np.random.Generator) -> Points:
         return self.from_unit(draws(size, self._dimension, rng))

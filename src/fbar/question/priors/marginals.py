@@ -27,6 +27,18 @@ class Marginal(Protocol):
     def logpdf(self, x: npt.NDArray[Any]) -> FloatArray: ...
 
 
+@runtime_checkable
+class Stepped(Marginal, Protocol):
+    """A marginal that knows where its values, if it is discrete, meet in the unit interval."""
+
+    def borders(self) -> FloatArray: ...
+
+
+def borders(marginal: Marginal | None) -> FloatArray | None:
+    """Where the values of a discrete marginal meet in the unit interval; None of others, and where it is not known."""
+    return marginal.borders() if isinstance(marginal, Stepped) and marginal.discrete else None
+
+
 class Uniform:
     """Uniform on [low, high], with nothing between the caller and numpy."""
 

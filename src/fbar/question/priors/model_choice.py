@@ -13,6 +13,7 @@ from fbar.checks import FloatArray, distribution, require_name, shown
 from fbar.errors import InputError
 from fbar.question.points import Points, require_points
 from fbar.question.priors.base import Distribution, as_unit, draws
+from fbar.question.priors.structure import Structure, Structured
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Coordinates:
     inner: dict[Any, object]
 
 
-class ModelChoice:
+class ModelChoice(Structured):
     """The prior over models and their parameters, which may differ in number.
 
     A batch has the columns of all models, with NaN and an explicit mask (`Points.present`) where a model does
@@ -74,6 +75,10 @@ class ModelChoice:
     @property
     def dimension(self) -> int:
         return 1 + max((prior.dimension if prior else 0) for prior in self.models.values())
+
+    @property
+    def structure(self) -> Structure:
+        return Structure(models=self)
 
     def __repr__(self) -> str:
         return f"ModelChoice({', '.join(map(str, self.models))})"
