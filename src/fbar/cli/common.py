@@ -18,6 +18,7 @@ from rich.text import Text
 from fbar.checks import shown
 from fbar.errors import FbarError
 from fbar.ledger import LedgerReader
+from fbar.question.targets import KINDS
 from fbar.running import model_file
 from fbar.system.schema import check_legs
 from fbar.system.terminal import clean, clean_lines
@@ -131,5 +132,15 @@ Whole = Annotated[int, Parameter(converter=_whole)]
 MaybeWhole = Annotated[int | None, Parameter(converter=_whole)]
 Flag = Annotated[bool, Parameter(negative="")]
 JsonFlag = Annotated[bool, Parameter(name="--json", negative="")]
+_FORMS = ", ".join(KINDS[name].text for name in sorted(KINDS))
+Targets = Annotated[
+    list[str] | None,
+    Parameter(
+        name=["--target", "-t"],
+        consume_multiple=True,
+        negative="",
+        help=f"What to estimate, instead of the targets of the file or run: {_FORMS}.",
+    ),
+]
 TrustFlag = Annotated[bool, Parameter(name="--trust", negative="")]
 QuietFlag = Annotated[bool, Parameter(name=["--quiet", "-q"], negative="")]

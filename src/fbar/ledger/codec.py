@@ -188,7 +188,7 @@ def _simulated(arrays: Arrays, about: Mapping[str, Any], recorded: Arrays, rows:
     _require(all(values.shape[:1] == (rows,) for values in recorded.values()))
     _require(isinstance(seconds, int | float))
     examples, details = (
-        {Failure(int(kind)): str(text) for kind, text in about[told].items()} for told in ("examples", "details")
+        {Failure(int(kind)): str(text) for kind, text in about[name].items()} for name in ("examples", "details")
     )
     return Simulated(summaries, recorded, failure, examples, details, seconds, cost)
 

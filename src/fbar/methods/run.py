@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fbar.checks import positive_integer, positive_number, shown
 from fbar.errors import InputError, NoPosterior
+from fbar.estimation.estimate import Estimate
 from fbar.estimation.posterior import Posterior
 from fbar.methods.ask_tell import AskTell
 from fbar.methods.forecasts import Ahead, Forecast, forecast, proportional
@@ -124,6 +125,10 @@ class Run(AskTell, OtherTolerances):
         """Whether simulations to come will be better than those that are there, so that forecasts would be too high."""
         return False
 
+    def log_likelihood(self) -> Estimate | None:
+        """log p(x*|θ_i) of every value of a finite space, for a method that estimates it without bias."""
+        return None
+
     def stages(self) -> list[Stage]:
         """Where its simulations came from, in order."""
         return [Stage("as the method asked for them", self.simulations)]
@@ -155,8 +160,7 @@ class Run(AskTell, OtherTolerances):
         if np.ndim(posterior.simulations):
             return None  # trials, each with a number of its own
         estimate = posterior.expect(target)
-        known = getattr(posterior.errors, "known_share", None)
-        share = 1.0 if known is None else known(target.influence(posterior.points, posterior.weights))
+        share = posterior.known_share(target.influence(posterior.points, posterior.weights))
         return forecast(self.ahead(posterior, target), wanted, estimate.df, self.simulations, share)
 
     # ------------------------------------------------------------ going on after the end

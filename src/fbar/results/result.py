@@ -386,7 +386,7 @@ class Result:
             How many, in place of that.
         weighted
             Every point once, as it is, with its weight in ``sample_stats.weight``. ArviZ's own functions do not use it:
-            what they say of these points is not of the posterior.
+            what they compute from these points is not about the posterior.
         """
         return to_arviz(self.run, self.posterior, draws=draws, weighted=weighted)
 

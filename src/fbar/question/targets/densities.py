@@ -59,7 +59,10 @@ class DensityAt(Target):
 
 @register("NAME=X", "density_at:beta=1.5")
 def density_at(name: str, x: float, *, bandwidth: float | None = None) -> Target:
-    """Posterior density of a continuous parameter at x, smoothed by a Gaussian kernel; see `DensityAt`."""
+    """Posterior density of a continuous parameter at x, smoothed by a Gaussian kernel.
+
+    See `DensityAt` for the bandwidth that is used without one.
+    """
     parameter(name)
     if bandwidth is not None:
         finite_number(positive_number(bandwidth, "bandwidth"), "bandwidth")

@@ -94,24 +94,27 @@ class Expectation(Target):
 
 @register("NAME", "mean:beta")
 def mean(name: str) -> Target:
-    """Posterior mean of a parameter (or of a derived one); of one that some models lack, given a model that has it."""
+    """Posterior mean of a parameter.
+
+    It may be a derived parameter. If some models lack it, the mean is conditional on the models that have it.
+    """
     label = f"mean:{parameter(name)}"
     return Expectation(lambda t: column_of(t, name, label), label, conditional_on=(name,))
 
 
 @register("NAME", "second_moment:beta")
 def second_moment(name: str) -> Target:
-    """E[θ²|x*]."""
+    """Posterior mean of a parameter's square, E[θ²|x*]."""
     label = f"second_moment:{parameter(name)}"
     return Expectation(lambda t: column_of(t, name, label) ** 2, label, conditional_on=(name,))
 
 
 @register("PREDICATE", "probability:beta > 3")
 def probability(predicate: str | Function, *, name: str | None = None) -> Target:
-    """Posterior probability that a predicate holds, written as text or given as a function of the batch.
+    """Posterior probability that a predicate holds.
 
-    Text about a parameter that some models lack holds in none of these: P(lam > 3) is that of a model with lam
-    *and* lam > 3.
+    The predicate is text, or a function of the batch of parameters. If some models lack a parameter that is in the
+    text, it does not hold for them: P(lam > 3) is the probability of a model with lam *and* of lam > 3.
 
     >>> probability("abs(theta) < 2").name
     'probability:abs(theta) < 2'
@@ -136,7 +139,7 @@ def probability(predicate: str | Function, *, name: str | None = None) -> Target
 
 @register("LOW<NAME<HIGH", "probability_between:0<beta<1")
 def probability_between(name: str, low: float, high: float) -> Target:
-    """Posterior probability that low < θ < high."""
+    """Posterior probability that a parameter lies between two numbers, P(low < θ < high | x*)."""
     parameter(name)
     low, high = number(low, "low"), number(high, "high")
     if not low < high:
@@ -178,9 +181,10 @@ def model_probability(model: Any, *, name: str = "model") -> Target:
 
 @register("FUNCTION", "expectation:log(beta)")
 def expectation(function: str | Function, *, name: str | None = None, vector: bool = False) -> Target:
-    """Posterior expectation of any function of the batch θ, or of text such as ``"log(beta)"``.
+    """Posterior expectation of a function of the parameters.
 
-    ``vector=True`` if a function gives rows of values.
+    The function takes the batch of parameters; or it is text such as ``"log(beta)"``. ``vector=True`` if it returns a
+    row of values for each parameter set.
     """
     require_own_name(name)
     if isinstance(function, str):
@@ -190,7 +194,7 @@ def expectation(function: str | Function, *, name: str | None = None, vector: bo
 
 
 def probabilities(values: Mapping[str, npt.ArrayLike]) -> Target:
-    """The posterior probability of every given parameter value, a one-hot vector target.
+    """Posterior probability of each of the given parameter values, a vector target.
 
     Its MSE, summed over the components, is the error of the normalised posterior (section 1.2.2 of the
     paper: d_post is d_f with f = δ(θ' − θ)). Give the values as columns, such as ``prior.points``.

@@ -305,7 +305,10 @@ class Quantile(Target):
 
 @register("NAME,LEVEL", "quantile:beta,0.9")
 def quantile(name: str, level: float) -> Target:
-    """Posterior quantile of a parameter. Its interval is read off the distribution function, and is not symmetric."""
+    """Posterior quantile of a parameter.
+
+    Its confidence interval is read off the weighted distribution function, and is not symmetric.
+    """
     parameter(name)
     at = number(level, "level")
     if not LEAST_LEVEL <= at <= 1 - LEAST_LEVEL:
