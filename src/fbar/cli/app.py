@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Callable
 
 from cyclopts import App, CycloptsError
 
@@ -31,9 +32,11 @@ app = App(
         "Everything is also a Python library: `import fbar; help(fbar.infer)`."
     ),
 )
-for command in (init, infer, show, explain, report, resume, extend, export):
-    app.command(command)
-for command in (score, problems, methods, scores, targets, paper):
+COMMANDS: tuple[Callable[..., None], ...] = (
+    *(init, infer, show, explain, report, resume, extend, export),
+    *(score, problems, methods, scores, targets, paper),
+)
+for command in COMMANDS:
     app.command(command)
 
 
