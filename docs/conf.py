@@ -31,6 +31,7 @@ extensions = [
     "sphinx_design",
     "command_help",
     "public_names",
+    "target_kinds",
 ]
 exclude_patterns = ["_build"]
 
