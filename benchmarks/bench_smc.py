@@ -18,7 +18,8 @@ import numpy as np
 from scipy import stats
 
 import fbar
-from fbar.designs.proposals import Perturbed, Space, as_perturbation
+from fbar.designs.proposals import Perturbed, as_perturbation
+from fbar.question.space import Space
 
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
 

@@ -595,10 +595,10 @@ def test_a_flipped_byte_is_named_and_only_its_block_simulated_again(sound):
     rng = np.random.default_rng(1)
     for (round, block), (start, end) in payloads(directory).items():
         copy = damaged_copy(directory, "ledger.sqlite", flip(int(rng.integers(start, end)), 1 << int(rng.integers(8))))
-        mended, blocks = simulated(small, copy)
-        assert (told(mended), blocks) == (result, 1)
+        repaired, blocks = simulated(small, copy)
+        assert (told(repaired), blocks) == (result, 1)
         assert any(
-            f"damaged in {copy} (recomputed" in w and f"block {block} of round {round}" in w for w in mended.warnings
+            f"damaged in {copy} (recomputed" in w and f"block {block} of round {round}" in w for w in repaired.warnings
         )
         again, blocks = simulated(small, copy)
         assert (told(again), again.warnings, blocks) == (result, (), 0)
@@ -634,9 +634,9 @@ def test_many_flips_at_once(sound):
 def test_a_broken_first_page_costs_no_block(sound):
     directory, result = sound
     copy = damaged_copy(directory, "ledger.sqlite", lambda data: bytes(4096) + data[4096:])
-    mended, blocks = simulated(small, copy)
-    assert (told(mended), blocks) == (result, 0)
-    assert any("the file ledger.sqlite (its" in text for text in mended.warnings)
+    repaired, blocks = simulated(small, copy)
+    assert (told(repaired), blocks) == (result, 0)
+    assert any("the file ledger.sqlite (its" in text for text in repaired.warnings)
 
 
 @pytest.mark.slow
@@ -660,9 +660,9 @@ def test_a_file_cut_anywhere(sound):
         size - 1,
     ]:
         copy = damaged_copy(directory, "ledger.sqlite", lambda data, length=length: data[:length])
-        mended = small(copy)
-        assert told(mended) == result, length
-        assert any("damaged in" in text for text in mended.warnings) or not any(data[length:]), length
+        repaired = small(copy)
+        assert told(repaired) == result, length
+        assert any("damaged in" in text for text in repaired.warnings) or not any(data[length:]), length
         again, blocks = simulated(small, copy)
         assert (told(again), again.warnings, blocks) == (result, (), 0)
 
@@ -674,8 +674,8 @@ def test_a_file_cut_anywhere(sound):
 def test_a_damaged_run_json(text, sound):
     directory, result = sound
     copy = damaged_copy(directory, "run.json", lambda data: text.encode("latin-1"))
-    mended, blocks = simulated(small, copy)
-    assert (told(mended), blocks, mended.warnings) == (result, 0, ())
+    repaired, blocks = simulated(small, copy)
+    assert (told(repaired), blocks, repaired.warnings) == (result, 0, ())
     (copy / "ledger.sqlite").write_bytes(b"")  # and the file too: all is simulated again
     assert told(small(copy)) == result
 
@@ -688,7 +688,7 @@ def test_settings_come_from_run_json_where_the_file_lost_them(tmp_path):
     connection.execute("UPDATE legs SET settings = replace(settings, '4', '5') WHERE leg = 0")
     connection.commit()
     connection.close()
-    for _ in range(2):  # who reads mends nothing
+    for _ in range(2):  # whoever reads repairs nothing
         loaded, blocks = simulated(fbar.load, tmp_path, problem)
         assert (told(loaded), blocks) == (told(longer), 0)
         assert any("the settings" in text for text in loaded.warnings)
@@ -743,9 +743,9 @@ def test_bytes_that_say_nothing_under_a_valid_checksum(sound):
         )
         connection.commit()
         connection.close()
-        mended, blocks = simulated(small, copy)
-        assert (told(mended), blocks) == (result, 1)
-        assert any(f"block {key[1]} of round 0, the proposal of round 1" in text for text in mended.warnings)
+        repaired, blocks = simulated(small, copy)
+        assert (told(repaired), blocks) == (result, 1)
+        assert any(f"block {key[1]} of round 0, the proposal of round 1" in text for text in repaired.warnings)
 
 
 def test_blocks_of_another_seed_are_not_taken_for_ones_own(tmp_path):
@@ -932,7 +932,7 @@ def broken(run, scratch):
 
 
 def kill_at_every_write(directory):
-    """For every n: kill at the n-th point, go on, compare; in a new run, in an extension, in mending a broken file."""
+    """For every n: kill at the n-th point, go on, compare; in a new run, in an extension, in the repair of a file."""
     counts = {}
     for prepare in (fresh, extension, broken):
         extended = prepare is extension

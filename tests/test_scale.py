@@ -90,7 +90,7 @@ def test_evenly_spread_points_and_models_are_drawn_again_too(monkeypatch):
     models = fbar.problems.load("nested-models")
     asked = [(even, fbar.mean("theta"), 6000), (models, fbar.model_probability(1), 3000)]
     whole = [fbar.infer(problem, target, budget=budget, seed=1) for problem, target, budget in asked]
-    assert whole[0].run.store.blocks[:, 3].any()
+    assert whole[0].run.store.everything.blocks[:, 3].any()
     monkeypatch.setattr(coordinates, "FIRST", 300)
     for (problem, target, budget), before in zip(asked, whole, strict=True):
         again = fbar.infer(problem, target, budget=budget, seed=1)
@@ -102,7 +102,7 @@ def test_a_targeted_run_holds_its_distances_and_little_more(monkeypatch):
     monkeypatch.setattr(coordinates, "FIRST", 4096)
     monkeypatch.setattr(kept, "PART", 4096)
     monkeypatch.setattr(loop, "AT_A_TIME", 4096)
-    monkeypatch.setattr("fbar.methods.kept_summaries.MOST_NUMBERS", 10_000)
+    monkeypatch.setattr("fbar.estimation.store.MOST_NUMBERS", 10_000)
     peaks, accepted = [], []
     ask(2000, tolerance=0.3)  # imports
     for budget in (20_000, 60_000):

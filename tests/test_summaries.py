@@ -11,7 +11,7 @@ from fbar.cli import app
 from fbar.errors import LedgerError
 from fbar.ledger.settings import describe
 from fbar.methods import Rejection
-from fbar.methods.summaries import learn as learning
+from fbar.methods.summaries import functions as learning
 from fbar.methods.summaries import regressions
 from fbar.methods.summaries.regressions import REGRESSIONS, fit_linear
 from fbar.problems import load, nested_models

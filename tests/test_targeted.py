@@ -14,14 +14,16 @@ from scipy import stats
 
 import fbar
 from fbar import problems
-from fbar.designs.proposals import Learnt, Particles, Space
+from fbar.designs.proposals import Learnt
 from fbar.designs.proposals.learnt import Table
 from fbar.designs.proposals.student import DF, StudentMixture, _widened, fit
-from fbar.estimation.crossfitted import Crossfitted, Piece
+from fbar.estimation.crossfitted import Crossfitted
+from fbar.estimation.store import Entry
 from fbar.methods.targeted.aim import FLOOR, Aim
 from fbar.methods.targeted.learning import learn
 from fbar.problems.models.continuous import filippi
 from fbar.question.acceptance import Acceptance
+from fbar.question.space import Particles, Space
 from fbar.testing import same
 
 EXPONENTIAL = problems.load("two-sided-exponential")
@@ -183,7 +185,7 @@ def learnt(defence=0.15):
 
 def test_a_learnt_density_sums_to_one_over_its_models():
     q, space = learnt(), Space(CHOICE, "normal")
-    from fbar.designs.proposals import Particles
+    from fbar.question.space import Particles
 
     def density(model, x):
         wide = np.zeros((len(x), 2))
@@ -252,8 +254,8 @@ def test_weights_average_to_one_and_the_evidence_is_unbiased(problem, target, ev
         store = run.store
         w = np.exp(store.log_weights(np.arange(run.simulations)))
         rows = np.arange(run.simulations)
-        means.append([w[store.group_of(rows) == a].mean() for a in range(4)])
-        found.append((w * (store.distance_of(rows) == 0)).mean())
+        means.append([w[store.everything.group_of(rows) == a].mean() for a in range(4)])
+        found.append((w * (store.everything.distance.take(rows) == 0)).mean())
         assert run.round >= 2
     means, found = np.array(means), np.array(found)
     assert (np.abs(means.mean(0) - 1) < 4.5 * means.std(0, ddof=1) / math.sqrt(60)).all()
@@ -376,7 +378,7 @@ def exact(proposals, acceptance, psi, cost=None):
 
     With a cost: times E_q[c].
     """
-    from fbar.designs.proposals import Particles
+    from fbar.question.space import Particles
 
     space = proposals[0].space
     particles = Particles(np.zeros(Z.size, dtype=np.int64), Z[:, None])
@@ -578,7 +580,8 @@ def test_recorded_proposals_are_used_on_replay():
         np.array_equal(batches[b].points["theta"], own[b].points["theta"]) == (b % 4 > 0) for b in range(len(own))
     )
     again.tell(*[(batch, fbar.simulate(EXPONENTIAL, batch)) for batch in batches])
-    w = np.exp(again.store.log_weights(np.flatnonzero(again.store.group_of(np.arange(again.simulations)) == 0)))
+    first = np.flatnonzero(again.store.everything.group_of(np.arange(again.simulations)) == 0)
+    w = np.exp(again.store.log_weights(first))
     assert abs(w.mean() - 1) < 4.5 * w.std() / math.sqrt(w.size)
     fewer = {name: array for name, array in state.items() if not name.startswith("1/0:")}
     last = until(fbar.Targeted().start(EXPONENTIAL, THETA, 3, 6000), 1)
@@ -660,15 +663,15 @@ def measured(*blocks, group=0):
         for distance in block:
             mine = group if distance == 0.5 else 0
             particles = Particles(np.zeros(1, dtype=np.int64), np.zeros((1, 1)))
-            store.add(Piece(0, mine, particles, np.array([distance]), {}, None, None, False))
+            store.add(Entry(0, mine, particles, np.array([distance]), {}, None))
     return store
 
 
 @pytest.mark.parametrize(("k", "expected"), [(0, 1.0), (1, 1.0), (2, 2.0), (9, 4.0)])
 def test_the_nearest_distance(k, expected):
-    assert measured([4.0, math.nan, 2.0, 1.0, math.inf]).nearest(k) == expected
-    assert measured([4.0, 0.5, 2.0], [1.0], [math.inf], group=1).nearest(k, without=1) == expected
-    assert measured([math.nan, math.inf]).nearest(k) == math.inf
+    assert measured([4.0, math.nan, 2.0, 1.0, math.inf]).everything.nearest(k) == expected
+    assert measured([4.0, 0.5, 2.0], [1.0], [math.inf], group=1).everything.nearest(k, without=1) == expected
+    assert measured([math.nan, math.inf]).everything.nearest(k) == math.inf
 
 
 # ---------------------------------------------------------------- problems of every kind
@@ -824,10 +827,10 @@ def test_a_model_that_nothing_was_accepted_of_is_not_forgotten():
     target, unseen = fbar.model_probability(2), 0
     for seed in range(30):
         run = until(fbar.Targeted().start(NESTED, target, seed, 2000), 1)
-        hit = run.store.accepted(Acceptance(0.0))[0]
+        hit = run.store.everything.accepted(Acceptance(0.0))[0]
         for a, q in enumerate(run.store.proposals[1]):
             if isinstance(q, Learnt):
-                others = hit[run.store.group_of(hit) != a]
+                others = hit[run.store.everything.group_of(hit) != a]
                 unseen += not (run.store.take(others).model == 1).any()
                 assert q.shares[1] > 0.05
     assert unseen > 5
@@ -876,12 +879,12 @@ def test_evenly_spread_points_have_an_error_bar_with_any_number_of_groups():
     z = []
     for seed in range(30):
         result = ask(problem, THETA, 6000, seed=seed)
-        assert result.run.store.blocks[:, 3].any()
+        assert result.run.store.everything.blocks[:, 3].any()
         z.append((result.estimates[0].value - truth) / result.estimates[0].standard_error)
     assert abs(sum(z)) / math.sqrt(30) < 4.5
     assert np.mean(np.square(z)) < stats.chi2(30).ppf(1 - 1e-5) / 30 * 1.2
     store = ask(problem, THETA, 6000, groups=20).run.store
-    scrambles = Counter((round, group) for round, group, _, even in store.blocks.tolist() if even)
+    scrambles = Counter((round, group) for round, group, _, even in store.everything.blocks.tolist() if even)
     assert min(scrambles.values()) >= 2
 
 
@@ -952,6 +955,6 @@ def test_a_stage_on_the_way_tells_its_own_tolerance_and_what_was_within():
     for stage, last in zip(stages, end, strict=True):
         if stage in way:
             assert stage.tolerance > 0.05
-        distance = run.store.distance_of(np.arange(last - stage.simulations, last))
+        distance = run.store.everything.distance.take(np.arange(last - stage.simulations, last))
         assert stage.accepted == (distance <= stage.tolerance).sum()
     assert stages[-1].tolerance == 0.05

@@ -372,14 +372,14 @@ def test_too_few_for_the_summaries_are_not_trusted():
 
 def test_summaries_are_not_kept_without_end(monkeypatch):
     """Past the limit none is kept: plain posteriors are the same, and an adjustment says why there is none."""
-    from fbar.methods import kept_summaries
+    from fbar.estimation import store
 
     problem = fbar.problems.load("gaussian-linear")
     method = fbar.SMC([2.0, 1.5], accepted=100)
     whole = fbar.infer(problem, fbar.mean("theta1"), method=method, seed=1, progress=False)
     assert whole.adjusted().estimates[0].standard_error > 0
-    monkeypatch.setattr(kept_summaries, "MOST_NUMBERS", 500)
+    monkeypatch.setattr(store, "MOST_NUMBERS", 500)
     cut = fbar.infer(problem, fbar.mean("theta1"), method=method, seed=1, progress=False)
     assert cut.estimates[0].value == whole.estimates[0].value
-    with pytest.raises(InputError, match="nor of very many simulations"):
+    with pytest.raises(InputError, match="not kept of very many simulations"):
         cut.adjusted()

@@ -12,8 +12,9 @@ from collections.abc import Callable
 import numpy as np
 
 from fbar.checks import BoolArray, IntArray
-from fbar.designs.proposals import Particles
-from fbar.estimation.kept import Kept, missing
+from fbar.estimation.kept import MOST_BLOCKS, Kept, missing
+from fbar.question.points import Points
+from fbar.question.space import Particles
 
 FIRST = 2**20
 """Simulations from the beginning whose coordinates are kept."""
@@ -90,3 +91,36 @@ def _merged(which: BoolArray, first: Particles, others: Particles) -> Particles:
     model[which], model[~which] = first.model, others.model
     x[which], x[~which] = first.x, others.x
     return Particles(model, x)
+
+
+class DrawnPoints:
+    """θ of draws from one design: the near ones are kept, all others drawn again by ``again``, in rising order."""
+
+    def __init__(self, again: Callable[[IntArray], Points]) -> None:
+        self._again = again
+        self._parts: list[Points] = []
+        self._waiting: list[Points] = []
+
+    def add(self, theta: Points, near: IntArray) -> None:
+        self._waiting.append(theta if near.size == theta.rows else theta.take(near))
+        if len(self._waiting) >= MOST_BLOCKS:
+            self._join()
+
+    def _join(self) -> None:
+        if self._waiting:
+            self._parts.append(Points.concatenate(self._waiting))
+            self._waiting = []
+
+    def near(self) -> Points:
+        """The near draws, with the outputs that all of them recorded."""
+        self._join()
+        if len(self._parts) > 1:
+            self._parts = [Points.concatenate(self._parts)]
+        return self._parts[0]
+
+    def replace(self, near: Points) -> None:
+        """Keep others in place of the near ones."""
+        self._parts, self._waiting = [near], []
+
+    def take(self, rows: IntArray) -> Points:
+        return self._again(rows)

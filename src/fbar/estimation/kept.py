@@ -14,7 +14,7 @@ PART = 2**16
 """Rows in an array, about: few arrays for many blocks, and little to copy when some are joined."""
 
 MOST_BLOCKS = 1024
-"""Blocks that wait to be joined, at most: each costs some hundred bytes beside its rows."""
+"""Blocks that wait to be joined, at most: each costs some hundred bytes in addition to its rows."""
 
 
 def missing(rows: IntArray, known: IntArray) -> IntArray:
@@ -47,6 +47,11 @@ class Kept:
 
     def __len__(self) -> int:
         return self._rows
+
+    def clear(self) -> None:
+        """Keep no row any more."""
+        self._parts, self._waiting = [], []
+        self._rows = self._rows_waiting = 0
 
     def add(self, block: npt.NDArray[Any]) -> None:
         self._waiting.append(block)

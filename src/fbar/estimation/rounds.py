@@ -22,31 +22,32 @@ nothing. How far it moves an estimate is a measure of what is left of the effect
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from fbar.checks import FloatArray, IntArray, choice
-from fbar.designs.proposals import Particles, Perturbed, Proposal, Space
-from fbar.errors import NoPosterior
-from fbar.estimation.doubts import FEW_ACCEPTED
-from fbar.estimation.draws import DrawErrors, Draws, recorded_columns
+from fbar.estimation.coordinates import Coordinates
+from fbar.estimation.doubts import none_within
+from fbar.estimation.draws import DrawErrors, Draws
 from fbar.estimation.estimate import ErrorBars
+from fbar.estimation.inverse_variance import SELF_INFLUENCE, InverseVariancePosterior
+from fbar.estimation.mixture import Component, Mixture, components
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.store import Entry, Store
 from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.distances import PNorm
 from fbar.question.outcomes import Seen
+from fbar.question.points import Points
 from fbar.question.problem import Problem
-from fbar.question.targets import Target
+from fbar.question.space import Particles, Proposal, Space
+from fbar.weights import effective_size, normalised, relative
 
 WEIGHTINGS = ("mixture", "ess", "inverse-variance", "last")
-SELF_INFLUENCE = 0.25
-"""By how many standard errors particles may weigh themselves before it is a reason for doubt."""
-
 
 MOST_RATIOS = 20_000
 """Particles at which a new proposal's density is looked up for a forecast, at most in a round."""
@@ -55,150 +56,162 @@ LEAST_OTHERS = 0.05
 """The least share of the density at a particle that is left to others."""
 
 
-@dataclass(frozen=True, eq=False)
-class Piece:
-    """The simulations of one block, in index order. ``position`` counts draws, those outside the support included."""
+class OfParticles(Protocol):
+    """A proposal with a kernel around each of some particles."""
 
-    particles: Particles
-    log_prior: FloatArray
-    distance: FloatArray
-    position: IntArray
-    draws: int
-    recorded: Mapping[str, npt.NDArray[Any]]
-    summaries: npt.NDArray[Any] | None
+    def own_share(self, size: int) -> tuple[FloatArray, FloatArray]:
+        """For each of ``size`` particles: log of its own kernel's part of q at its place, and its weight."""
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """The particles that a proposal perturbs: their round, and their numbers among all simulations."""
+
+    round: int
+    rows: IntArray
+    proposal: OfParticles
+
+    @cached_property
+    def own(self) -> tuple[FloatArray, FloatArray]:
+        return self.proposal.own_share(self.rows.size)
+
+    def own_part(self, rows: IntArray, log_q: FloatArray) -> FloatArray:
+        """q − q₋ᵢ with q₋ᵢ the proposal without particle i: (t − w q)/(1 − w), t its own kernel's part of q."""
+        result = np.zeros(rows.size)
+        at = np.minimum(np.searchsorted(self.rows, rows), self.rows.size - 1)
+        there = np.flatnonzero(self.rows[at] == rows)
+        if there.size:
+            log_t, w = (values[at[there]] for values in self.own)
+            part = (np.exp(log_t) - w * np.exp(log_q[there])) / np.maximum(1 - w, 1e-12)
+            result[there] = np.where(w > 0, part, 0.0)
+        return result
 
 
 class Round:
-    """One round: its proposal, its tolerance and every one of its simulations.
+    """One round: its proposal, its tolerance and its simulations, which are some of the store's.
 
     ``used`` simulations count; those behind the acceptance that ended the round are kept and not used. ``accepted``
     counts the acceptances of all, by the tolerance of then. ``draws`` counts proposals outside the prior's support too.
     ``stopped`` says that an acceptance ended the round. ``measure`` is the distance that the tolerance is meant in,
-    where its scales are learnt.
+    where its scales are learnt. ``made_in`` is the number of its proposal, by the round that made it.
     """
 
-    def __init__(self, number: int, proposal: Proposal, tolerance: float, measure: PNorm | None = None) -> None:
+    def __init__(
+        self,
+        store: Store[Particles],
+        number: int,
+        proposal: Proposal,
+        tolerance: float,
+        measure: PNorm | None,
+        made_in: int,
+        origin: Origin | None,
+    ) -> None:
+        self._store, self.first = store, store.simulations
         self.number, self.proposal, self.tolerance, self.measure = number, proposal, tolerance, measure
-        self.pieces: list[Piece] = []
+        self.made_in, self.origin = made_in, origin
         self.simulations = 0
         self.used = 0
         self.draws = 0
         self.accepted = 0.0
         self.stopped = False
         self.complete = False
+        self._log_own = np.zeros(0)
 
-    def add(self, piece: Piece) -> None:
-        self.pieces.append(piece)
-        self.simulations += len(piece.distance)
-        self.used += len(piece.distance)
-        self.draws += piece.draws
-        self._forget()
+    def add(self, entry: Entry[Particles], log_prior: FloatArray, draws: int) -> None:
+        """A block, in ``draws`` of which its simulations lay inside the prior's support."""
+        size = len(entry.distance)
+        self._store.add(replace(entry, further={"log_prior": log_prior}))
+        self.simulations += size
+        self.used += size
+        self.draws += draws
 
-    def stop_at(self, row: int) -> None:
-        """The acceptance in ``row`` of the last piece ended the round."""
-        last = self.pieces[-1]
-        self.used += row + 1 - len(last.distance)
-        self.draws += int(last.position[row]) + 1 - last.draws
+    def stop_at(self, row: int, position: IntArray, draws: int) -> None:
+        """The acceptance in ``row`` of the last block ended the round; ``position`` is that of rows among its draws."""
+        self.used += row + 1 - len(position)
+        self.draws += int(position[row]) + 1 - draws
         self.stopped = True
-
-    def measured(self, distances: Sequence[FloatArray]) -> None:
-        """Give every piece new distances, by another measure."""
-        self.pieces = [replace(piece, distance=d) for piece, d in zip(self.pieces, distances, strict=True)]
-        self.__dict__.pop("distance", None)
-
-    def all_failed(self) -> None:
-        """Every simulation so far has failed after all."""
-        self.pieces = [replace(p, distance=np.full(len(p.distance), np.nan), recorded={}) for p in self.pieces]
-        self.accepted = 0.0
-        self.__dict__.pop("distance", None)
-
-    def _forget(self) -> None:
-        for name in ("particles", "log_prior", "distance", "log_own", "memory"):
-            self.__dict__.pop(name, None)
 
     @property
     def surplus(self) -> int:
         """Simulations behind the acceptance that ended the round."""
         return self.simulations - self.used
 
-    @cached_property
-    def particles(self) -> Particles:
-        return Particles.concatenate([piece.particles for piece in self.pieces])
-
-    @cached_property
-    def log_prior(self) -> FloatArray:
-        return np.concatenate([piece.log_prior for piece in self.pieces])
-
-    @cached_property
-    def distance(self) -> FloatArray:
-        """NaN where a simulation failed."""
-        return np.concatenate([piece.distance for piece in self.pieces])
+    @property
+    def rows(self) -> IntArray:
+        """Its simulations' numbers among all."""
+        return np.arange(self.first, self.first + self.simulations)
 
     @property
-    def summaries(self) -> npt.NDArray[Any]:
-        return np.concatenate([piece.summaries for piece in self.pieces if piece.summaries is not None])
+    def particles(self) -> Particles:
+        return self.take(np.arange(self.simulations))
 
-    def recorded(self, rows: IntArray) -> dict[str, npt.NDArray[Any]]:
-        return recorded_columns([(len(piece.distance), piece.recorded) for piece in self.pieces], rows)
+    def take(self, places: IntArray) -> Particles:
+        """Some of its particles."""
+        return self._store.theta.take(self.first + places)
 
-    @cached_property
-    def log_own(self) -> FloatArray:
-        """log q of the round at its own simulations; NaN where it was not needed yet."""
-        return np.full(self.simulations, np.nan)
+    @property
+    def log_prior(self) -> FloatArray:
+        return np.asarray(self._store.further["log_prior"].take(self.rows))
 
-    @cached_property
-    def memory(self) -> _Memory:
-        return _Memory(self.simulations)
+    @property
+    def distance(self) -> FloatArray:
+        """NaN where a simulation failed."""
+        return np.asarray(self._store.distance.take(self.rows))
 
-    def log_weights(self, rows: IntArray) -> FloatArray:
-        """log p/q with the round's own q."""
-        new = rows[np.isnan(self.log_own[rows])]
+    def log_weights(self, places: IntArray) -> FloatArray:
+        """log p/q with the round's own q, at some of its simulations."""
+        if self._log_own.size < self.simulations:
+            more = self.simulations - self._log_own.size
+            self._log_own = np.concatenate([self._log_own, np.full(more, np.nan)])
+        new = places[np.isnan(self._log_own[places])]
         if new.size:
-            self.log_own[new] = self.proposal.log_density(self.particles.take(new))
-        return self.log_prior[rows] - self.log_own[rows]
+            self._log_own[new] = self.proposal.log_density(self.take(new))
+        return np.asarray(self._store.further["log_prior"].take(self.first + places) - self._log_own[places])
 
     def weights(self, acceptance: Acceptance) -> FloatArray:
         """The acceptance weights of the simulations that count; 0 for one that failed."""
         return accepted(acceptance, self.distance[: self.used])
 
 
-class _Memory:
-    """What is known of Σ_r n_r q_r at a round's simulations, so that no density is evaluated twice.
-
-    ``closed`` is the log of the sum over the first ``upto`` proposals; ``current`` log q of the last one; ``own``
-    how much of the sum each particle owes to the kernel around itself.
-    """
-
-    def __init__(self, size: int) -> None:
-        self.closed = np.full(size, -np.inf)
-        self.upto = np.zeros(size, dtype=np.int64)
-        self.current = np.full(size, np.nan)
-        self.current_number = -1
-        self.own = np.zeros(size)
-
-
-@dataclass(frozen=True, eq=False)
-class _Stage:
-    """Rounds that draw from the same proposal, as one component of the mixture."""
-
-    proposal: Proposal
-    draws: int
-    source: Round | None
-
-
 class Rounds:
-    """All rounds of a run."""
+    """All rounds of a run, with a store of their simulations and the mixture of their proposals."""
 
-    def __init__(self, problem: Problem, space: Space) -> None:
+    def __init__(self, problem: Problem, space: Space, *, needs_summaries: bool = False) -> None:
         self.problem, self.space = problem, space
+        theta = Coordinates(space.dimension, len(space.parts) > 1, None)
+        self.everything: Store[Particles] = Store(theta, needs_summaries=needs_summaries)
         self.rounds: list[Round] = []
-        self.sources: dict[int, tuple[Round, IntArray]] = {}
-        """For a proposal (by identity): the round whose particles it was made of, and their rows."""
+        self.mixture = Mixture(self._log_density, self._log_prior, self._own_part)
+
+    def open(
+        self, number: int, proposal: Proposal, tolerance: float, measure: PNorm | None, origin: Origin | None
+    ) -> Round:
+        """Begin a round; one with the proposal of the round before goes on with it."""
+        last = self.rounds[-1] if self.rounds else None
+        if last is not None and last.proposal is proposal:
+            made_in, origin = last.made_in, last.origin
+        else:
+            made_in = self._new_number()
+        self.rounds.append(Round(self.everything, number, proposal, tolerance, measure, made_in, origin))
+        return self.rounds[-1]
+
+    def restore(self, round: Round, proposal: Proposal, of_particles: OfParticles) -> None:
+        """Give a round that has no simulations yet another proposal, made of the same particles."""
+        assert round.origin is not None
+        round.proposal, round.origin = proposal, replace(round.origin, proposal=of_particles)
+        round.made_in = self._new_number()
+
+    def _new_number(self) -> int:
+        return 1 + max((round.made_in for round in self.rounds), default=-1)
+
+    def _made_in(self, number: int) -> Round:
+        """The round that made a proposal."""
+        return next(round for round in self.rounds if round.made_in == number)
 
     def upto(self, number: int) -> Rounds:
-        """The first rounds alone, as if the run had ended there."""
-        part = Rounds(self.problem, self.space)
-        part.rounds, part.sources = self.rounds[:number], self.sources
+        """The first rounds only, as if the run had ended there."""
+        part = copy(self)
+        part.rounds = self.rounds[:number]
         return part
 
     @property
@@ -206,180 +219,144 @@ class Rounds:
         return sum(round.simulations for round in self.rounds)
 
     @property
-    def _told(self) -> list[Round]:
+    def begun(self) -> list[Round]:
         """The rounds of which some simulations are there."""
-        return [round for round in self.rounds if round.pieces]
+        return [round for round in self.rounds if round.simulations]
+
+    def points(self, rows: IntArray) -> Points:
+        """θ of simulations, with what they recorded."""
+        points = self.space.points(self.everything.theta.take(rows)).with_derived(self.problem.derived)
+        return points.with_columns(self.everything.recorded(rows))
+
+    def all_failed(self) -> None:
+        """Every simulation so far has failed after all."""
+        self.everything.all_failed()
+        for round in self.rounds:
+            round.accepted = 0.0
 
     def posterior(self, acceptance: Acceptance, weighting: str, seen: Seen) -> Posterior:
         choice(weighting, WEIGHTINGS, "weights")
         if weighting == "mixture":
             return self._mixture(acceptance, seen)
-        rounds = self._told
+        rounds = self.begun
         if weighting == "last":
             last = ([round for round in rounds if round.complete] or rounds)[-1]
             rounds = [round for round in rounds if round.proposal is last.proposal]
-        found = [(round, round.weights(acceptance)) for round in rounds]
-        groups = [(round, np.flatnonzero(a), a[np.flatnonzero(a)]) for round, a in found]
-        groups = [group for group in groups if group[1].size]
-        self._require(groups, acceptance, seen)
+        found = self._accepted([(round, round.weights(acceptance)) for round in rounds])
+        if not found:
+            raise none_within(self.simulations, acceptance.tolerance, seen)
         log_w = []
-        for round, rows, a in groups:
-            own = round.log_weights(rows)
-            w = a * np.exp(own - own.max())
-            alpha = w.sum() ** 2 / (w**2).sum()
-            log_w.append(own - own.max() - np.log(w.sum()) + np.log(alpha))
-        draws = self._draws(groups, np.concatenate(log_w), [round.draws for round in self._told], seen)
+        for round, places, a in found:
+            own = round.log_weights(places)
+            w = relative(own, a)
+            log_w.append(own - own.max() - np.log(w.sum()) + np.log(effective_size(w)))
+        draws = self._draws(found, np.concatenate(log_w), [round.draws for round in self.begun], seen)
         draws = replace(draws, relative=True)
         if weighting == "inverse-variance":
             return InverseVariancePosterior(draws)
         return _average(draws, None)
 
-    def _require(self, groups: Sequence[Any], acceptance: Acceptance, seen: Seen) -> None:
-        if not groups:
-            raise NoPosterior(
-                f"none of {self.simulations} simulations came within the tolerance {acceptance.tolerance:g} ({seen}); "
-                "look at a larger tolerance, or raise the budget"
-            )
+    @staticmethod
+    def _accepted(
+        weighed: Sequence[tuple[Round, FloatArray]],
+    ) -> list[tuple[Round, IntArray, FloatArray]]:
+        """The accepted simulations of rounds that have some, and their acceptance weights."""
+        found = [(round, np.flatnonzero(a), a) for round, a in weighed]
+        return [(round, places, a[places]) for round, places, a in found if places.size]
 
     def _draws(
         self,
-        groups: Sequence[tuple[Round, IntArray, FloatArray]],
+        found: Sequence[tuple[Round, IntArray, FloatArray]],
         log_w: FloatArray,
         sizes: Sequence[int],
         seen: Seen,
     ) -> Draws:
-        particles = Particles.concatenate([round.particles.take(rows) for round, rows, _ in groups])
-        points = self.space.points(particles).with_derived(self.problem.derived)
-        recorded = [round.recorded(rows) for round, rows, _ in groups]
-        names = [name for name in recorded[0] if all(name in part for part in recorded)]
-        points = points.with_columns({n: np.concatenate([part[n] for part in recorded]) for n in names})
+        rows = np.concatenate([round.first + places for round, places, _ in found])
         return Draws(
             self.problem,
-            points,
-            np.concatenate([a for _, _, a in groups]),
+            self.points(rows),
+            np.concatenate([a for _, _, a in found]),
             log_w,
             self.simulations,
             "independent",
             np.array(sizes, dtype=np.int64),
-            np.repeat([round.number for round, _, _ in groups], [rows.size for _, rows, _ in groups]),
+            np.repeat([round.number for round, _, _ in found], [places.size for _, places, _ in found]),
             None,
             seen,
-            self._row(groups),
+            rows,
         )
-
-    def _row(self, groups: Sequence[tuple[Round, IntArray, FloatArray]]) -> IntArray:
-        """The simulations' numbers among all that were told."""
-        starts, start = {}, 0
-        for round in self._told:
-            starts[id(round)] = start
-            start += round.simulations
-        return np.concatenate([starts[id(round)] + rows for round, rows, _ in groups])
 
     # ------------------------------------------------------------ the mixture of all proposals
 
     def _mixture(self, acceptance: Acceptance, seen: Seen) -> Posterior:
-        groups, sizes = [], []
-        for round in self._told:
-            a = round.weights(acceptance)
-            if round.stopped:
-                a = a[:-1]
-            rows = np.flatnonzero(a)
-            sizes.append(round.draws - round.stopped)
-            groups.append((round, rows, a[rows]))
-        groups = [group for group in groups if group[1].size]
-        if not groups:
-            return self.posterior(acceptance, "ess", seen)  # nothing, or round-ending acceptances alone
-        stages = self._stages(sizes)
-        total = np.log(sum(stage.draws for stage in stages))
-        log_q, own = [], []
-        for round, rows, _ in groups:
-            log_sum, part = self._log_sum(round, rows, stages)
-            log_q.append(log_sum)
-            own.append(part * np.exp(-log_sum))
-        log_p = np.concatenate([round.log_prior[rows] for round, rows, _ in groups])
-        log_w = log_p - np.concatenate(log_q) + total
-        draws = self._draws(groups, log_w, sizes, seen)
-        return _average(draws, np.concatenate(own))
+        rounds = self.begun
+        weights = [(round, round.weights(acceptance)) for round in rounds]
+        found = self._accepted([(round, a[:-1] if round.stopped else a) for round, a in weights])
+        if not found:
+            return self.posterior(acceptance, "ess", seen)  # nothing, or only acceptances that ended a round
+        rows = np.concatenate([round.first + places for round, places, _ in found])
+        log_w, own = self.mixture.weighed(rows, self.components())
+        draws = self._draws(found, log_w, [round.draws - round.stopped for round in rounds], seen)
+        return _average(draws, own)
 
-    def _stages(self, sizes: Sequence[int]) -> list[_Stage]:
-        stages: list[_Stage] = []
-        for round, size in zip(self._told, sizes, strict=True):
-            if stages and stages[-1].proposal is round.proposal:
-                stages[-1] = _Stage(round.proposal, stages[-1].draws + size, stages[-1].source)
-            else:
-                source = self.sources.get(id(round.proposal))
-                stages.append(_Stage(round.proposal, size, source[0] if source else None))
-        return stages
+    def components(self) -> list[Component]:
+        """The proposals of the rounds, with the draws of each that are exchangeable."""
+        return components([(round.made_in, round.draws - round.stopped) for round in self.begun])
 
-    def _log_sum(self, round: Round, rows: IntArray, stages: Sequence[_Stage]) -> tuple[FloatArray, FloatArray]:
-        """log Σ_r n_r q_r at some simulations of a round, and the part that each owes to its own kernel."""
-        memory = round.memory
-        ahead = rows[memory.upto[rows] >= len(stages)]  # of a longer list of rounds than this one
-        memory.closed[ahead], memory.upto[ahead], memory.own[ahead] = -np.inf, 0, 0.0
-        for number, stage in enumerate(stages[:-1]):
-            new = rows[memory.upto[rows] <= number]
-            if new.size:
-                log_q = self._log_density(round, new, stage)
-                memory.closed[new] = np.logaddexp(memory.closed[new], np.log(stage.draws) + log_q)
-                memory.own[new] += self._own_part(round, new, stage, log_q)
-                memory.upto[new] = number + 1
-        stage = stages[-1]
-        if memory.current_number != len(stages):
-            memory.current[:], memory.current_number = np.nan, len(stages)
-        new = rows[np.isnan(memory.current[rows])]
-        if new.size:
-            memory.current[new] = self._log_density(round, new, stage)
-        log_q = memory.current[rows]
-        own = memory.own[rows] + self._own_part(round, rows, stage, log_q)
-        with np.errstate(divide="ignore"):
-            return np.logaddexp(memory.closed[rows], np.log(stage.draws) + log_q), own
+    def _log_prior(self, rows: IntArray) -> FloatArray:
+        return np.asarray(self.everything.further["log_prior"].take(rows))
+
+    def _log_density(self, number: int, rows: IntArray) -> FloatArray:
+        result, others = np.empty(rows.size), np.ones(rows.size, dtype=bool)
+        for round in self.begun:
+            if round.made_in == number:
+                low, high = np.searchsorted(rows, [round.first, round.first + round.simulations])
+                mine = rows[low:high]
+                result[low:high] = self._log_prior(mine) - round.log_weights(mine - round.first) if mine.size else 0.0
+                others[low:high] = False
+        if others.any():
+            proposal = self._made_in(number).proposal
+            result[others] = proposal.log_density(self.everything.theta.take(rows[others]))
+        return result
+
+    def _own_part(self, number: int, rows: IntArray, log_q: FloatArray) -> FloatArray:
+        origin = self._made_in(number).origin
+        return np.zeros(rows.size) if origin is None else origin.own_part(rows, log_q)
 
     def density_ratios(self, draws: Draws, proposal: Proposal) -> FloatArray | None:
         """A proposal's density over that of the mixture, at draws weighted by that; None if it takes too long."""
-        assert draws.row is not None
-        told = self._told
-        stages = self._stages([round.draws for round in told])
-        starts = np.cumsum([0, *(round.simulations for round in told)])
-        log_r = np.empty(draws.row.size)
-        for round, start, end in zip(told, starts, starts[1:], strict=False):
-            mine = np.flatnonzero((draws.row >= start) & (draws.row < end))
-            rows, memory = draws.row[mine] - start, round.memory
+        rows = draws.row
+        assert rows is not None
+        log_q = np.empty(rows.size)
+        for round in self.begun:
+            low, high = np.searchsorted(rows, [round.first, round.first + round.simulations])
+            mine = rows[low:high]
             if proposal is round.proposal:
-                log_q = round.log_prior[rows] - round.log_weights(rows)
-            elif stages[-1].proposal is proposal and memory.current_number == len(stages):
-                log_q = memory.current[rows]
-            elif rows.size <= MOST_RATIOS:
-                log_q = proposal.log_density(round.particles.take(rows))
-            else:
-                return None
-            log_r[mine] = log_q - round.log_prior[rows] + draws.log_w[mine]
-        return None if np.isnan(log_r).any() else np.exp(log_r)
+                log_q[low:high] = self._log_prior(mine) - round.log_weights(mine - round.first) if mine.size else 0.0
+                continue
+            log_q[low:high] = self._remembered(proposal, mine)
+            if np.isnan(log_q[low:high]).any():
+                if mine.size > MOST_RATIOS:
+                    return None
+                log_q[low:high] = proposal.log_density(self.everything.theta.take(mine))
+        return np.exp(log_q - self._log_prior(rows) + draws.log_w)
 
-    def _log_density(self, round: Round, rows: IntArray, stage: _Stage) -> FloatArray:
-        if stage.proposal is round.proposal:
-            return round.log_prior[rows] - round.log_weights(rows)
-        return stage.proposal.log_density(round.particles.take(rows))
-
-    def _own_part(self, round: Round, rows: IntArray, stage: _Stage, log_q: FloatArray) -> FloatArray:
-        """n (q − q₋ᵢ) with q₋ᵢ the proposal without particle i: (t − w q)/(1 − w), t its own kernel's part of q."""
-        if stage.source is not round or not isinstance(stage.proposal, Perturbed):
-            return np.zeros(rows.size)
-        _, parents = self.sources[id(stage.proposal)]
-        log_t, w = np.full(round.simulations, -np.inf), np.zeros(round.simulations)
-        log_t[parents], w[parents] = stage.proposal.own_share(parents.size)
-        t, mine = np.exp(log_t[rows]), w[rows]
-        part = (t - mine * np.exp(log_q)) / np.maximum(1 - mine, 1e-12)
-        return np.where(mine > 0, stage.draws * part, 0.0)
+    def _remembered(self, proposal: Proposal, rows: IntArray) -> FloatArray:
+        """log q of a proposal, NaN where it is not remembered."""
+        last = self.begun[-1]
+        if last.proposal is not proposal:
+            return np.full(rows.size, np.nan)
+        return self.mixture.last_density(last.made_in, rows)
 
 
 def _average(draws: Draws, own: FloatArray | None) -> Posterior:
     """``own`` is the share of the mixture's density at each particle that it owes to itself."""
-    w = draws.weight * np.exp(draws.log_w - draws.log_w.max())
     errors: DrawErrors
     if own is None:
-        weights = w / w.sum()
+        weights = normalised(draws.log_w, draws.weight)
         errors = DrawErrors(draws, weights)
     else:
+        w = relative(draws.log_w, draws.weight)
         without = w / np.maximum(1 - own, LEAST_OTHERS)
         weights = without / without.sum()
         errors = MixtureErrors(draws, weights, w / w.sum())
@@ -388,7 +365,7 @@ def _average(draws: Draws, own: FloatArray | None) -> Posterior:
 
 @dataclass(frozen=True, eq=False)
 class MixtureErrors(DrawErrors):
-    """Error bars of the mixture weights, with a look at how far particles weigh themselves.
+    """Error bars of the mixture weights, with a look at how far particles influence their own weights.
 
     ``naive`` are the weights with the particles' own kernels; see the module's text.
     """
@@ -400,64 +377,7 @@ class MixtureErrors(DrawErrors):
         shift = np.abs((self.naive[:, None] * influence).sum(axis=0))
         doubt = shift > SELF_INFLUENCE * bars.standard_error
         text = (
-            "particles weigh in the proposals that weigh them, by over "
-            f"{SELF_INFLUENCE:g} standard errors; take more particles a round or a wider perturbation kernel"
+            f"particles influence their own weights, by more than {SELF_INFLUENCE:g} standard errors; take more "
+            "particles a round or a wider perturbation kernel"
         )
-        return ErrorBars(bars.covariance, bars.df, (*bars.doubts, (doubt, text)))
-
-
-class InverseVariancePosterior(Posterior):
-    """Each target's own combination of the rounds' estimates, by one over their estimated variances."""
-
-    inverts = False
-
-    def __init__(self, draws: Draws) -> None:
-        w = draws.weight * np.exp(draws.log_w - draws.log_w.max())
-        weights = w / w.sum()
-        super().__init__(
-            draws.points, weights, DrawErrors(draws, weights), draws.simulations, float(draws.weight.sum())
-        )
-        groups = [np.flatnonzero(draws.stratum == number) for number in np.unique(draws.stratum)]
-        enough = [rows for rows in groups if rows.size >= FEW_ACCEPTED]
-        self._groups = enough or [max(groups, key=len)]
-
-    def _parts(self, target: Target) -> tuple[FloatArray, FloatArray, list[FloatArray]]:
-        """Values (rounds, m), weights of the rounds (rounds, m), and each round's z = w ψ (rows, m)."""
-        values, variances, z = [], [], []
-        for rows in self._groups:
-            points, w = self.points.take(rows), self.weights[rows] / self.weights[rows].sum()
-            psi = target.influence(points, w)
-            values.append(target.value(points, w))
-            z.append(w[:, None] * psi)
-            variances.append((z[-1] ** 2).sum(axis=0))
-        with np.errstate(divide="ignore"):
-            precision = 1 / np.array(variances)
-        precision = np.where(np.isfinite(precision), precision, 0.0)
-        total = precision.sum(axis=0)
-        share = np.where(total > 0, precision / np.where(total > 0, total, 1.0), 1 / len(values))
-        return np.array(values), share, z
-
-    def value(self, target: Target) -> FloatArray:
-        values, share, _ = self._parts(target)
-        return np.asarray((share * np.where(share > 0, values, 0.0)).sum(axis=0))
-
-    def contributions(self, target: Target) -> FloatArray:
-        _, share, z = self._parts(target)
-        column = np.zeros((self.points.rows, share.shape[1]))
-        for part, rows, own in zip(share, self._groups, z, strict=True):
-            column[rows] = np.where(part > 0, part * own, 0.0)
-        return column
-
-    def _error_bars(self, targets: tuple[Target, ...]) -> ErrorBars:
-        columns = [self.contributions(target) for target in targets]
-        influence = np.concatenate(columns, axis=1) / self.weights[:, None]  # whose z are those of the combination
-        assert self.errors is not None
-        bars = self.errors.error_bars(influence)
-        # A round that happened to see little spread has a small estimated variance and a large say.
-        shift = np.concatenate([self.value(target) - Posterior.value(self, target) for target in targets])
-        text = (
-            "rounds weighted by one over their estimated variance disagree with rounds weighted by their effective "
-            f"sample size by over {SELF_INFLUENCE:g} standard errors: a known bias; take weights='mixture'"
-        )
-        doubt = np.abs(shift) > SELF_INFLUENCE * bars.standard_error
         return ErrorBars(bars.covariance, bars.df, (*bars.doubts, (doubt, text)))

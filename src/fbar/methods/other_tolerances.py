@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fbar.checks import FloatArray, IntArray, floats, non_negative_number
 from fbar.errors import InputError, NoPosterior
@@ -16,23 +15,15 @@ from fbar.estimation.adjustment import AdjustedPosterior
 from fbar.estimation.doubts import FEW_ACCEPTED
 from fbar.estimation.extrapolation import Bias, ExtrapolatedPosterior, as_ratio, rows_of
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.store import FEW_NUMBERS, NotKept
 from fbar.question.problem import Distance, Problem
 from fbar.question.targets import Target, as_targets
-
-MOST_SUMMARIES = 100
-"""Numbers of a simulation that are kept for regression, at most: of the order of what its parameters take."""
 
 NEARER = 0.4
 """The share of the accepted simulations that is within the smaller tolerance when a bias is estimated."""
 
 CURVE = 7
 """Tolerances of a curve, at most."""
-
-
-def few_numbers(summaries: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
-    """Summaries that are numbers, and not too many to be kept."""
-    few = summaries.dtype.kind in "biuf" and math.prod(summaries.shape[1:]) <= MOST_SUMMARIES
-    return summaries if few else None
 
 
 class OtherTolerances(ABC):
@@ -144,22 +135,19 @@ class OtherTolerances(ABC):
         _, posterior = self._biased(tolerance)
         rows, observed = rows_of(posterior), self.problem.observed
         assert observed is not None
-        kept = self._kept_summaries()
+        size = np.size(observed)
         if np.asarray(observed).dtype.kind not in "biuf":
             raise InputError("adjustment regresses on summaries that are numbers; these are labels")
-        if any(part is None for part in kept):
+        try:
+            if size > FEW_NUMBERS:
+                raise NotKept
+            summaries = self._summaries_of(rows, size)
+        except NotKept:
             raise InputError(
-                f"adjustment regresses on numbers, and no more than {MOST_SUMMARIES} are kept of a simulation, nor of "
-                f"very many simulations; this problem's data are {np.size(observed)}: give it a shorter summary="
-            )
-        size = np.size(observed)
-        flat = [
-            # Of a block whose simulations all failed the shape is not known, and no row is asked for.
-            part.reshape(len(part), -1) if part[:1].size == size else np.full((len(part), size), np.nan)
-            for part in kept
-            if part is not None
-        ]
-        away = np.concatenate(flat)[rows].astype(np.float64) - np.ravel(observed)
+                f"adjustment regresses on numbers, at most {FEW_NUMBERS} of a simulation, and they are not kept of "
+                f"very many simulations; this problem's data are {size}: give it a shorter summary="
+            ) from None
+        away = summaries - np.ravel(observed)
         return AdjustedPosterior(posterior, away, self.problem)
 
     def _biased(self, tolerance: float | None) -> tuple[float, Posterior]:
@@ -174,6 +162,6 @@ class OtherTolerances(ABC):
             )
         return at, posterior
 
-    def _kept_summaries(self) -> list[npt.NDArray[Any] | None]:
-        """The summaries of the simulations that are kept, in order; None for a block that has none."""
+    def _summaries_of(self, rows: IntArray, size: int) -> FloatArray:
+        """The summaries of some of the simulations that are kept, shape (n, size)."""
         raise InputError(f"{type(self).__name__} keeps no summaries, so there is nothing to regress on")

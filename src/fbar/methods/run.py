@@ -155,8 +155,7 @@ class Run(AskTell, OtherTolerances):
         if np.ndim(posterior.simulations):
             return None  # trials, each with a number of its own
         estimate = posterior.expect(target)
-        known = getattr(posterior.errors, "known_share", None)
-        share = 1.0 if known is None else known(target.influence(posterior.points, posterior.weights))
+        share = posterior.known_share(target.influence(posterior.points, posterior.weights))
         return forecast(self.ahead(posterior, target), wanted, estimate.df, self.simulations, share)
 
     # ------------------------------------------------------------ going on after the end

@@ -13,8 +13,7 @@ from fbar.designs.proposals.kernels import (
     as_perturbation,
 )
 from fbar.designs.proposals.learnt import Learnt
-from fbar.designs.proposals.perturbed import FromPrior, Perturbed, Proposal
-from fbar.designs.proposals.space import Particles, Space
+from fbar.designs.proposals.perturbed import FromPrior, Perturbed
 
 __all__ = [
     "Degenerate",
@@ -23,11 +22,8 @@ __all__ = [
     "LocalNormalKernel",
     "NormalKernel",
     "OptimalLocalKernel",
-    "Particles",
     "Perturbation",
     "Perturbed",
-    "Proposal",
-    "Space",
     "UniformKernel",
     "as_perturbation",
 ]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fbar.checks import FloatArray, IntArray
-from fbar.designs.proposals.space import Particles, Space
 from fbar.designs.proposals.student import StudentMixture
+from fbar.question.space import Particles, Space
 
 
 @dataclass(frozen=True, eq=False)

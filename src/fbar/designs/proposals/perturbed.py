@@ -6,22 +6,13 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
 from fbar.checks import FloatArray, IntArray
 from fbar.designs.proposals.kernels import Components, Degenerate, Perturbation, Population
-from fbar.designs.proposals.space import Part, Particles, Space
+from fbar.question.space import Part, Particles, Space
 from fbar.weights import systematic
-
-
-class Proposal(Protocol):
-    """Where a round's particles come from."""
-
-    def draw(self, rng: np.random.Generator, size: int) -> Particles: ...
-
-    def log_density(self, particles: Particles) -> FloatArray: ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -76,14 +76,13 @@ def _rejection(
     # Draws outside the support are in the sizes of strata; of clusters these are the numbers.
     number = float(draws.simulations if draws.cluster is not None else draws.stratum_sizes.sum())
     variance = float(number / posterior.simulations * top.sum() / bottom.sum() ** 2)
-    known = getattr(posterior.errors, "known_share", None)
     estimate = posterior.expect(target)
     if estimate.inverted is not None and posterior.errors is not None:
         if not math.isfinite(estimate.variance):
             return (), ("what rejection would have given: there is no error to compare with",)
         # A quantile's error is in the slope dQ/dF of its own interval, for either way of simulating.
         variance *= estimate.variance / float(posterior.errors.error_bars(influence).covariance[0, 0])
-    parts = np.atleast_1d(estimate.variance) * (1.0 if known is None else known(influence))
+    parts = np.atleast_1d(estimate.variance) * posterior.known_share(influence)
     achieved = float(np.sum(parts))  # what was added for simulations that were not seen is no part of a comparison
     # The relative errors of A/B² and of the ratio to Σz², as sums over independent draws.
     part = top / top.sum() - (2 * bottom / bottom.sum() if square is None else square / square.sum())

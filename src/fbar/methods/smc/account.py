@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from fbar.designs.proposals import Particles, Proposal
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.rounds import MixtureErrors, Round, Rounds
 from fbar.methods.forecasts import Ahead, draws_ahead
 from fbar.methods.run import Stage
 from fbar.question.points import Points
+from fbar.question.space import Proposal
 from fbar.question.targets import Target
 
 
@@ -20,8 +19,8 @@ def stages(store: Rounds) -> list[Stage]:
     """One for each proposal and tolerance."""
     found: list[Stage] = []
     before: Round | None = None
-    for round in told(store.rounds):
-        stage = Stage(_whence(store, round), round.simulations, round.accepted, round.tolerance)
+    for round in store.begun:
+        stage = Stage(_whence(round), round.simulations, round.accepted, round.tolerance)
         if before is not None and before.proposal is round.proposal and before.tolerance == round.tolerance:
             last = found.pop()
             accepted = (last.accepted or 0.0) + round.accepted
@@ -31,25 +30,18 @@ def stages(store: Rounds) -> list[Stage]:
     return found
 
 
-def told(rounds: Sequence[Round]) -> list[Round]:
-    """The rounds of which some simulations are there."""
-    return [round for round in rounds if round.pieces]
-
-
-def _whence(store: Rounds, round: Round) -> str:
-    source = store.sources.get(id(round.proposal))
-    return "from the prior" if source is None else f"from particles of round {source[0].number + 1}, perturbed"
+def _whence(round: Round) -> str:
+    return "from the prior" if round.origin is None else f"from particles of round {round.origin.round + 1}, perturbed"
 
 
 def simulated_points(store: Rounds, most: int) -> Points | None:
     """At most so many of the θ that were simulated."""
-    parts = [round.particles for round in told(store.rounds)]
-    if not parts:
+    if not store.simulations:
         return None
-    particles = Particles.concatenate(parts)
-    if len(particles) > most:
-        particles = particles.take(np.linspace(0, len(particles) - 1, most).astype(np.int64))
-    return store.space.points(particles).with_derived(store.problem.derived)
+    rows = np.arange(store.simulations)
+    if rows.size > most:
+        rows = np.linspace(0, rows.size - 1, most).astype(np.int64)
+    return store.space.points(store.everything.theta.take(rows)).with_derived(store.problem.derived)
 
 
 def mixture_ahead(store: Rounds, proposal: Proposal, posterior: Posterior, target: Target) -> Ahead | None:
@@ -60,7 +52,7 @@ def mixture_ahead(store: Rounds, proposal: Proposal, posterior: Posterior, targe
     ratio = store.density_ratios(errors.draws, proposal)
     if ratio is None:
         return None
-    there = told(store.rounds)
+    there = store.begun
     like = [round for round in there if round.proposal is proposal] or there[-1:]
     rate = sum(round.draws for round in like) / sum(round.simulations for round in like)
     return draws_ahead(posterior, target, ratio, float(errors.draws.stratum_sizes.sum()), rate)

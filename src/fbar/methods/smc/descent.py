@@ -9,17 +9,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from fbar.checks import FloatArray, IntArray
-from fbar.designs.proposals import Perturbation, Perturbed, Proposal, Space
+from fbar.designs.proposals import Perturbation, Perturbed
 from fbar.estimation.rounds import Round
 from fbar.methods.smc.schedules import Schedule
 from fbar.question.distances import PNorm
+from fbar.question.space import Proposal, Space
+from fbar.weights import relative
 
 
 def population(present: Round, accepted: FloatArray) -> tuple[IntArray, FloatArray]:
     """The rows of a round's accepted particles, and their weights."""
     rows = np.flatnonzero(accepted)
     log_w = present.log_weights(rows)
-    return rows, accepted[rows] * np.exp(log_w - log_w.max())
+    return rows, relative(log_w, accepted[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +40,7 @@ class Perturber:
         rows, weights = population(present, accepted)
         proposal = Perturbed(
             self.space,
-            present.particles.take(rows),
+            present.take(rows),
             weights,
             present.distance[rows],
             perturbation=self.perturbation,
@@ -69,9 +71,9 @@ def next_tolerance(
     if not schedule.needs_rates or number == 1:
         return schedule.next(number, before, present.distance[rows], weights)
     measured = np.flatnonzero(np.isfinite(present.distance[: present.used]))
-    new = propose().log_density(present.particles.take(measured))
+    new = propose().log_density(present.take(measured))
     old = present.log_prior[measured] - present.log_weights(measured)
-    ratio = np.exp(new - old - (new - old).max())
+    ratio = relative(new - old)
     return schedule.next(number, before, present.distance[measured], ratio)
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fbar.checks import FloatArray, IntArray
-from fbar.designs.proposals import Particles, Proposal, Space
 from fbar.question.points import Points
+from fbar.question.space import Particles, Proposal, Space
 
 MOST_OUTSIDE = 100_000
 """How many draws outside the prior's support, and none inside, end a run."""

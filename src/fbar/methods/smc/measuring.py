@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from fbar.checks import FloatArray
 from fbar.estimation.rounds import Round
-from fbar.methods.kept_summaries import KeptSummaries
+from fbar.estimation.store import Store, failures, numbers
 from fbar.question.distances import PNorm, Scaled
-from fbar.question.outcomes import Outcomes, Seen, Tally, require_simulated
+from fbar.question.outcomes import Outcomes, Seen, Simulated, Tally, require_simulated
 from fbar.question.problem import Problem
+from fbar.question.space import Particles
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,8 +25,10 @@ class Measured:
 
     distance: FloatArray
     seen: Seen
-    recorded: Mapping[str, npt.NDArray[Any]]
-    summaries: npt.NDArray[Any] | None
+    recorded: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    summaries: npt.NDArray[Any] | None = None
+    cost: FloatArray | None = None
+    failure: npt.NDArray[np.int8] | None = None
 
 
 class Measuring:
@@ -34,13 +37,12 @@ class Measuring:
 
     def __init__(self, problem: Problem, scaled: Scaled | None) -> None:
         self._problem, self._scaled = problem, scaled
-        self._summaries = KeptSummaries()
         self.measure: PNorm | None = None
         self.applied: PNorm | None = None
 
     def block(self, outcomes: Outcomes, tolerance: float) -> Measured:
         if isinstance(outcomes, Tally):
-            return Measured(np.where(outcomes.weight > 0, 0.0, np.inf), outcomes.seen, {}, None)
+            return Measured(np.where(outcomes.weight > 0, 0.0, np.inf), outcomes.seen)
         outcomes = require_simulated(outcomes)
         if self._scaled is not None and self.measure is None:
             # No scale is known yet: everything that did not fail is accepted, and measured when the round ends.
@@ -48,33 +50,31 @@ class Measuring:
             _, seen = self._problem.distances(outcomes)
             distance = np.where(failed == 0, 0.0, np.nan)
             seen = replace(seen, closest=math.inf, distances=seen.distances[:0])
-            return Measured(distance, seen, outcomes.columns, outcomes.summaries)
+            return self._with_outcomes(distance, seen, outcomes)
         distance, seen = self._problem.distances(outcomes, tolerance, self.measure)
-        kept = self._summaries.keep(outcomes.summaries) if self._scaled is None else outcomes.summaries
-        return Measured(distance, seen, outcomes.columns, kept)
+        return self._with_outcomes(distance, seen, outcomes)
 
-    def learn(self, present: Round) -> bool:
+    def _with_outcomes(self, distance: FloatArray, seen: Seen, outcomes: Simulated) -> Measured:
+        summaries = numbers(outcomes.summaries) if self._scaled is None else outcomes.summaries
+        return Measured(distance, seen, outcomes.columns, summaries, outcomes.cost, failures(outcomes, distance))
+
+    def learn(self, present: Round, store: Store[Particles]) -> bool:
         """Learn the scales for the next round from this one, where they are to be; whether they were."""
         if self._scaled is None or not (self._scaled.each_round or self.measure is None):
             return False
-        self.measure = self._scaled.learn(present.summaries[~np.isnan(present.distance)])
+        self.measure = self._scaled.learn(store.summaries.take(present.rows[~np.isnan(present.distance)]))
         return True
 
-    def apply(self, measure: PNorm | None, rounds: Sequence[Round], seen: Seen) -> Seen:
+    def apply(self, measure: PNorm | None, store: Store[Particles], seen: Seen) -> Seen:
         """Measure every simulation so far by a distance whose scales were learnt."""
         if measure is None or measure is self.applied:
             return seen
         self.applied = measure
-        closest = math.inf
-        for round in rounds:
-            measured = []
-            for piece in round.pieces:
-                assert piece.summaries is not None
-                ok = ~np.isnan(piece.distance)
-                distance = np.full(len(piece.distance), np.nan)
-                if ok.any():
-                    distance[ok] = self._problem.distance(piece.summaries[ok], math.inf, measure)
-                    closest = min(closest, float(distance[ok].min()))
-                measured.append(distance)
-            round.measured(measured)
+        closest, measured = math.inf, np.full(store.simulations, np.nan)
+        for first, distance in list(store.distances()):
+            rows = first + np.flatnonzero(~np.isnan(distance))
+            if rows.size:
+                measured[rows] = self._problem.distance(store.summaries.take(rows), math.inf, measure)
+                closest = min(closest, float(measured[rows].min()))
+        store.measured(measured)
         return replace(seen, closest=closest)

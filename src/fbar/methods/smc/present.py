@@ -8,7 +8,8 @@ import numpy as np
 
 from fbar.checks import FloatArray
 from fbar.errors import InputError
-from fbar.estimation.rounds import Piece, Round
+from fbar.estimation.rounds import Round
+from fbar.estimation.store import Entry
 from fbar.methods.smc.descent import surely_below
 from fbar.methods.smc.drawing import Drawn
 from fbar.methods.smc.measuring import Measured
@@ -69,20 +70,14 @@ class PresentRound:
             raise InputError(
                 f"block {key} asked for {len(drawn.particles)} simulations and was told {found.distance.size} outcomes"
             )
-        self.record.add(
-            Piece(
-                drawn.particles,
-                drawn.log_prior,
-                found.distance,
-                drawn.position,
-                drawn.draws,
-                found.recorded,
-                found.summaries,
-            )
+        entry = Entry(
+            key[0], 0, drawn.particles, found.distance, found.recorded, found.summaries, found.cost, found.failure
         )
+        self.record.add(entry, drawn.log_prior, drawn.draws)
         reached = self.accepted + np.cumsum(accepted(self.acceptance, found.distance))
         if not self.counted and reached[-1] >= self.wanted - ROUNDING:
-            self.record.stop_at(int(np.searchsorted(reached, self.wanted - ROUNDING)))
+            at = int(np.searchsorted(reached, self.wanted - ROUNDING))
+            self.record.stop_at(at, drawn.position, drawn.draws)
         self.accepted = self.record.accepted = float(reached[-1])
 
     @property

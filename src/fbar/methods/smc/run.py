@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.checks import FloatArray, IntArray, non_negative_number
-from fbar.designs.proposals import Degenerate, FromPrior, Perturbed, Proposal, Space, as_perturbation
+from fbar.designs.proposals import Degenerate, FromPrior, Perturbed, as_perturbation
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.posterior import Posterior
-from fbar.estimation.rounds import Round, Rounds
+from fbar.estimation.rounds import Origin, Round, Rounds
 from fbar.methods.forecasts import Ahead
 from fbar.methods.run import Run, Stage
 from fbar.methods.smc import account
@@ -28,6 +28,7 @@ from fbar.question.outcomes import Batch, Outcomes
 from fbar.question.points import Points
 from fbar.question.priors import Finite
 from fbar.question.simulators import Tabulated
+from fbar.question.space import Proposal, Space
 from fbar.question.targets import Target, as_targets
 from fbar.seeds import Purpose
 
@@ -52,14 +53,13 @@ class SMCRun(Run):
         if not self.problem.records:
             self.problem.check_targets(self.targets)
         self._perturber = Perturber(self.space, as_perturbation(method.perturbation), method.jump, method.centres)
-        self.store = Rounds(self.problem, self.space)
+        self.store = Rounds(self.problem, self.space, needs_summaries=method.distance is not None)
         self._measuring = Measuring(self.problem, method.distance)
         wanted = method.accepted if method.simulations is None else method.simulations
         self.block_size = start.block_size or self._default_block(max(1, min(wanted // 8, MOST_BLOCK)))
         self._ended = ""
         self._extra = 0
         self._stuck = False  # no simulation came closer, so the tolerance stays
-        self._proposals: list[Proposal] = []  # all that were made: their sources are known by identity
         pilot = method.distance is not None  # scales are learnt from a round that accepts all
         self._open(FromPrior(self.space), math.inf if pilot else self.schedule.first())
 
@@ -116,11 +116,10 @@ class SMCRun(Run):
 
     # ------------------------------------------------------------ rounds and blocks
 
-    def _open(self, proposal: Proposal, tolerance: float) -> None:
+    def _open(self, proposal: Proposal, tolerance: float, origin: Origin | None = None) -> None:
         method, before = self.method, self.store.simulations
-        record = Round(self.round, proposal, tolerance, self.measure)
+        record = self.store.open(self.round, proposal, tolerance, self.measure, origin)
         wanted = method.accepted if method.simulations is None else method.simulations
-        self.store.rounds.append(record)
         if self._extra:  # rounds at the last tolerance grow with what there is, so that few are needed
             at = acceptance_at(tolerance, method.kernel)
             extra = self.rounds[-self._extra : -1]
@@ -170,8 +169,7 @@ class SMCRun(Run):
         self.seen = self.seen + found.seen
 
     def _all_failed(self) -> None:
-        for round in self.rounds:
-            round.all_failed()
+        self.store.all_failed()
         self._present.accepted = 0.0
 
     def _round_over(self) -> bool:
@@ -183,7 +181,7 @@ class SMCRun(Run):
 
     def _end(self, why: str) -> None:
         self._ended = why
-        self.store.rounds = [round for round in self.rounds if round.pieces]
+        self.store.rounds = self.store.begun
         if self._short:
             self.warnings.append(self._short)
 
@@ -224,7 +222,7 @@ class SMCRun(Run):
         self._end("ended early")
 
     def _apply(self, measure: PNorm | None) -> None:
-        self.seen = self._measuring.apply(measure, self.rounds, self.seen)
+        self.seen = self._measuring.apply(measure, self.store.everything, self.seen)
 
     def _advance(self) -> None:
         """Plan the next round, or end the run."""
@@ -242,9 +240,9 @@ class SMCRun(Run):
             return
         if at_last:
             self._extra = 1
-            self._open(self._propose(record.tolerance, accepted), record.tolerance)
+            self._open_next(record.tolerance, accepted)
             return
-        if self._measuring.learn(record):
+        if self._measuring.learn(record, self.store.everything):
             self._apply(self.measure)
         tolerance = self._next_tolerance(accepted)
         if tolerance is None:
@@ -252,7 +250,7 @@ class SMCRun(Run):
                 self._end(f"no simulation came closer than {record.tolerance:.4g}")
                 return
             tolerance, self._stuck = record.tolerance, True
-        self._open(self._propose(tolerance, accepted), tolerance)
+        self._open_next(tolerance, accepted)
 
     def _next_tolerance(self, accepted: FloatArray) -> float | None:
         record = self._present.record
@@ -268,14 +266,11 @@ class SMCRun(Run):
         rng = self.seeds.generator(Purpose.DESIGN, self.round, 2**32 - 1)
         return self._perturber.propose(self._present.record, accepted, tolerance, rng)
 
-    def _propose(self, tolerance: float, accepted: FloatArray) -> Proposal:
-        proposal, rows = self._proposed(tolerance, accepted)
-        self._remember(proposal, self._present.record, rows)
-        return proposal
-
-    def _remember(self, proposal: Proposal, source: Round, rows: IntArray) -> None:
-        self._proposals.append(proposal)
-        self.store.sources[id(proposal)] = (source, rows)
+    def _open_next(self, tolerance: float, accepted: FloatArray) -> None:
+        """Begin a round whose proposal perturbs the accepted particles of the present one."""
+        record = self._present.record
+        proposal, places = self._proposed(tolerance, accepted)
+        self._open(proposal, tolerance, Origin(record.number, record.first + places, proposal))
 
     # ------------------------------------------------------------ records and extensions
 
@@ -292,8 +287,8 @@ class SMCRun(Run):
         self._present.move_to(float(state["tolerance"]))
         if before.is_made_of(state):  # rounds that share a proposal go on sharing it
             return
-        record.proposal = proposal = before.restored(state)
-        self._remember(proposal, *self.store.sources[id(before)])
+        restored = before.restored(state)
+        self.store.restore(record, restored, restored)
 
     def _extend(self, tolerance: float | None) -> None:
         if not self.problem.records:
@@ -321,7 +316,7 @@ class SMCRun(Run):
 
     def posterior(self, tolerance: float | None = None, weights: str | None = None) -> Posterior:
         """The posterior at a tolerance (the last complete round's by default) from the particles of all rounds."""
-        if not any(round.pieces for round in self.rounds):
+        if not self.store.begun:
             raise NoPosterior("no simulations were told yet; ask the run for batches and tell it their outcomes")
         at = self.tolerance if tolerance is None else non_negative_number(tolerance, "tolerance")
         self._apply(next((round.measure for round in reversed(self.rounds) if round.complete), None))
@@ -355,10 +350,10 @@ class SMCRun(Run):
         return self._measuring.applied
 
     def _distances_of(self, rows: IntArray) -> FloatArray:
-        return np.concatenate([round.distance for round in self.rounds if round.pieces])[rows]
+        return np.asarray(self.store.everything.distance.take(rows))
 
-    def _kept_summaries(self) -> list[npt.NDArray[Any] | None]:
-        return [piece.summaries for round in self.rounds for piece in round.pieces]
+    def _summaries_of(self, rows: IntArray, size: int) -> FloatArray:
+        return self.store.everything.summaries.flat(rows, size)
 
     def curve(
         self,

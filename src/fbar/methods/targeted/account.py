@@ -34,7 +34,8 @@ def stages(store: Crossfitted, reached: Sequence[float], wanted: Acceptance, *, 
             words = "where the error of the targets falls most"
         at = reached[r] if words == DESCENT else wanted.tolerance
         asked = Acceptance(at, wanted.kernel)
-        n, hits = end - first, sum(int((accepted(asked, d) > 0).sum()) for _, d in store.distances(first, end))
+        distances = store.everything.distances(first, end)
+        n, hits = end - first, sum(int((accepted(asked, d) > 0).sum()) for _, d in distances)
         last = found[-1] if found else None
         if last is not None and last.words == words and words != DESCENT:
             found[-1] = Stage(words, last.simulations + n, (last.accepted or 0) + hits, wanted.tolerance)
@@ -51,10 +52,10 @@ def simulated_points(store: Crossfitted, most: int) -> Points | None:
 
 def learnt_ahead(store: Crossfitted, posterior: Posterior, target: Target) -> Ahead | None:
     """What more simulations from the last proposals would leave of the variance."""
-    draws = posterior.errors.draws if posterior.errors is not None else None  # type: ignore[attr-defined]
-    if draws is None or not isinstance(store.proposals[-1][0], Learnt):
+    draws = posterior.draws
+    if draws is None or draws.row is None or not isinstance(store.proposals[-1][0], Learnt):
         return None
-    particles, group = store.take(draws.row), store.group_of(draws.row)
+    particles, group = store.take(draws.row), store.everything.group_of(draws.row)
     log_q = np.empty(len(particles))
     for a, proposal in enumerate(store.proposals[-1]):
         mine = np.flatnonzero(group == a)

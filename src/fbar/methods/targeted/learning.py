@@ -19,13 +19,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from fbar.checks import FloatArray, IntArray
-from fbar.designs.proposals import Learnt, Particles, Space
+from fbar.designs.proposals import Learnt
 from fbar.designs.proposals.learnt import Part, Table
 from fbar.designs.proposals.student import fit
 from fbar.estimation.crossfitted import Crossfitted
 from fbar.methods.targeted.aim import Aim
 from fbar.question.acceptance import Acceptance, accepted
-from fbar.weights import systematic
+from fbar.question.space import Particles, Space
+from fbar.weights import relative, systematic
 
 NEIGHBOURS_UPTO = 2
 """Dimensions up to which nearest neighbours tell the acceptance probability."""
@@ -68,10 +69,10 @@ def learn(
     Where the store has costs, the proposal is the best one for what simulations cost, not for their number.
     """
     space = store.space
-    hit, a = store.accepted(acceptance, without=group)
+    hit, a = store.everything.accepted(acceptance, without=group)
     particles = store.take(hit)
     log_w = store.log_weights(hit)
-    w = np.exp(log_w - log_w.max())
+    w = relative(log_w)
     weights = w * a
     weights /= weights.sum()
     omega = weights
@@ -79,7 +80,7 @@ def learn(
     if aim is not None:
         m2 = _second_moments(store, group, acceptance, hit, weights, rng)
         base = w * a**2 / np.sqrt(m2 * _costs(store, group, hit))
-        points = space.points(particles).with_derived(store.problem.derived).with_columns(store.recorded(hit))
+        points = store.points(hit)
         g = aim.g(points, weights, base)
         omega = _steadied(base * g, base, space.dimension)
         square = (weights * g) ** 2
@@ -142,7 +143,7 @@ def _costs(store: Crossfitted, group: int | None, accepted_rows: IntArray) -> Fl
     if not store.has_costs:
         return result
     rows = store.others(group)
-    cost, hit = store.cost_of(rows), np.searchsorted(rows, accepted_rows)
+    cost, hit = store.everything.cost.take(rows), np.searchsorted(rows, accepted_rows)
     known = np.flatnonzero(np.isfinite(cost) & (cost > 0))
     everything = store.take(rows)
     for m, _ in store.space.split(everything):
@@ -182,7 +183,7 @@ def _second_moments(
     if len(space.parts) == 1 and space.dimension > NEIGHBOURS_UPTO:
         return result
     rows = store.others(group)
-    hit, a = np.searchsorted(rows, accepted_rows), accepted(acceptance, store.distance_of(rows))
+    hit, a = np.searchsorted(rows, accepted_rows), accepted(acceptance, store.everything.distance.take(rows))
     everything = store.take(rows)
     for m, own in space.split(everything):
         mine = np.flatnonzero(everything.model[hit] == m)

@@ -19,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.checks import FloatArray, IntArray, non_negative_number
-from fbar.designs.proposals import FromPrior, Learnt, Particles, Proposal, Space
+from fbar.designs.proposals import FromPrior, Learnt
 from fbar.designs.schemes import scrambled
 from fbar.errors import InputError, NoPosterior
-from fbar.estimation.crossfitted import Crossfitted, Piece
+from fbar.estimation.crossfitted import Crossfitted
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.store import Entry, failures, numbers
 from fbar.methods.forecasts import Ahead
-from fbar.methods.kept_summaries import KeptSummaries
 from fbar.methods.run import Run, Stage
 from fbar.methods.start import Start
 from fbar.methods.targeted import account
@@ -35,6 +35,7 @@ from fbar.methods.targeted.tolerance import low_enough
 from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.outcomes import Batch, Outcomes, Tally, require_simulated
 from fbar.question.points import Points
+from fbar.question.space import Particles, Proposal, Space
 from fbar.question.targets import Target
 from fbar.seeds import Purpose
 
@@ -82,7 +83,9 @@ class TargetedRun(Run):
         if not self.problem.records:
             self.problem.check_targets(self.targets)
         self.space = Space(self.problem.prior, "normal")
-        self.store = Crossfitted(self.problem, self.space, method.groups, self._draw)
+        self.store = Crossfitted(
+            self.problem, self.space, method.groups, self._draw, needs_costs=method.per == "second"
+        )
         self.aim = aim
         self.defence = method.defence or DEFENCE[min(max(self.space.dimension, 1), len(DEFENCE)) - 1]
         self.block_size = start.block_size or self._default_block(BLOCK_SIZE)
@@ -90,7 +93,6 @@ class TargetedRun(Run):
         self._at_wanted = self._event
         self._kept: Sequence[Proposal] | None = None  # proposals that learn no more
         self._evenly = self._even = False
-        self._summaries = KeptSummaries()
         self._passed = 0  # how many tolerances in a row were low enough
         self._latest: dict[bool, tuple[Acceptance, int, Posterior]] = {}  # its own, and another one
         self._reached: list[float] = []  # the tolerance of every round's proposals
@@ -177,26 +179,27 @@ class TargetedRun(Run):
 
     def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
         recorded: Mapping[str, npt.NDArray[Any]] = {}
-        summaries = None
+        summaries = cost = failure = None
         if isinstance(outcomes, Tally):
             distance, seen = np.where(outcomes.weight > 0, 0.0, np.inf), outcomes.seen
         else:
             outcomes = require_simulated(outcomes)
             distance, seen = self.problem.distances(outcomes, self.wanted.tolerance)
             recorded = outcomes.columns
-            summaries = self._summaries.keep(outcomes.summaries)
-        cost = None
+            summaries, cost, failure = numbers(outcomes.summaries), outcomes.cost, failures(outcomes, distance)
         if self.method.per == "second":
             cost = self.problem.costs(batch, outcomes)
             if cost is None:
                 raise InputError("a run per second was told a block without costs; make outcomes by fbar.simulate")
         self.seen = self.seen + seen
         particles, group = self._drawn.pop(batch.block), batch.block % self.method.groups
-        piece = Piece(self.round, group, particles, distance, recorded, summaries, cost, self._even)
-        self.store.add(piece, near=np.flatnonzero(accepted(self.wanted, distance)))
+        near = np.flatnonzero(accepted(self.wanted, distance))
+        self.store.add(
+            Entry(self.round, group, particles, distance, recorded, summaries, cost, failure, self._even, near)
+        )
 
     def _all_failed(self) -> None:
-        self.store.all_failed()
+        self.store.everything.all_failed()
 
     # ------------------------------------------------------------ learning
 
@@ -248,9 +251,9 @@ class TargetedRun(Run):
             # Rounds grow, so that they are few where even the best proposal comes close rarely.
             self._open(proposals, max(2 * self._close, self.simulations // 2), max(closer))
             return
-        hit = self.store.accepted(self.wanted)[0]
+        hit = self.store.everything.accepted(self.wanted)[0]
         there = hit.size
-        own = np.bincount(self.store.group_of(hit), minlength=self.method.groups)
+        own = np.bincount(self.store.everything.group_of(hit), minlength=self.method.groups)
         if there < 2 * self.method.groups or there - own.max() < 2:  # nothing to learn from yet
             self._repeat()
             return
@@ -287,10 +290,10 @@ class TargetedRun(Run):
     def _closer(self, group: int) -> float:
         """The tolerance that enough of the other groups' simulations are within, not below the wanted one."""
         others = self.simulations - int(self.store.counts()[:, group].sum())
-        return max(self.wanted.tolerance, self.store.nearest(min(self._close, others // 4), without=group))
+        return max(self.wanted.tolerance, self.store.everything.nearest(min(self._close, others // 4), without=group))
 
     def _closest(self) -> float:
-        return self.store.nearest(min(self._close, self.simulations // 4))
+        return self.store.everything.nearest(min(self._close, self.simulations // 4))
 
     def _lesson(self, group: int, acceptance: Acceptance, aim: Aim | None) -> Lesson:
         rng = self.seeds.generator(Purpose.DESIGN, self.round, 2**32 - 1 - group)
@@ -311,7 +314,7 @@ class TargetedRun(Run):
         except NoPosterior:
             return False
         first, last = self.store.of_round(self.round - 1)
-        rate = self.store.within(tolerance, first, last) / (last - first)
+        rate = self.store.everything.within(tolerance, first, last) / (last - first)
         return low_enough(near, far, self.targets, (self._most - self.simulations) * rate)
 
     # ------------------------------------------------------------ records and extensions
@@ -392,7 +395,8 @@ class TargetedRun(Run):
 
     def _estimated(self, store: Crossfitted, asked: Acceptance) -> Posterior:
         posterior = store.posterior(asked, self.seen)
-        draws = posterior.errors.draws  # type: ignore[union-attr]
+        draws = posterior.draws
+        assert draws is not None
         share = float(draws.weight @ np.exp(draws.log_w)) / draws.simulations
         return self._told_apart(posterior, asked.tolerance, share)
 
@@ -413,15 +417,17 @@ class TargetedRun(Run):
     def _curve_tolerances(self) -> list[float]:
         """Larger ones too, since every simulation is kept."""
         own = self._own_tolerance()
-        far = max((float(d[np.isfinite(d)].max(initial=0.0)) for _, d in self.store.distances()), default=0.0)
+        far = max(
+            (float(d[np.isfinite(d)].max(initial=0.0)) for _, d in self.store.everything.distances()), default=0.0
+        )
         larger = [own * 2 ** (k / 2) for k in range(WIDER, 0, -1)]
         return [tolerance for tolerance in larger if own < tolerance < far] + super()._curve_tolerances()
 
     def _distances_of(self, rows: IntArray) -> FloatArray:
-        return self.store.distance_of(rows)
+        return np.asarray(self.store.everything.distance.take(rows))
 
-    def _kept_summaries(self) -> list[npt.NDArray[Any] | None]:
-        return [None] if self.store.summaries is None else list(self.store.summaries.parts)
+    def _summaries_of(self, rows: IntArray, size: int) -> FloatArray:
+        return self.store.everything.summaries.flat(rows, size)
 
     def stages(self) -> list[Stage]:
         return account.stages(self.store, self._reached, self.wanted, events=self._event)

@@ -25,7 +25,7 @@ def low_enough(near: Posterior, far: Posterior, targets: Sequence[Target], more:
     """Whether ε is, from the posteriors at ε and 2ε; the rest of the budget gives about ``more`` acceptances at ε."""
     if near.accepted + more < LEAST_ACCEPTED:
         return True
-    mass = [np.exp(p.errors.draws.log_w).sum() for p in (near, far)]  # type: ignore[union-attr]
+    mass = [np.exp(p.draws.log_w).sum() for p in (near, far) if p.draws is not None]
     d = max(math.log2(mass[1] / mass[0]), 0.5)
     bias = variance = 0.0
     for target in targets:

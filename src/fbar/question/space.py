@@ -48,6 +48,14 @@ class Particles:
         return Particles(np.concatenate([p.model for p in parts]), np.concatenate([p.x for p in parts]))
 
 
+class Proposal(Protocol):
+    """Where particles come from: anything that draws them and knows their density."""
+
+    def draw(self, rng: np.random.Generator, size: int) -> Particles: ...
+
+    def log_density(self, particles: Particles) -> FloatArray: ...
+
+
 class Part(Protocol):
     """One model's parameters in working coordinates. Discrete ones are carried by a number for each value."""
 

@@ -1,0 +1,409 @@
+"""Every simulation of a run: where it was drawn, from which round and group, and what came out of it.
+
+One store serves rejection, importance sampling, ABC-SMC and targeted runs. Simulations are numbered in the order of
+their blocks, from 0 on; ``rows`` always are such numbers. What a run may need at any time is kept for all of them
+(distances, where proposals learn from rejected simulations too); the rest up to a size that is stated here, and beyond
+it for the accepted simulations only (`Column`) or by drawing them again (`fbar.estimation.coordinates`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar.checks import FloatArray, IntArray
+from fbar.estimation.kept import Kept
+from fbar.question.acceptance import Acceptance, accepted
+from fbar.question.outcomes import Failure, Simulated
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+FEW_NUMBERS = 100
+"""Numbers of a simulation that count as summaries, at most: of the order of what its parameters take. More are data."""
+
+MOST_NUMBERS = 20_000_000
+"""Numbers in the summaries of a run that are kept for all simulations, at most: 160 MB."""
+
+MOST_DATA = 5_000_000
+"""The same where a simulation has more than `FEW_NUMBERS`, 40 MB: enough to learn summaries from."""
+
+MOST_SIMULATIONS = 2**20
+"""Simulations of a run all of which are kept where only the accepted ones are needed, at most."""
+
+
+NOTHING: IntArray = np.zeros(0, dtype=np.int64)
+
+
+class NotKept(Exception):
+    """What was asked for is not in memory."""
+
+
+class Where(Protocol[T]):
+    """Where simulations are: θ by row, kept or drawn again."""
+
+    def add(self, theta: T, near: IntArray) -> None:
+        """Take those of a block; ``near`` are the places in it that will be asked for."""
+
+    def take(self, rows: IntArray) -> T: ...
+
+
+class Column:
+    """A value of every simulation; once they are more than ``most`` numbers, of the near ones only or of none.
+
+    ``near`` are the rows of the near simulations, as the store lists them; None where none are kept.
+
+    >>> rows = Kept()
+    >>> column = Column(3, rows)
+    >>> for values, near in (([1.0, 2.0], [1]), ([3.0, 4.0], [2])):
+    ...     rows.add(np.array(near))
+    ...     column.add(np.array(values), np.array(near))
+    >>> column.whole, column.take(np.array([1, 2]))
+    (False, array([2., 3.]))
+    """
+
+    def __init__(self, most: float = math.inf, near: Kept | None = None) -> None:
+        self._most, self._near = most, near
+        self._values = Kept()
+        self._size = self._numbers = 0
+        self.whole = True
+        """Whether it is kept for every simulation so far."""
+        self.empty = False
+        """Whether nothing of it is kept."""
+
+    def add(self, values: npt.NDArray[Any] | None, near: IntArray) -> None:
+        """A block's values and the rows of its near simulations; without values nothing is kept any more."""
+        if values is None:
+            self.drop()
+        if values is None or self.empty:
+            return
+        self._numbers += values.size
+        if self.whole and self._numbers > self._most:
+            self._shrink()
+        if self.whole:
+            self._values.add(values)
+        elif near.size and not self.empty:
+            self._values.add(values[near - self._size])
+        self._size += len(values)
+
+    def _shrink(self) -> None:
+        """From here on the near ones only."""
+        if self._near is None:
+            self.drop()
+            return
+        rows, before = rows_in(self._near), self._values
+        rows = rows[rows < self._size]
+        self.whole, self._values = False, Kept()
+        if rows.size:
+            self._values.add(before.take(rows))
+
+    def drop(self) -> None:
+        """Nothing is kept any more."""
+        self.whole, self.empty = False, True
+        self._values = Kept()
+
+    def narrow(self, places: IntArray) -> None:
+        """Of the near simulations only some are left, given by their places in the list."""
+        if not self.whole and not self.empty:
+            before, self._values = self._values, Kept()
+            if places.size:
+                self._values.add(before.take(places))
+
+    def between(self, first: int, last: int) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+        """The values from one simulation to before another, part by part, each with the number of its first one."""
+        if not self.whole:
+            raise NotKept
+        return self._values.between(first, last)
+
+    def take(self, rows: IntArray) -> npt.NDArray[Any]:
+        """The values of some simulations; `NotKept` where some are not in memory."""
+        return self._values.take(self._places(rows)) if rows.size else np.zeros(0)
+
+    def flat(self, rows: IntArray, size: int) -> FloatArray:
+        """The same as ``size`` numbers each; NaN in a block of another shape, all of whose simulations failed."""
+        places, start, found = self._places(rows), 0, np.full((rows.size, size), np.nan)
+        for part in self._values.parts:
+            mine = np.flatnonzero((places >= start) & (places < start + len(part)))
+            if mine.size and part[:1].size == size:
+                found[mine] = part[places[mine] - start].reshape(mine.size, size)
+            start += len(part)
+        return found
+
+    def _places(self, rows: IntArray) -> IntArray:
+        if self.empty:
+            raise NotKept
+        if self.whole or not rows.size:
+            return rows
+        assert self._near is not None
+        return places_in(rows_in(self._near), rows)
+
+
+def rows_in(listed: Kept) -> IntArray:
+    """Rows that were added block by block."""
+    return np.asarray(listed.whole()) if len(listed) else NOTHING
+
+
+def places_in(listed: IntArray, rows: IntArray) -> IntArray:
+    """Where rows stand in a rising list; `NotKept` where some do not."""
+    at = np.minimum(np.searchsorted(listed, rows), max(listed.size - 1, 0))
+    if rows.size and (not listed.size or (listed[at] != rows).any()):
+        raise NotKept
+    return np.asarray(at)
+
+
+@dataclass(frozen=True, eq=False)
+class Entry(Generic[T]):
+    """The simulations of one block, as a run gives them to its store.
+
+    ``even`` says that they are one set of evenly spread points, one cluster for the variance. ``near`` are those that
+    will be asked for. ``distance`` is NaN where a simulation failed, 0 or ∞ where the data are an event.
+    """
+
+    round: int
+    group: int
+    theta: T
+    distance: FloatArray
+    recorded: Mapping[str, npt.NDArray[Any]]
+    summaries: npt.NDArray[Any] | None
+    cost: FloatArray | None = None
+    failure: npt.NDArray[np.int8] | None = None
+    even: bool = False
+    near: IntArray | None = None
+    further: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    """What else a method keeps of each, by name: log p, or the stratum and cluster that a scheme placed it in."""
+
+
+def failures(outcomes: Simulated, distance: FloatArray) -> npt.NDArray[np.int8] | None:
+    """The kind of failure of every simulation, None if all succeeded; one without a distance is not finite."""
+    lost = np.isnan(distance)
+    if not lost.any() and (outcomes.failure is None or not outcomes.failure.any()):
+        return None
+    known = np.zeros(distance.size, dtype=np.int8) if outcomes.failure is None else outcomes.failure
+    return np.where(lost & (known == Failure.NONE), np.int8(Failure.NOT_FINITE), known).astype(np.int8)
+
+
+def numbers(summaries: npt.NDArray[Any], *, data: bool = True) -> npt.NDArray[Any] | None:
+    """Summaries that are numbers; without ``data`` also not too many for a summary."""
+    if summaries.dtype.kind not in "biuf":
+        return None
+    return summaries if data or math.prod(summaries.shape[1:]) <= FEW_NUMBERS else None
+
+
+class Store(Generic[T]):
+    """The simulations of a run in the order of its blocks.
+
+    Parameters
+    ----------
+    theta
+        Where simulations are.
+    most
+        How many simulations there will be at the most, ∞ if that is not known: what cannot be kept of all of them is
+        not kept of the first ones either.
+    needs_all
+        Whether the run itself needs the distances and records of every simulation. Otherwise, of a run of more than
+        `MOST_SIMULATIONS`, those of the near ones are kept.
+    needs_costs
+        Whether the run itself needs the costs of every simulation.
+    needs_summaries
+        Whether the run itself needs the summaries of every simulation, however many numbers they are.
+    """
+
+    def __init__(
+        self,
+        theta: Where[T],
+        *,
+        most: float = math.inf,
+        needs_all: bool = True,
+        needs_costs: bool = False,
+        needs_summaries: bool = False,
+    ) -> None:
+        self.theta = theta
+        self.simulations = 0
+        self.near = Kept()
+        """The rows of the near simulations."""
+        self._planned = most if most < math.inf else 0.0
+        self._needs_all, self._needs_summaries = needs_all, needs_summaries
+        self.distance = self._column(math.inf if needs_all else MOST_SIMULATIONS)
+        self.cost = self._column(math.inf if needs_costs else MOST_SIMULATIONS, near=False)
+        self.further: dict[str, Column] = {}
+        self._summaries: Column | None = None
+        self._blocks = Kept()
+        self._table: IntArray | None = None
+        self._starts: IntArray = NOTHING
+        self._recorded: dict[int, tuple[IntArray | None, Mapping[str, npt.NDArray[Any]]]] = {}
+        self._failure: dict[int, npt.NDArray[np.int8]] = {}
+        self._failed_upto = 0
+
+    def _column(self, most: float, each: float = 1.0, *, near: bool = True) -> Column:
+        return Column(0 if self._planned * each > most else most, self.near if near else None)
+
+    @property
+    def summaries(self) -> Column:
+        """s of every simulation, or the data themselves where the problem has no summary function."""
+        if self._summaries is None:
+            raise NotKept
+        return self._summaries
+
+    def add(self, entry: Entry[T]) -> None:
+        size, number = len(entry.distance), len(self._blocks)
+        places = NOTHING if entry.near is None else entry.near
+        near = self.simulations + places
+        self._blocks.add(np.array([[entry.round, entry.group, size, entry.even]], dtype=np.int64))
+        self._table = None
+        self.simulations += size
+        self.theta.add(entry.theta, places)
+        if self._summaries is None:
+            self._summaries = self._summary_column(entry.summaries)
+        self.distance.add(entry.distance, near)
+        self.cost.add(entry.cost, near)
+        self._summaries.add(entry.summaries, near)
+        for name, values in entry.further.items():
+            if name not in self.further:
+                self.further[name] = self._column(math.inf if self._needs_all else MOST_SIMULATIONS)
+            self.further[name].add(values, near)
+        if near.size and not self._needs_all:
+            self.near.add(near)
+        if entry.recorded:
+            whole = self.distance.whole
+            kept = entry.recorded if whole else {name: values[places] for name, values in entry.recorded.items()}
+            self._recorded[number] = (None if whole else places), kept
+        if entry.failure is not None and self.distance.whole:
+            self._failure[number] = entry.failure
+
+    def _summary_column(self, first: npt.NDArray[Any] | None) -> Column:
+        """The column for summaries, the size of which is known with the first block."""
+        each = 0 if first is None else math.prod(first.shape[1:])
+        few = each <= FEW_NUMBERS
+        most = math.inf if self._needs_summaries else MOST_NUMBERS if few else MOST_DATA
+        return self._column(most, each, near=few and not self._needs_all)
+
+    def all_failed(self) -> None:
+        """Every simulation so far has failed after all."""
+        self._recorded, self._failed_upto = {}, self.simulations
+        self.measured(np.full(self.simulations, np.nan))
+
+    def measured(self, distances: FloatArray) -> None:
+        """Give every simulation another distance, by another measure."""
+        self.distance = self._column(math.inf if self._needs_all else MOST_SIMULATIONS)
+        self.distance.add(distances, rows_in(self.near))
+
+    def narrow(self, places: IntArray) -> None:
+        """Of the near simulations only some are still near, given by their places in the list."""
+        rows = rows_in(self.near)[places]
+        for column in (self.distance, *self.further.values(), *filter(None, [self._summaries])):
+            column.narrow(places)
+        self.near.clear()
+        if rows.size:
+            self.near.add(rows)
+
+    # ------------------------------------------------------------ blocks
+
+    @property
+    def blocks(self) -> IntArray:
+        """Round, group, simulations, and whether they are evenly spread, of every block."""
+        if self._table is None:
+            self._table = self._blocks.whole() if len(self._blocks) else np.zeros((0, 4), dtype=np.int64)
+            self._starts = np.asarray(np.cumsum(self._table[:, 2]) - self._table[:, 2])
+        return self._table
+
+    @property
+    def starts(self) -> IntArray:
+        """The first simulation of every block."""
+        return self._starts if self.blocks.size else NOTHING
+
+    def block_of(self, rows: IntArray) -> IntArray:
+        return np.asarray(np.searchsorted(self.starts, rows, side="right") - 1, dtype=np.int64)
+
+    def group_of(self, rows: IntArray) -> IntArray:
+        return np.asarray(self.blocks[self.block_of(rows), 1])
+
+    def round_of(self, rows: IntArray) -> IntArray:
+        return np.asarray(self.blocks[self.block_of(rows), 0])
+
+    def in_blocks(self, rows: IntArray) -> Iterator[tuple[int, int, int, bool, IntArray]]:
+        """The blocks of rows in rising order: round, number in it, size, whether it is even, and the places in it."""
+        blocks, first = np.unique(self.block_of(rows), return_index=True)
+        for block, low, high in zip(blocks.tolist(), first, [*first[1:], rows.size], strict=True):
+            round, _, size, even = self.blocks[block].tolist()
+            number = block - int(np.searchsorted(self.blocks[:, 0], round))
+            yield round, number, size, bool(even), rows[low:high] - self.starts[block]
+
+    # ------------------------------------------------------------ what came out
+
+    def recorded(self, rows: IntArray) -> dict[str, npt.NDArray[Any]]:
+        """What simulators recorded at some simulations; `NotKept` where some are not in memory."""
+        if not self._recorded:
+            return {}
+        names = dict.fromkeys(name for _, own in self._recorded.values() for name in own)
+        parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in names}
+        sizes = self.blocks[:, 2].tolist()
+        which, kept = Kept(), True
+        for block, size in enumerate(sizes):
+            places, own = self._recorded.get(block, (None, {}))
+            kept = kept and places is None
+            here = np.arange(size) if places is None else places
+            which.add(self._starts[block] + here)
+            for name in names:
+                # A block whose simulations all failed has none; its rows are never among those that are asked for.
+                parts[name].append(own.get(name, np.full(here.size, np.nan)))
+        at = rows
+        if not kept:
+            there = which.whole()
+            at = np.minimum(np.searchsorted(there, rows), max(there.size - 1, 0))
+            if rows.size and (not there.size or (there[at] != rows).any()):
+                raise NotKept
+        return {name: np.concatenate(own)[at] for name, own in parts.items()}
+
+    def failure(self, rows: IntArray) -> npt.NDArray[np.int8]:
+        """The kind of failure of some simulations, 0 for those that succeeded."""
+        if not self.distance.whole:
+            raise NotKept
+        found = np.zeros(rows.size, dtype=np.int8)
+        if self._failure:
+            blocks = self.block_of(rows)
+            for block in np.unique(blocks).tolist():
+                if block in self._failure:
+                    mine = np.flatnonzero(blocks == block)
+                    found[mine] = self._failure[block][rows[mine] - self.starts[block]]
+        after_all = (rows < self._failed_upto) & (found == Failure.NONE)
+        return np.where(after_all, np.int8(Failure.UNUSABLE), found).astype(np.int8)
+
+    def distances(self, first: int = 0, last: int | None = None) -> Iterator[tuple[int, FloatArray]]:
+        """Those from one simulation to before another, part by part, each with the number of its first one."""
+        yield from self.distance.between(first, self.simulations if last is None else last)
+
+    def accepted(self, acceptance: Acceptance, without: int | None = None) -> tuple[IntArray, FloatArray]:
+        """The simulations that are accepted, those of one group left out, and their acceptance weights."""
+        rows, weights = [NOTHING], [np.zeros(0)]
+        for first, distance in self.distances():
+            weight = accepted(acceptance, distance)
+            hit = np.flatnonzero(weight)
+            if without is not None:
+                hit = hit[self.group_of(first + hit) != without]
+            rows.append(first + hit)
+            weights.append(weight[hit])
+        return np.concatenate(rows), np.concatenate(weights)
+
+    def within(self, tolerance: float, first: int, last: int) -> int:
+        """How many of the simulations from one to before another came within the tolerance."""
+        return sum(int((distance <= tolerance).sum()) for _, distance in self.distances(first, last))
+
+    def nearest(self, number: int, without: int | None = None) -> float:
+        """The distance that this number is within, those of one group left out; the largest finite one if fewer are."""
+        near, number = np.zeros(0), max(number, 1)
+        for first, distance in self.distances():
+            good = np.isfinite(distance)
+            if near.size >= number:
+                good &= distance < near.max()
+            at = np.flatnonzero(good)
+            if without is not None:
+                at = at[self.group_of(first + at) != without]
+            near = np.concatenate([near, distance[at]])
+            if near.size > number:
+                near = np.partition(near, number - 1)[:number]
+        return float(near.max()) if near.size else math.inf
