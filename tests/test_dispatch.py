@@ -148,7 +148,8 @@ def test_suspects_are_run_while_nothing_else_is():
         dispatcher.fill()
     assert GivenUp(Letters("b"), Fault.DIED) in order
     assert {found.report for found in order if isinstance(found, Returned)} == set("ACD")
-    assert pool.sent == ["a", "b", "a", "b", "b", "c", "d"]
+    assert sorted(pool.sent[2:5]) == ["a", "b", "b"]
+    assert pool.sent[5:] == ["c", "d"]
 
 
 def test_other_errors_end_the_run():
