@@ -41,7 +41,9 @@ RAW = 78
 ESCAPES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Characters that command a terminal, but for the end of a line and the tab."""
 
-DEFECT = re.compile(r"Traceback \(most recent call last\)|a defect of fbar|Exception ignored in|Fatal Python error")
+DEFECT = re.compile(
+    r"Traceback \(most recent call last\)|internal error in fbar|Exception ignored in|Fatal Python error"
+)
 
 
 @dataclass(frozen=True)

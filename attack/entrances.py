@@ -35,7 +35,9 @@ def _questions(rooms: Rooms) -> list[Entrance]:
         Entrance("fbar.variance", fbar.variance, {"name": "a"}, then=rooms.ask),
         Entrance("fbar.covariance", fbar.covariance, {"first": "a", "second": "b"}, then=rooms.ask),
         Entrance("fbar.probability", fbar.probability, {"predicate": "a > 0"}, then=rooms.ask),
-        Entrance("fbar.interval", fbar.interval, {"name": "a", "low": 0, "high": 1}, then=rooms.ask),
+        Entrance(
+            "fbar.probability_between", fbar.probability_between, {"name": "a", "low": 0, "high": 1}, then=rooms.ask
+        ),
         Entrance("fbar.model_probability", fbar.model_probability, {"model": 1.0, "name": "a"}, then=rooms.ask),
         Entrance("fbar.quantile", fbar.quantile, {"name": "a", "level": 0.5}, then=rooms.ask),
         Entrance("fbar.density_at", fbar.density_at, {"name": "a", "x": 0.1}, then=rooms.ask),

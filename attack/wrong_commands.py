@@ -248,7 +248,7 @@ def judged(said: str, status: object, told: str, much: bool = False) -> Outcome:
     errors = [line for line in lines if line.startswith("fbar: ")]
     if status not in (1, 2) or len(errors) != 1 or lines[-1] != errors[0]:
         return Outcome(said, "raw", f"status {status}, {len(lines)} lines: {told[:300]!r}")
-    if "a defect of fbar" in errors[0]:
+    if "internal error in fbar" in errors[0]:
         return Outcome(said, "raw", errors[0][:300])
     if fault := unfit(errors[0]):
         return Outcome(said, "raw", f"a message {fault}: {errors[0][:300]!r}")

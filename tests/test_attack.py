@@ -115,7 +115,10 @@ def test_the_page_has_the_marks_and_the_kinds_are_all_there():
         (lambda: 2, "raw: 0 lines of error"),
         (lambda: print("one\ntwo", file=sys.stderr) or 2, "raw: 2 lines of error"),
         (lambda: {}["x"], "raw: KeyError: 'x'"),
-        (lambda: print("fbar: a defect of fbar, or of the model: x", file=sys.stderr) or 2, "raw: fbar: a defect"),
+        (
+            lambda: print("fbar: internal error in fbar or in your model: x", file=sys.stderr) or 2,
+            "raw: fbar: internal error",
+        ),
         (lambda: os.kill(os.getpid(), 9), "raw: ended by signal 9"),
         (lambda: print("\x1b[2J"), "escaped: '\\x1b'"),
         (lambda: print("a\x9b31m"), "escaped: '\\x9b'"),

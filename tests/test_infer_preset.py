@@ -13,6 +13,7 @@ from scipy import stats
 
 from fbar import problems
 from fbar.cli.presets import run_preset
+from fbar.cli.score import Ready, Running
 from fbar.errors import InputError
 from fbar.methods.sampling import Rejection
 from fbar.methods.stopping import StandardError
@@ -24,7 +25,11 @@ from fbar.question.truth import Known
 from fbar.study import Study, StudyResult
 from fbar.study.contenders import Contender
 from fbar.study.coverage import Covered, clopper_pearson, coverage_cells, covered
-from fbar.study.presets import infer, preset
+from fbar.study.presets import preset
+from fbar.study.presets.infer import error_bars, ratios
+from fbar.study.presets.infer.stopped import stopping_claims
+from fbar.study.presets.infer.studies import forecast_once
+from fbar.study.presets.infer.written import markdown
 from fbar.study.trials import Cell, Record
 
 MOST_Z = 4.5
@@ -173,24 +178,26 @@ def test_what_is_counted():
 
 
 def test_a_cell_that_holds_too_seldom_or_too_often_fails():
-    assert not infer.missed(cell(held(200)))
-    assert infer.missed(cell(held(200, spread=1.53)))  # 80%
-    assert infer.missed(cell(held(1000, spread=0.5)))  # 99.99%
-    assert not infer.missed(cell(held(200, spread=1.1)))  # 92.5%, open
-    assert not infer.missed(cell(held(200, spread=1.53, trusted=False)))  # nothing unflagged to judge
+    assert not error_bars.missed(cell(held(200)))
+    assert error_bars.missed(cell(held(200, spread=1.53)))  # 80%
+    assert error_bars.missed(cell(held(1000, spread=0.5)))  # 99.99%
+    assert not error_bars.missed(cell(held(200, spread=1.1)))  # 92.5%, open
+    assert not error_bars.missed(cell(held(200, spread=1.53, trusted=False)))  # nothing unflagged to judge
 
 
 def test_the_error_of_the_truth_is_not_held_against_a_cell():
     """Off by twice its error, as large as the runs' own: coverage 48% with intervals that do not know."""
-    assert infer.missed(cell(held(200, off=2.0)))
+    assert error_bars.missed(cell(held(200, off=2.0)))
     found = cell(held(200, off=2.0, truth_error=1.0))
-    assert not infer.missed(found)
+    assert not error_bars.missed(found)
     assert found.coverage == pytest.approx(stats.norm.cdf(1.96 * math.sqrt(2) - 2), abs=0.01)
-    assert infer.missed(cell(held(200, off=2.0, truth_error=0.05)))
+    assert error_bars.missed(cell(held(200, off=2.0, truth_error=0.05)))
 
 
 def claims_of(*cells):
-    return {(claim.text.partition(": ")[2][:12], claim.problem): claim for claim in infer.coverage_claims("s", cells)}
+    return {
+        (claim.text.partition(": ")[2][:12], claim.problem): claim for claim in error_bars.coverage_claims("s", cells)
+    }
 
 
 def test_claims_on_error_bars():
@@ -219,9 +226,9 @@ def test_claims_on_error_bars():
 
 
 def test_verdicts_name_what_is_wrong():
-    assert infer.verdict(cell(held(200))) == "ok"
-    assert infer.verdict(cell(held(200, spread=1.53))) == "coverage silent"
-    assert "coverage silent" in infer.markdown([cell(held(200, spread=1.53))])
+    assert error_bars.verdict(cell(held(200))) == "ok"
+    assert error_bars.verdict(cell(held(200, spread=1.53))) == "coverage silent"
+    assert "coverage silent" in markdown([cell(held(200, spread=1.53))])
 
 
 def result_of(errors, *, flagged=(), prior=(), name="targeted", truth=None):
@@ -257,15 +264,15 @@ def test_claims_on_ratios():
     rng = np.random.default_rng(5)
     noise = rng.standard_normal(600)
     better = {"targeted": noise, "smc-last": 2.5 * rng.standard_normal(600), "rejection": 1.02 * noise[::-1]}
-    [third] = infer._at_most(result_of(better), "smc-last", 1 / 3, "a third")
+    [third] = ratios.at_most(result_of(better), "smc-last", 1 / 3, "a third")
     assert third.holds
-    *_, ratio = infer.against(result_of(better), "targeted", "smc-last")
+    *_, ratio = ratios.against(result_of(better), "targeted", "smc-last")
     assert ratio.comparison.ratio == pytest.approx(1 / 6.25, rel=0.2)
-    beside = infer._beside("s", result_of(better))
+    beside = ratios.against_others("s", result_of(better))
     assert [claim.holds for claim in beside] == [True, True]
     worse = {"targeted": 1.5 * noise, "smc-last": noise[::-1], "rejection": rng.standard_normal(600)}
-    assert [claim.holds for claim in infer._beside("s", result_of(worse))] == [False, False]
-    [open_] = infer._at_most(result_of({"targeted": 1.25 * noise, "optimal": noise[::-1]}), "optimal", 1.6, "near")
+    assert [claim.holds for claim in ratios.against_others("s", result_of(worse))] == [False, False]
+    [open_] = ratios.at_most(result_of({"targeted": 1.25 * noise, "optimal": noise[::-1]}), "optimal", 1.6, "near")
     assert not open_.holds  # 1.5625, and its interval reaches over 1.6
 
 
@@ -273,10 +280,10 @@ def test_a_rough_truth_calls_nothing(monkeypatch):
     """With a truth whose squared error is half of the better method's b², twice the error is not beyond doubt."""
     rng = np.random.default_rng(6)
     given = result_of({"targeted": rng.standard_normal(200), "rejection": 0.7 * rng.standard_normal(200)})
-    [plain] = infer._beside("s", given)
+    [plain] = ratios.against_others("s", given)
     assert not plain.holds
-    monkeypatch.setattr(infer, "_truth_part", lambda result, problem: 0.5 * 18 * 0.49)
-    [rough] = infer._beside("s", given)
+    monkeypatch.setattr(ratios, "truth_part", lambda result, problem: 0.5 * 18 * 0.49)
+    [rough] = ratios.against_others("s", given)
     assert rough.holds
     assert "the truth's own squared error is 47%" in rough.found
 
@@ -307,7 +314,7 @@ def test_runs_that_stop_at_a_precision():
     for _, record in result.records("ramp", "short", 20_000):
         assert (record.told["stopped"], record.simulations) == (0.0, 20_000)
     assert stopping.described() != short.described()
-    claims = infer._stopped(result)
+    claims = stopping_claims(result)
     assert [claim.holds for claim in claims] == [True, False]
 
 
@@ -316,7 +323,7 @@ def test_forecasts_are_told_once():
     seen = []
 
     def watch(run, rule, told):
-        infer.forecast_once(run, rule, told)
+        forecast_once(run, rule, told)
         seen.append(told.get("forecast"))
 
     watched = Contender("w", Rejection(), precision={"mean:theta": 0.002}, watch=watch)
@@ -326,7 +333,7 @@ def test_forecasts_are_told_once():
     assert record.told["forecast"] == pytest.approx(record.simulations, rel=0.5)
     assert {item for item in seen if item is not None} == {record.told["forecast"]}
     assert seen.count(None) < len(seen) - 1
-    [claim] = infer._stopped(result)
+    [claim] = stopping_claims(result)
     assert "times the forecast after 4,000" in claim.found
 
 
@@ -357,12 +364,13 @@ def test_a_part_of_a_study_has_the_trials_of_the_whole():
 
 @pytest.mark.slow
 def test_a_small_run_writes_its_cells_and_goes_on(tmp_path, capsys):
-    def run(**options):
-        run_preset("infer", trials=3, seed=1, workers=1, out=tmp_path, quick=False, json_=True, **options)
+    def run(studies=None, problems=None):
+        ready, running = Ready("infer", studies), Running(1, 1, None, tmp_path, json_=True)
+        run_preset("infer", ready, running, trials=3, problems=problems)
 
     run(studies=["events"], problems=["ramp"])
     run(studies=["events", "catalogue-small"], problems=["ramp", "gaussian-mixture"])
-    assert "events: not worse than rejection" in capsys.readouterr().out
+    assert "events: not significantly worse than rejection" in capsys.readouterr().out
     with open(tmp_path / "cells.csv", newline="") as file:
         cells = list(csv.DictReader(file))
     assert len(cells) == 2 * 2 + 3 * 4  # methods × targets

@@ -272,21 +272,21 @@ def told_apart(first, second, *, ess=(1.0, 2.0), simulations=(10, 10)):
 def test_a_claim_says_by_how_much(first, second):
     """The second has three times the error of the first, whichever stands first in the table."""
     errors = (1.0, 3.0) if first == "smc" else (3.0, 1.0)
-    [claim] = presets._better(told_apart(*errors), first, second, "so it is", same_simulations=True)
+    [claim] = presets.better(told_apart(*errors), first, second, "so it is", same_simulations=True)
     assert claim.holds
     assert claim.found.startswith(f"b² of {second} is 3.0")
     assert claim.found.endswith("simulations equal in every trial")
-    [claim] = presets._better(told_apart(*errors), second, first, "so it is")
+    [claim] = presets.better(told_apart(*errors), second, first, "so it is")
     assert not claim.holds
-    [claim] = presets._better(told_apart(*errors, simulations=(10, 9)), first, second, "x", same_simulations=True)
+    [claim] = presets.better(told_apart(*errors, simulations=(10, 9)), first, second, "x", same_simulations=True)
     assert not claim.holds
 
 
 def test_a_claim_that_a_score_misleads():
-    [claim] = presets._misleads(told_apart(1.0, 3.0), "ess")
+    [claim] = presets.misleads(told_apart(1.0, 3.0), "ess")
     assert claim.holds
     assert claim.found.startswith("it prefers smc-last, whose b² is 3.0")
-    [claim] = presets._misleads(told_apart(1.0, 3.0, ess=(2.0, 1.0)), "ess")
+    [claim] = presets.misleads(told_apart(1.0, 3.0, ess=(2.0, 1.0)), "ess")
     assert not claim.holds
 
 

@@ -16,7 +16,7 @@ from scipy import stats
 
 import fbar
 from fbar.cli import app, tables
-from fbar.cli.presets import _write as write_claims
+from fbar.cli.presets import write_claims
 from fbar.errors import FbarError, LedgerError
 from fbar.paper.record import Record
 from fbar.plot.look import render

@@ -48,6 +48,8 @@ NOT_CALLED = {
     *("problems.Recipe", "scores.Approximation", "scores.Given", "scores.Scene", "scores.Summary", "scores.TrialError"),
     # To derive from.
     *("Distribution", "Method", "StoppingRule", "Target", "scores.Score"),
+    # Take what was derived; tested where scores and problems are added.
+    *("problems.register", "scores.register"),
     # Takes a cluster.
     "Dask",
 }
@@ -115,7 +117,7 @@ def test_every_public_function_has_an_entrance():
 def test_the_judge_knows_a_bad_answer():
     assert all(map(unfit, ["a\nb", "x" * 2000, "a\x1b[2J", "\ud800", " "]))
     assert not unfit("budget must be a positive integer; got 'x'")
-    assert judged("", 2, "fbar: a defect of fbar, or of the model: KeyError: 1\n").verdict == "raw"
+    assert judged("", 2, "fbar: internal error in fbar or in your model: KeyError: 1\n").verdict == "raw"
     assert judged("", 2, "fbar: no\nfbar: never\n").verdict == "raw"
     assert judged("", 1, "Traceback (most recent call last):\n  ...\nKeyError: 1\n").verdict == "raw"
     assert judged("", 2, "fbar: warning: old\nfbar: no\n").verdict == "refused"
@@ -225,8 +227,8 @@ def simulate(theta, rng):
         ({"derived": 3}, "derived must be a mapping"),
         ({"derived": {"r": 3}}, "derived parameter 'r' must be a function"),
         ({"records": 3}, "records must be a list of names"),
-        ({"records": [3]}, "3 is no name"),
-        ({"cost": 5e-324}, "take another unit"),
+        ({"records": [3]}, "3 is not a name"),
+        ({"cost": 5e-324}, "use another unit"),
         ({"distance": 3}, "distance must be a function"),
     ],
 )
@@ -324,7 +326,7 @@ def place(tmp_path):
     ("line", "text"),
     [
         (["infre", "model.py"], "unknown command 'infre'; did you mean 'infer'? known: init, infer"),
-        (["infer", "model.py", "extra"], "fbar infer takes no further word 'extra'; fbar infer --help tells"),
+        (["infer", "model.py", "extra"], "fbar infer does not take the argument 'extra'; see fbar infer --help"),
         (["infer", "model.py", "--tolerance", "x"], "it must be a number; got 'x'"),
         (["infer", "model.py", "--budget", "\udcff"], r"it must be a whole number; got '\udcff'"),
         (["infer", "model.py", "-t", "mean:\udcff", "--budget", "9"], r"there is no parameter '\udcff'"),

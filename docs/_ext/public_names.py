@@ -44,7 +44,7 @@ def check(app: Sphinx, env: Any) -> None:
 
 
 def lead_to_public(app: Sphinx, env: Any, node: Any, contnode: Any) -> Any:
-    """``fbar.question.points.Points`` in an annotation is the documented ``fbar.Points``; so is `Points` in docstrings."""
+    """``fbar.question.points.Points`` in an annotation is ``fbar.Points``; so is `Points` in docstrings."""
     target = node.get("reftarget", "")
     if node.get("refdomain") != "py" or ("." in target and not target.startswith("fbar.")):
         return None

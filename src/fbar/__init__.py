@@ -4,7 +4,7 @@ Name the function f you care about; get E[f(θ)|x*] with an honest error bar, fr
 they reduce that error.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fbar import designs, former, theory
 from fbar.designs.proposals import LocalNormalKernel, NormalKernel, OptimalLocalKernel, UniformKernel
@@ -40,7 +40,6 @@ from fbar.methods.forecasts import Forecast
 from fbar.methods.smc import SMC
 from fbar.methods.smc.schedules import AcceptanceRateSchedule, QuantileSchedule
 from fbar.methods.stopping import AcceptedCount, Budget, CostBudget, RelativeError, StandardError, StoppingRule
-from fbar.methods.summaries import LearnedSummaries
 from fbar.question.acceptance import Acceptance
 from fbar.question.distances import PNorm, Scaled
 from fbar.question.points import Points
@@ -74,6 +73,7 @@ from fbar.question.targets import (
 )
 from fbar.results.result import Result
 from fbar.running import drive, extend, infer, load
+from fbar.running.summaries import LearnedSummaries
 from fbar.seeds import Seeds
 
 if TYPE_CHECKING:
@@ -177,18 +177,20 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """What is not needed for inference is loaded when it is used."""
-    from importlib import import_module
+if not TYPE_CHECKING:  # to whom every name is known
 
-    if name in ("plot", "problems", "scores", "study"):
-        return import_module(f"fbar.{name}")
-    if name in ("Study", "StudyResult"):
-        return getattr(import_module("fbar.study"), name)
-    present = former.now(name)
-    if present is not None:
-        return globals()[present]
-    raise AttributeError(former.removed(name))
+    def __getattr__(name: str) -> object:
+        """What is not needed for inference is loaded when it is used."""
+        from importlib import import_module
+
+        if name in ("plot", "problems", "scores", "study"):
+            return import_module(f"fbar.{name}")
+        if name in ("Study", "StudyResult"):
+            return getattr(import_module("fbar.study"), name)
+        present = former.now(name)
+        if present is not None:
+            return globals()[present]
+        raise AttributeError(former.removed(name))
 
 
 def __dir__() -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Callable
 
 from cyclopts import App, CycloptsError
 
@@ -19,6 +20,7 @@ from fbar.cli.report import report
 from fbar.cli.resume import extend, resume
 from fbar.cli.score import score
 from fbar.cli.show import explain, show
+from fbar.cli.targets import targets
 from fbar.errors import FbarError, InputError
 from fbar.system.signals import ending_as_by_ctrl_c, exit_status
 
@@ -32,7 +34,11 @@ app = App(
         "Everything is also a Python library: `import fbar; help(fbar.infer)`."
     ),
 )
-for command in (init, infer, show, explain, report, resume, extend, export, score, problems, methods, scores, paper):
+COMMANDS: tuple[Callable[..., None], ...] = (
+    *(init, infer, show, explain, report, resume, extend, export),
+    *(score, problems, methods, scores, targets, paper),
+)
+for command in COMMANDS:
     app.command(command)
 
 
@@ -47,14 +53,14 @@ def _wrong(error: CycloptsError) -> str:
             return str(unknown)
     if kind == "UnusedCliTokensError":
         chain = " ".join(("fbar", *(error.command_chain or ())))
-        return f"{chain} takes no further word {shown(words[0])}; {chain} --help tells what it takes"
+        return f"{chain} does not take the argument {shown(words[0])}; see {chain} --help"
     return str(error)
 
 
 def main() -> None:
     """Run the command line; every error is one line on standard error.
 
-    A name that cannot be written in the terminal's encoding, or is no Unicode at all, is printed with escapes.
+    A name that cannot be written in the terminal's encoding, or is not valid Unicode, is printed with escapes.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -67,7 +73,7 @@ def main() -> None:
     except FbarError as error:
         fail(error)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of a pipe went away: nothing is left to be said
+        sys.stderr.close()  # nobody reads the pipe any more
         raise SystemExit(1) from None
     except KeyboardInterrupt as error:
         complain(str(error) or "interrupted")
@@ -78,4 +84,4 @@ def main() -> None:
         if os.environ.get("FBAR_DEBUG"):
             raise
         what = in_words(error)
-        fail(FbarError(f"a defect of fbar, or of the model: {what}; FBAR_DEBUG=1 shows where"))
+        fail(FbarError(f"internal error in fbar or in your model: {what}; set FBAR_DEBUG=1 for the traceback"))

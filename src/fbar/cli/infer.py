@@ -9,14 +9,13 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from fbar.checks import shown
-from fbar.cli.common import JsonFlag, MaybeNumber, MaybeWhole, QuietFlag, say, warn
+from fbar.cli.common import JsonFlag, MaybeNumber, MaybeWhole, QuietFlag, Targets, say, warn
 from fbar.cli.output import json_only, print_result
 from fbar.engine import as_engine
 from fbar.errors import InputError
 from fbar.running import make_task, model_file, run_task
 from fbar.system.files import write_text
 
-Targets = Annotated[list[str] | None, Parameter(name=["--target", "-t"], consume_multiple=True, negative="")]
 Precisions = Annotated[list[str] | None, Parameter(name="--precision", consume_multiple=True, negative="")]
 
 
@@ -67,12 +66,8 @@ def infer(
     ----------
     model
         The model file, or FILE.py:NAME for a problem with another name than "problem".
-    target
-        What to estimate, instead of the file's targets: mean:NAME, variance:NAME, covariance:A,B, quantile:NAME,LEVEL,
-        probability:TEXT, probability_between:LOW<NAME<HIGH, density_at:NAME=X, model_probability:NAME,
-        expectation:TEXT.
     method
-        targeted, rejection, smc, importance, adaptive or adaptive-posterior. By default the model file's "method", with
+        A name listed by "fbar methods", such as targeted, rejection or smc. By default the model file's "method", with
         all its settings; without one, adaptive on finite spaces and targeted on others.
     budget
         The largest number of simulations.

@@ -5,48 +5,54 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from fbar.checks import counted
 from fbar.cli.common import open_console, plain_table
 from fbar.errors import FbarError
 from fbar.study.presets import Claim, preset
 from fbar.study.results import StudyResult
 from fbar.system.csv_cells import write_rows
 
+if TYPE_CHECKING:
+    from fbar.cli.score import Ready, Running
+
 
 def run_preset(
     name: str,
+    ready: Ready,
+    running: Running,
     *,
-    trials: int | None,
-    seed: int,
-    workers: int | None,
-    out: Path | None,
-    quick: bool,
-    json_: bool,
-    quiet: bool = False,
-    studies: list[str] | None = None,
+    trials: int | None = None,
     problems: list[str] | None = None,
 ) -> None:
     """Run a preset's studies, or some, and print its claims; ``--out`` keeps the trials, tables and figures of each."""
-    chosen = preset(name)
+    chosen, out, json_ = preset(name), running.out, running.json_
     results: dict[str, StudyResult] = {}
-    for part, study in chosen.make(trials, seed, quick=quick, studies=studies, problems=problems).items():
+    made = chosen.make(trials, running.seed, quick=ready.quick, studies=ready.study, problems=problems)
+    for part, study in made.items():
         directory = None if out is None else out / part
-        result = study.run(directory, workers=workers, progress=not (quiet or json_))
+        result = study.run(
+            directory, workers=running.workers, engine=running.dask, progress=not (running.quiet or json_)
+        )
         results[part] = result
         if not json_:
-            open_console().print(f"[bold]{part}[/bold]: {', '.join(result.arenas)}; {result.number_of_trials} trials")
-            open_console().print(str(result.ranking()), markup=False)
-            open_console().print()
+            console = open_console()
+            console.print(
+                f"[bold]{part}[/bold]: {', '.join(result.arenas)}; {counted(result.number_of_trials, 'trial')}"
+            )
+            console.print(str(result.ranking()), markup=False)
+            console.print()
         if directory is not None:
-            from fbar.plot import write_figures  # needs matplotlib, as a study without --out does not
+            from fbar.plot import write_figures  # needs matplotlib, which a study without --out does not
 
             result.write(directory)
             write_figures(result, directory)
     claims = chosen.claims(results)
     if out is not None:
-        _write(claims, out / "claims.csv")
+        write_claims(claims, out / "claims.csv")
         if chosen.write is not None:
             chosen.write(results, out)
     if json_:
@@ -63,7 +69,8 @@ def run_preset(
     open_console().print(f"{held} of {len(claims)} hold; {chosen.note}")
 
 
-def _write(claims: list[Claim], path: Path) -> None:
+def write_claims(claims: list[Claim], path: Path) -> None:
+    """The claims as a CSV file."""
     try:
         rows = ([claim.text, claim.problem, claim.found, claim.holds] for claim in claims)
         write_rows(path, ["claim", "problem", "found", "holds"], rows)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fbar.cli.common import JsonFlag, MaybeNumber, MaybeWhole, QuietFlag, TrustFlag, keep_trust
-from fbar.cli.infer import Precisions, Targets, read_precisions
+from fbar.cli.common import JsonFlag, MaybeNumber, MaybeWhole, QuietFlag, Targets, TrustFlag, keep_trust
+from fbar.cli.infer import Precisions, read_precisions
 from fbar.cli.output import json_only, print_result
 from fbar.running import engine_for, extend_run, resume_run
 
@@ -75,8 +75,6 @@ def extend(
         The new largest number of simulations, including those that the run already has.
     tolerance
         A smaller tolerance.
-    target
-        Other targets, see "fbar infer".
     precision
         Standard errors that end the run, or fractions of the value: mean:rate=0.05 or rate=1%.
     workers

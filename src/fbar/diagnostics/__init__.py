@@ -1,4 +1,4 @@
-"""What can be said of a finished run beyond its estimates: explanations, predictive checks, failures that depend on θ.
+"""What a finished run shows beyond its estimates: explanations, predictive checks, failures that depend on θ.
 
-Everything here is data computed from a run. Pictures are in `fbar.plot`, words for people in `fbar.results`.
+Everything here is data computed from a run; pictures are in `fbar.plot`, words in `fbar.results`.
 """

@@ -1,4 +1,4 @@
-"""Does the model make data like those observed? New simulations from the posterior, beside the data.
+"""Does the model make data like those observed? New simulations from the posterior, compared with the data.
 
 The accepted simulations are near the data because they were chosen so. New ones are not: y ~ ∫ p(y|θ) p(θ|x*) dθ.
 """
@@ -37,7 +37,7 @@ LAST = 3 * PATIENCE
 class Predictions:
     """Summaries of new simulations, (n, …), and the observed ones; ``failed`` counts those that gave none.
 
-    ``missing`` says why there are fewer than were wanted, or none.
+    ``missing`` is the reason if there are fewer than were wanted, or none.
     """
 
     observed: npt.NDArray[Any] | None
@@ -60,24 +60,26 @@ def predict(
     shown: Callable[[int, int], None] | None = None,
     engine: Engine | None = None,
 ) -> Predictions:
-    """Simulate anew at θ drawn from the posterior, on ``engine``; the numbers are the same on any.
+    """Simulate at θ drawn from the posterior, on ``engine``; the numbers are the same on any.
 
-    ``number`` simulations, or as many of 200 as there is time for. A run whose simulations have no data has none.
+    ``number`` simulations, or as many of 200 as there is time for; none for simulations that give no data.
     """
     if number is not None:
         number = count_of(number, "number")
     problem = run.problem
     nothing = np.zeros(0)
     if problem.observed is None or number == 0:
-        why = "No new simulations were asked for." if number == 0 else "Its simulations give no data, only a match."
+        why = "No new simulations were requested." if number == 0 else "Its simulations give no data, only a match."
         return Predictions(problem.observed, nothing, 0, why)
     wanted = NUMBER if number is None else number
     slow = _seconds_each(run)
     if number is None and slow is not None and slow * PART > PATIENCE:
-        why = f"A simulation takes about {slow:.3g} s, so none were run; ask for them: --predictive {NUMBER}"
+        why = f"A simulation takes about {slow:.3g} s, so none were run; request them with --predictive {NUMBER}"
         return Predictions(problem.observed, nothing, 0, why)
     if (posterior.weights < 0).any():
-        return Predictions(problem.observed, nothing, 0, "Some weights are negative, so nothing can be drawn by them.")
+        return Predictions(
+            problem.observed, nothing, 0, "Some weights are negative, so nothing can be drawn from them."
+        )
     seeds = run.seeds.predictive()
     rows = resampled(posterior.weights, wanted, seeds.generator(Purpose.DESIGN, 0, 0))
     theta = posterior.points.without(problem.records).take(rows)

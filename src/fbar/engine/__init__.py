@@ -1,4 +1,7 @@
-"""Running simulators: here, on this machine's processes, on a cluster."""
+"""Running simulators: in this process, in processes of this machine, on executors and clusters.
+
+Other rooms import `Engine`, the engines that users name, and `as_engine`; what fails and hangs is dealt with inside.
+"""
 
 from fbar.engine.base import Engine, Session
 from fbar.engine.choose import Apart, as_before, as_engine, machine_of

@@ -1,4 +1,7 @@
-"""Step 2 of likelihood-free inference: from simulations to a posterior with error bars."""
+"""Step 2 of likelihood-free inference, from simulations to a posterior with error bars (sections 1.2, S5, S7).
+
+Import `Estimate`, `Posterior` and the store of simulations from their modules; users choose among the estimators here.
+"""
 
 from fbar.estimation.doubly_robust import DoublyRobust
 from fbar.estimation.draws import WeightedAverage

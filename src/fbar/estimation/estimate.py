@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -131,7 +131,11 @@ class Estimates(Sequence[Estimate], ShownInNotebooks):
     def __iter__(self) -> Iterator[Estimate]:
         return iter(self._estimates)
 
-    def __getitem__(self, key: Any) -> Any:
+    @overload
+    def __getitem__(self, key: str | int) -> Estimate: ...
+    @overload
+    def __getitem__(self, key: slice) -> tuple[Estimate, ...]: ...
+    def __getitem__(self, key: str | int | slice) -> Estimate | tuple[Estimate, ...]:
         if isinstance(key, str):
             return self._estimates[self._index(key)]
         try:

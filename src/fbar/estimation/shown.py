@@ -12,4 +12,5 @@ class ShownInNotebooks:
     """Shown as `fbar.results.notebook.as_html` shows its type."""
 
     def _repr_html_(self) -> str:
-        return str(import_module(NOTEBOOK).as_html(self))
+        html: str = import_module(NOTEBOOK).as_html(self)
+        return html

@@ -1,4 +1,7 @@
-"""The ledger: every finished simulation of a run, in one SQLite file. `Ledger` writes it, `LedgerReader` reads it."""
+"""Recorded runs as files: every finished simulation in one SQLite file, the settings, and what damage leaves of them.
+
+`Ledger` writes and `LedgerReader` reads; only `fbar.running`, studies and the command line import them.
+"""
 
 from fbar.ledger.codec import Block, decode, encode, pack, unpack
 from fbar.ledger.ledger import Ledger

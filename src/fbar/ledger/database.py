@@ -6,7 +6,7 @@ off is the end of the log, never its middle.
 
 Reading never writes into the directory. SQLite itself would, since every reader of a write-ahead log takes part in it:
 a file that has no log is opened as one that cannot change; one with a log that a dead driver left is read from a copy
-elsewhere; only beside a driver at work SQLite's own shared memory is used, in one transaction, which sees one moment.
+elsewhere; only while a driver is at work SQLite's shared memory is used, in one transaction, which sees one moment.
 
 Advice of https://sqlite.org/security.html, "Untrusted SQLite Database Files": no functions of the schema are trusted,
 values have limits, statements have a time limit, and a file that holds other tables than a run's, views or triggers is
@@ -64,7 +64,7 @@ def beside(path: Path, suffix: str) -> Path:
 
 
 def require_own_files(path: Path) -> None:
-    """Refuse links and devices in place of the file and what SQLite puts beside it."""
+    """Refuse links and devices in place of the file and of what SQLite puts next to it."""
     for suffix in ("", "-wal", "-shm", "-journal"):
         require_own_file(beside(path, suffix))
 
@@ -166,7 +166,7 @@ def require_own_tables(connection: sqlite3.Connection) -> None:
     """Refuse a file with views, triggers or tables that no version of fbar has made; before anything in it is used."""
     for kind, name, sql in connection.execute("SELECT type, name, sql FROM sqlite_master"):
         if kind != "table" or _own_tables().get(name) != sql:
-            raise sqlite3.DatabaseError("it holds other things than a run's tables")
+            raise sqlite3.DatabaseError("it holds something other than a run's tables")
 
 
 # ---------------------------------------------------------------- for readers
@@ -234,8 +234,8 @@ class Snapshot:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             raise LedgerError(
-                f"{source} was left by a driver that died, and is read from a copy, for which there is no room in "
-                f"{target.parent.parent}; make room there, or name another directory by TMPDIR"
+                f"{source} was left by a driver that died and is read from a copy, but there is no space for it in "
+                f"{target.parent.parent}; free some, or set TMPDIR to another directory"
             ) from None
 
     def changed(self) -> bool:
@@ -250,7 +250,7 @@ class Snapshot:
 
 
 def _checked(path: Path, how: str) -> sqlite3.Connection:
-    """Open, and read for the first time, which is when SQLite opens what it needs beside the file."""
+    """Open, and read for the first time, which is when SQLite opens the other files that it needs."""
     connection = sqlite3.connect(f"{path.as_uri()}?{how}", uri=True, isolation_level=None, timeout=WAIT)
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()

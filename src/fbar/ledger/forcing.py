@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 
 class Forcing:
-    """Calls ``force`` within ``seconds`` after each `soon`, in a thread of its own: the run may be waiting for days.
+    """Calls ``force`` within ``seconds`` after each `soon`, in another thread: the run may be waiting for days.
 
-    What it raises is raised again in the next call of `soon` or `now`: a system says only once that it could not write.
+    What it raises is raised again by the next `soon` or `now`: a system reports only once that it could not write.
     """
 
     def __init__(self, force: Callable[[], None], seconds: float) -> None:
@@ -21,9 +21,14 @@ class Forcing:
         self._failed: OSError | None = None
         self._thread: threading.Thread | None = None
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether an error waits to be raised."""
+        return self._failed is not None
+
     def soon(self) -> None:
         with self._changed:
-            self._tell()
+            self._raise_failure()
             if self._due is None:
                 self._due = time.monotonic() + self._seconds
                 self._changed.notify()
@@ -34,10 +39,10 @@ class Forcing:
     def now(self) -> None:
         with self._changed:
             self._due = None
-            self._tell()
+            self._raise_failure()
         self._force()
 
-    def _tell(self) -> None:
+    def _raise_failure(self) -> None:
         failed, self._failed = self._failed, None
         if failed is not None:
             raise failed

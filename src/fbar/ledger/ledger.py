@@ -179,7 +179,7 @@ class Ledger(LedgerReader):
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """A transaction, whose errors say what the disk did."""
+        """A transaction; a failure is an error that names the disk's reason."""
         try:
             with self._using, transaction(self._connection):
                 yield
@@ -270,7 +270,7 @@ class Ledger(LedgerReader):
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another one of the same name; None where there is none."""
+    """What distinguishes a file from another one of the same name; None if there is none."""
     try:
         about = path.stat(follow_symlinks=False)
     except OSError:

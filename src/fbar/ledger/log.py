@@ -1,7 +1,7 @@
-"""The write-ahead log, looked at from outside: whether commits stand in it that SQLite does not accept any more.
+"""The write-ahead log, looked at from outside: whether it holds commits that SQLite no longer accepts.
 
 SQLite reads a log up to the first frame whose checksum is wrong and takes that for its end, as it must after a crash of
-the machine. Frames of the same log behind it that end a transaction say otherwise: they were committed once. Format:
+the machine. Frames of the same log behind it that end a transaction show otherwise: they were committed once. Format:
 https://sqlite.org/fileformat2.html#walformat.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 HEADER, FRAME = 32, 24
 MAGIC = (0x377F0682, 0x377F0683)
 OLDER = 2**20
-"""Each time a log is begun anew its first salt grows by one; frames of so many logs before may be left in the file."""
+"""Each new log has a first salt larger by one; frames of this many earlier logs may be left in the file."""
 
 
 def lost_commits(connection: sqlite3.Connection, log: Path) -> bool:

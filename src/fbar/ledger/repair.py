@@ -24,10 +24,10 @@ KEPT = "ledger.damaged-"
 
 
 def repair(path: Path) -> int:
-    """Replace a broken file by one with its readable rows, and keep it beside; how many blocks were readable.
+    """Replace a broken file by one with its readable rows, and keep it next to it; how many blocks were readable.
 
-    Only the run's driver does that. The first page of the new file says where the tables are, in all files of a run at
-    the same places: nothing that the old one says of itself is believed.
+    Only the run's driver does that. The tables, which are at the same places in all files of a run, are located by the
+    first page of the new file, not by that of the old one.
     """
     directory = path.parent
     for left in directory.glob(f"{WORKPLACE}*"):  # by a death in the middle of this
@@ -41,7 +41,7 @@ def repair(path: Path) -> int:
         if wal.exists():
             copy(wal, beside(work, "-wal"))
         kept = _rescue(work, new)
-        # The new file takes the old one's place in one step, and never beside the old one's write-ahead log.
+        # The new file takes the old one's place in one step, and is never next to the old one's write-ahead log.
         broken = _keep(path, directory)
         if wal.exists():
             wal.replace(beside(broken, "-wal"))
@@ -121,7 +121,7 @@ def _readable(path: Path, table: str) -> Iterator[tuple[Any, ...]]:
 
 
 def _replace_first_page(path: Path, sound: Path) -> None:
-    """Give a broken file the first page of an empty ledger, which says where the tables are: the same in all."""
+    """Give a broken file the first page of an empty ledger, which locates the tables: the same in all."""
     page = bytearray(sound.read_bytes()[:PAGE])
     page[28:32] = bytes(4)  # the number of pages: to be taken from the file's length
     with path.open("r+b") as file:

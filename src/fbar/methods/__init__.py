@@ -1,9 +1,13 @@
-"""Whole algorithms, asked and told."""
+"""Whole algorithms, by ask and tell: a method says where to simulate next, and turns outcomes into a posterior.
+
+Rooms above import the methods, `Method`, `Run`, and the registry through which command line and studies know them.
+"""
 
 from fbar.methods.base import Method
 from fbar.methods.finite.adaptive import AdaptiveAllocation, AdaptivePosterior
 from fbar.methods.finite.allocation import Allocation
 from fbar.methods.finite.inverse_binomial import InverseBinomial
+from fbar.methods.registry import Registered, register, registered, unregister
 from fbar.methods.run import Run
 from fbar.methods.sampling import Importance, Rejection
 from fbar.methods.smc import SMC
@@ -17,7 +21,11 @@ __all__ = [
     "Importance",
     "InverseBinomial",
     "Method",
+    "Registered",
     "Rejection",
     "Run",
     "Targeted",
+    "register",
+    "registered",
+    "unregister",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import Any, get_type_hints
@@ -42,11 +42,11 @@ class StoppingRule(ABC):
         return
 
     def forecast(self, run: Run) -> Forecast | None:
-        """How many simulations more until it holds; None where nothing can be said yet."""
+        """How many more simulations until it holds; None if that cannot be estimated yet."""
         return None
 
     def missing(self, run: Run) -> dict[str, Forecast]:
-        """For each target whose wanted error the run has not reached: how many simulations more that would take."""
+        """For each target whose wanted error the run has not reached: how many more simulations that needs."""
         return {}
 
     def __or__(self, other: StoppingRule) -> StoppingRule:
@@ -79,7 +79,7 @@ class Either(StoppingRule):
     def forecast(self, run: Run) -> Forecast | None:
         first, second = self.first.forecast(run), self.second.forecast(run)
         if first is None or second is None:
-            return first or second  # at most so many
+            return first or second  # at most that many
         return first.smallest(second)
 
     def missing(self, run: Run) -> dict[str, Forecast]:
@@ -111,7 +111,7 @@ class Both(StoppingRule):
 
 @dataclass(frozen=True)
 class Budget(StoppingRule):
-    """Stop after so many simulations.
+    """Stop after this many simulations.
 
     >>> (Budget(1000) | StandardError("mean:beta", 0.01)).limit
     1000
@@ -139,11 +139,11 @@ class Budget(StoppingRule):
 
 @dataclass(frozen=True)
 class CostBudget(StoppingRule):
-    """Stop when the simulations have cost so much together.
+    """Stop when the simulations together have cost this much.
 
     In the unit of the costs: seconds of simulator time, over all workers, where they are measured (see `Problem`). It
-    is read at the end of each round, so that the last one goes beyond. A rule on measured time ends elsewhere on
-    another machine; a recorded run keeps its costs and ends where it did.
+    is checked at the end of each round, so that the last round exceeds it. A rule on measured time ends elsewhere on
+    another machine; a recorded run keeps its costs and ends where it ended.
     """
 
     cost: float
@@ -161,15 +161,15 @@ class CostBudget(StoppingRule):
         spent = run.spent_cost
         if spent is None:
             raise InputError(
-                "a rule on what simulations cost was given, and some came without their cost; tell outcomes made by "
-                "fbar.simulate, or by problem.outcomes with an output 'cost'"
+                "a stopping rule on the cost needs the cost of every simulation, and some have none; use outcomes made "
+                "by fbar.simulate, or by problem.outcomes with an output 'cost'"
             )
         return spent >= self.cost
 
 
 @dataclass(frozen=True)
 class AcceptedCount(StoppingRule):
-    """Stop when so many simulations were accepted."""
+    """Stop when this many simulations have been accepted."""
 
     accepted: int
 
@@ -197,10 +197,10 @@ class AcceptedCount(StoppingRule):
 
 @dataclass(frozen=True)
 class StandardError(StoppingRule):
-    """Stop when a target's standard error is at most ``wanted``, and can be trusted.
+    """Stop when a target's standard error is at most ``wanted``, and reliable.
 
-    At least 50 simulations must be accepted, and for a probability or a quantile 10 on each side (effective ones): an
-    error bar that is small because nothing was seen yet would otherwise end the run.
+    At least 50 simulations must be accepted, and for a probability or a quantile 10 on each side (effective ones):
+    otherwise an error bar that is small because nothing was seen yet would end the run.
     """
 
     target: str
@@ -262,9 +262,9 @@ class StandardError(StoppingRule):
 
 @dataclass(frozen=True)
 class RelativeError(StandardError):
-    """Stop when a target's standard error is at most the ``wanted`` part of its value, 0.01 for one percent.
+    """Stop when a target's standard error is at most the fraction ``wanted`` of its value, 0.01 for one percent.
 
-    Of a value that may be zero no part is small enough: there the run goes on to its budget.
+    If the value may be zero no fraction of it is small enough, and the run goes on to its budget.
     """
 
     def __str__(self) -> str:
@@ -275,9 +275,9 @@ class RelativeError(StandardError):
 
 
 def wanted_precision(name: str, wanted: float | str, targets: Sequence[Target]) -> StandardError:
-    """The rule of one entry of ``precision=``: a standard error, or a part of the value written as ``"1%"``.
+    """The rule of one entry of ``precision=``: a standard error, or a fraction of the value written as ``"1%"``.
 
-    The name is that of a target, or what follows its kind where that is clear: R0 for mean:R0.
+    The name is that of a target, or the part after its kind if that is clear: R0 for mean:R0.
     """
     full = whole_name(name, [target.name for target in targets], "a precision of")
     if not isinstance(wanted, str):
@@ -288,7 +288,7 @@ def wanted_precision(name: str, wanted: float | str, targets: Sequence[Target]) 
             raise ValueError
     except ValueError:
         raise InputError(
-            f"a precision is a standard error such as 0.05, or a part such as '1%'; got {shown(wanted)}"
+            f"a precision is a standard error such as 0.05, or a fraction such as '1%'; got {shown(wanted)}"
         ) from None
     return RelativeError(full, share)
 
@@ -328,7 +328,8 @@ def _present(run: Run) -> Posterior | None:
 def _require_settling(run: Run) -> None:
     if not run.settles:
         raise InputError(
-            "a precision is reached at a tolerance, and this run's falls without end; give its schedule one to end at"
+            "a precision is reached at a fixed tolerance, and this run's tolerance keeps falling; give its schedule a "
+            "final one"
         )
 
 
@@ -345,9 +346,9 @@ def restored(described: Mapping[str, Any]) -> StoppingRule:
     """A rule from its description as JSON (see `fbar.ledger.settings`)."""
     rule = next((known for known in _KNOWN if known.__name__ == described.get("type")), None)
     if rule is None:
-        raise InputError("the run has a stopping rule of your own; give infer its own command again")
+        raise InputError("the run has a custom stopping rule; rerun the original fbar.infer call")
     inner = {str(k): restored(v) if isinstance(v, Mapping) else v for k, v in described.items() if k != "type"}
     hints = get_type_hints(rule)
-    if set(inner) != {field.name for field in fields(rule)} or not all(fits(inner[k], hints[k]) for k in inner):  # type: ignore[arg-type]
-        raise InputError(f"the run's stopping rule is recorded as {described!r:.100}, which is none")
+    if set(inner) != set(hints) or not all(fits(inner[k], hints[k]) for k in inner):
+        raise InputError(f"the run's stopping rule is recorded as {described!r:.100}, which is not a valid rule")
     return rule(**inner)

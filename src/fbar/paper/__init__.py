@@ -1,4 +1,7 @@
-"""The figures and tables of "Measuring the accuracy of likelihood-free inference", regenerated."""
+"""The figures and tables of "Measuring the accuracy of likelihood-free inference", regenerated: a module for each.
+
+The command line takes `experiment` and `EXPERIMENTS` from here; nothing else imports it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Problems with known truth: the catalogue, and the paper's own."""
+"""Problems with known truth: the catalogue, its models, and the numerical methods that give their true posteriors.
+
+Users and studies import `load`, `names` and `register`; the paper's figures import the paper's own problems.
+"""
 
 from fbar.problems.benchmark import Benchmark, Recipe
 from fbar.problems.catalogue import entries, load, names, register

@@ -65,6 +65,14 @@ def register(name: str, maker: Maker | str, title: str = "") -> None:
     _RECIPES.pop(name, None)
 
 
+def unregister(name: str) -> None:
+    """Take a problem of another package out of the catalogue; nothing if it is not there."""
+    if name in BUILT_IN:
+        raise InputError(f"{name} is one of fbar's own problems; it cannot be taken out")
+    _REGISTERED.pop(name, None)
+    _RECIPES.pop(name, None)
+
+
 def _place(entry: Registered) -> str:
     """Where a maker is defined: a module that is imported again may register the same problem again."""
     maker = entry.maker

@@ -1,1 +1,4 @@
-"""What a result is made into: lines to print, JSON, and the objects of other packages."""
+"""What a run gave, as users see it: the result, its tables, exports and reports, and how to repeat it.
+
+Runs and studies import `Result` and `report_run`; nothing numerical imports from here.
+"""

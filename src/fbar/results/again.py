@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from fbar.errors import InputError
 from fbar.methods import Method, stopping
-from fbar.methods.registry import METHODS, as_method, at_tolerance, restored_method
+from fbar.methods.registry import registered
+from fbar.methods.restored import restored_method
 from fbar.methods.smc.schedules import Tolerances
 from fbar.methods.stopping import Both, Either, RelativeError, StandardError, StoppingRule
 
@@ -30,7 +31,7 @@ def again(result: Result) -> str:
     if result.directory is not None and legs[-1].get("model"):
         lines.append(f"fbar resume {shlex.quote(str(result.directory))}  # this run, at once")
     if not legs[0]:
-        lines.append("# not known: the run was driven by hand")
+        lines.append("# not known: the run was driven step by step")
         return "\n".join(lines)
     first = _command if legs[0].get("model") else _python
     view = _view(result.how) if first is _command else ""
@@ -41,7 +42,7 @@ def again(result: Result) -> str:
     if view:
         lines.append(f"fbar show {shlex.quote(other)} {view}")
     elif not result.own:
-        lines.append(f"# then {result.how} of what it gives")
+        lines.append(f"# then {result.how} of its result")
     return "\n".join(lines)
 
 
@@ -69,15 +70,15 @@ def _command(asked: Settings, seed: int, run: str) -> str:
 
 
 def _until(asked: Settings) -> tuple[list[str], str]:
-    """Options for when a leg ends, and a remark of a rule that they cannot say."""
+    """Options for when a leg ends, and a remark about a rule that they cannot express."""
     stop, budget = _stop(asked), asked["budget"] or asked["limit"]
     words = [] if budget is None else ["--budget", str(budget)]
     if asked["stop"] is not None and stop is None:
-        return words, "\n# until the rule of your own holds, which Python alone can say"
+        return words, "\n# until the custom rule holds, which can be given only in Python"
     wanted = _precisions(stop)
     for name, text in (wanted or {}).items():
         words += ["--precision", f"{name}={text}"]
-    return words, "" if wanted is not None else f"\n# until {stop!r}, which Python alone can say"
+    return words, "" if wanted is not None else f"\n# until {stop!r}, which can be given only in Python"
 
 
 def _python(asked: Settings, seed: int, run: str) -> str:
@@ -132,7 +133,7 @@ def _view(how: str) -> str:
 
 
 def _method(asked: Settings) -> Method | None:
-    """The method; None for one of the user's own."""
+    """The method; None for a custom one."""
     try:
         return restored_method(asked["method"])
     except InputError:
@@ -140,7 +141,7 @@ def _method(asked: Settings) -> Method | None:
 
 
 def _stop(asked: Settings) -> StoppingRule | None:
-    """The stopping rule; None where there is none, and for one of the user's own."""
+    """The stopping rule; None if there is none, or a custom one."""
     with suppress(InputError):
         return None if asked["stop"] is None else stopping.restored(asked["stop"])
     return None
@@ -149,11 +150,11 @@ def _stop(asked: Settings) -> StoppingRule | None:
 def _named(method: Method | None) -> tuple[list[str], str]:
     """Options for a method that the command line can name; else a remark of what the model file must define."""
     if method is None:
-        return [], "\n# with the method of your own"
+        return [], "\n# with the custom method"
     tolerance = method.final_tolerance
-    for name in METHODS:
+    for name, entry in registered().items():
         try:
-            plain = as_method(name) if tolerance is None else at_tolerance(as_method(name), tolerance)
+            plain = entry.make() if tolerance is None else entry.make().at_tolerance(tolerance)
         except InputError:
             continue
         if plain == method:
@@ -162,7 +163,7 @@ def _named(method: Method | None) -> tuple[list[str], str]:
 
 
 def _precisions(stop: StoppingRule | None) -> dict[str, str] | None:
-    """Wanted errors by target; None for a rule that they cannot say."""
+    """Wanted errors by target; None for a rule that they cannot express."""
     if stop is None:
         return {}
     if isinstance(stop, Both):
@@ -174,7 +175,7 @@ def _precisions(stop: StoppingRule | None) -> dict[str, str] | None:
 
 
 def _prefixed(part: Any) -> str:
-    """How a method or rule is written, without what is so by default."""
+    """How a method or rule is written, without its defaults."""
     if not is_dataclass(part) or isinstance(part, type):
         return repr(part)
     if isinstance(part, Tolerances):
@@ -183,8 +184,9 @@ def _prefixed(part: Any) -> str:
         return f"({_prefixed(part.first)} {'|' if isinstance(part, Either) else '&'} {_prefixed(part.second)})"
     plain = {field.name: _default(field) for field in fields(part)}
     given = {name: getattr(part, name) for name in plain}
-    own = [f"{name}={_prefixed(value)}" for name, value in given.items() if value != plain[name]]
-    return f"fbar.{type(part).__name__}({', '.join(own)})"
+    changed = [f"{name}={_prefixed(value)}" for name, value in given.items() if value != plain[name]]
+    kind = type(part)
+    return f"{'fbar.' if kind.__module__.startswith('fbar.') else ''}{kind.__name__}({', '.join(changed)})"
 
 
 def _default(field: Field[Any]) -> Any:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from fbar.diagnostics.explanation import Explanation, explain
 from fbar.diagnostics.predictive import Predictions, predict
 from fbar.engine import Engine, as_before
 from fbar.errors import InputError, NoPosterior
-from fbar.estimation.estimate import Estimates, brief, whole
+from fbar.estimation.estimate import Estimate, Estimates, brief, whole
 from fbar.estimation.posterior import Posterior
 from fbar.methods import Run
 from fbar.methods.forecasts import Forecast
@@ -104,7 +104,11 @@ class Result:
         """
         return tuple(self.run.history)
 
-    def expect(self, targets: Target | Sequence[Target]) -> Any:
+    @overload
+    def expect(self, targets: Target) -> Estimate: ...
+    @overload
+    def expect(self, targets: Sequence[Target]) -> Estimates: ...
+    def expect(self, targets: Target | Sequence[Target]) -> Estimate | Estimates:
         """The `Estimate` of any target, or the `Estimates` of several."""
         return self.posterior.expect(targets)
 
@@ -221,7 +225,7 @@ class Result:
         assert found is not None
         return float(found)
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Estimate:
         return self.estimates[name]
 
     @property
@@ -296,15 +300,9 @@ class Result:
         """A warning of them, with what would help."""
         if not self.biased:
             return ""
-        remedies = "".join(f", or see result.{name}()" for name in ("extrapolated", "adjusted") if self._can(name))
+        ways: dict[str, Callable[[], Posterior]] = {"extrapolated": self.run.extrapolated, "adjusted": self.run.adjusted}
+        remedies = "".join(f", or see result.{name}()" for name, way in ways.items() if _works(way))
         return f"the tolerance biases {', '.join(self.biased)} by more than the error bar; lower it{remedies}"
-
-    def _can(self, name: str) -> bool:
-        try:
-            getattr(self.run, name)()
-        except (InputError, NoPosterior):
-            return False
-        return True
 
     def predictive(
         self, number: int | None = None, *, workers: int | None = None, timeout: float | None = None
@@ -382,9 +380,17 @@ class Result:
             How many, in place of that.
         weighted
             Every point once, as it is, with its weight in ``sample_stats.weight``. ArviZ's own functions do not use it:
-            what they say of these points is not of the posterior.
+            what they compute from these points is not about the posterior.
         """
         return to_arviz(self.run, self.posterior, draws=draws, weighted=weighted)
+
+
+def _works(way: Callable[[], Posterior]) -> bool:
+    try:
+        way()
+    except (InputError, NoPosterior):
+        return False
+    return True
 
 
 def spent(run: Run) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""From a question to its answer: the loop, what it is asked, and how it is recorded."""
+"""From a question to its answer: what users call, the loop of ask and tell, stopping, recording, resuming, progress.
+
+Users and the command line import `infer`, `load`, `extend` and `drive`; studies and figures replicate runs from here.
+"""
 
 from fbar.running.api import extend, infer, load
 from fbar.running.loop import drive

@@ -1,4 +1,4 @@
-"""What users call."""
+"""What users call: infer, extend and load."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from fbar.checks import instance
 from fbar.engine import as_engine
 from fbar.methods import Method
 from fbar.methods.stopping import StoppingRule
-from fbar.methods.summaries import LearnedSummaries
 from fbar.question.problem import Problem
 from fbar.question.targets import Target
 from fbar.results.result import Result
 from fbar.running.loop import Progress
 from fbar.running.recall import as_directory
 from fbar.running.recorded import engine_for, extend_run, load_run, run_task
+from fbar.running.summaries import LearnedSummaries
 from fbar.running.task import make_task
 from fbar.system.terminal import waiting
 
@@ -51,34 +51,34 @@ def infer(
     budget
         The largest number of simulations.
     tolerance
-        How close simulations must come to the data; for ABC-SMC the tolerance it ends at. Without one the default
-        method chooses it from the budget, see `Targeted`.
+        How close simulations must come to the data; for ABC-SMC the tolerance it ends at. Without it the default
+        method chooses one from the budget, see `Targeted`.
     precision
-        Standard errors that end the run, by target name: ``{"mean:theta": 0.01}``, or parts of the value,
-        ``{"theta": "1%"}``; all must be reached. The kind can be left out where it is clear.
+        Standard errors that end the run, by target name: ``{"mean:theta": 0.01}``, or fractions of the value,
+        ``{"theta": "1%"}``; all must be reached. The kind can be left out if it is clear.
     stop
-        A stopping rule of your own in place of ``precision``.
+        A stopping rule instead of ``precision``.
     seed
         The same seed gives the same result, on any number of workers.
     run
-        A directory that keeps every finished simulation. The same command again goes on where it was, or gives the
-        finished result at once; other settings are refused, see `extend`.
+        A directory that keeps every finished simulation. Rerunning the command resumes the run, or returns the finished
+        result at once; other settings are refused, see `extend`.
     workers
-        Local processes. None or 0 simulates here, which is best for vectorised simulators. A recorded run keeps their
-        number and the time limit, for `extend` and for predictions.
+        Local processes. None or 0 simulates in this process, which is best for vectorised simulators. A recorded run
+        keeps their number and the time limit, for `extend` and for predictions.
     engine
-        In place of ``workers``: a ``concurrent.futures.Executor``, a ``distributed.Client`` or its address.
+        Instead of ``workers``: an `Engine`, a ``concurrent.futures.Executor``, a ``distributed.Client`` or its address.
     timeout
-        Seconds that one simulation may take, inf for no limit; it needs workers, and starts one if there are none.
+        Seconds that one simulation may take, inf for no limit; it needs workers, and starts one if none are given.
     block_size
         Simulations in a block, the unit of work and of seeds: another size gives other numbers.
     summaries
         Learn the summaries that simulations are compared by, for these targets: ``"linear"``, ``"boosting"``,
-        ``"network"``, ``"auto"`` or `LearnedSummaries`. The pilot that teaches them counts against the budget. The
+        ``"network"``, ``"auto"`` or `LearnedSummaries`. The pilot they are learnt from counts against the budget. The
         tolerance is then in units of about a posterior standard deviation.
     progress
-        By default a terminal shows the estimates so far, the rate and the time left. True writes a plain line now and
-        then where there is no terminal, False nothing anywhere. Or a function that is called with the run after every
+        By default a terminal shows the estimates so far, the rate and the time left. True also writes a plain line now
+        and then if there is no terminal; False shows nothing. Or a function that is called with the run after every
         block.
 
     Examples
@@ -117,14 +117,14 @@ def extend(
     progress: Progress | bool | None = None,
     trust: bool = False,
 ) -> Result:
-    """Go on with a finished run: a larger budget, a smaller tolerance, other targets. Nothing is simulated again.
+    """Extend a finished run: a larger budget, a smaller tolerance, other targets. Nothing is simulated again.
 
-    What is left out stays as it was; ``budget`` counts the simulations that are there. ``problem`` can be left out
-    for a run of a model file, which is then executed: it must be one that you have run by ``fbar infer``, or
-    ``trust=True`` says that it may be, whoever wrote it. Where a problem is given nothing of the run is executed.
+    What is left out stays as it was; ``budget`` includes the simulations that the run already has. ``problem`` can be
+    left out for a run of a model file, which is then executed: either you have run it by ``fbar infer`` before, or
+    ``trust=True`` allows it, whoever wrote it. If a problem is given, nothing of the run is executed.
 
-    It is simulated as the run was: on as many local processes and with the same time limit, unless ``workers``,
-    ``timeout`` (inf for none) or ``engine`` say otherwise.
+    It is simulated as the run was, on as many local processes and with the same time limit, unless ``workers``,
+    ``timeout`` (inf for none) or ``engine`` are given.
     """
     if problem is not None:
         instance(problem, Problem, "problem", "an fbar.Problem")
@@ -152,10 +152,9 @@ def load(
 ) -> Result:
     """The result of a recorded run, finished or not, without a new simulation.
 
-    ``problem`` can be left out for a run of a model file, which is then executed: it must be one that you have run by
-    ``fbar infer``, or ``trust=True`` says that it may be, whoever wrote it. Where a problem is given nothing of the run
-    is executed; targets of the run that are functions of your own must then be among ``targets``. These are the run's
-    own by default.
+    ``problem`` can be left out for a run of a model file, which is then executed: either you have run it by ``fbar
+    infer`` before, or ``trust=True`` allows it, whoever wrote it. If a problem is given, nothing of the run is
+    executed; targets that are Python functions must then be among ``targets``. The run's targets are used by default.
     """
     if problem is not None:
         instance(problem, Problem, "problem", "an fbar.Problem")

@@ -1,4 +1,4 @@
-"""What to say of a run whose record is damaged, and of one that was repaired."""
+"""Warnings about a run whose record is damaged, and about one that was repaired."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def how_to_repair(ledger: LedgerReader) -> str:
 
 
 def damage_of(ledger: LedgerReader, run: Run, *, finished: bool) -> str:
-    """What to say of a run that was read only as far as its record is sound; nothing where that is all of it."""
+    """A warning about a run that was read only as far as its record is sound; nothing if all of it is."""
     before = ledger.legs[-1].result
     if finished or (before is None and not ledger.damaged_blocks and not ledger.end_is_lost):
         return ""

@@ -18,7 +18,7 @@ from fbar.methods.stopping import StoppingRule, require_rule
 from fbar.question.outcomes import Batch, Outcomes
 
 AT_A_TIME = 2**17
-"""Simulations that are asked for before the first of them is told, or as many as keep all workers busy."""
+"""Simulations under way at most, or as many as keep all workers busy."""
 
 Progress = Callable[[Run], None]
 

@@ -37,7 +37,7 @@ TEMPLATE = '''"""A model for fbar: fill in the simulator, the prior and the data
 Run it as it is:
 
     fbar infer {name} --budget 20000                                  # the tolerance is chosen from the budget
-    fbar infer {name} --tolerance 0.5 --precision rate=1% --run my-run    # recorded: the same command again goes on
+    fbar infer {name} --tolerance 0.5 --precision rate=1% --run my-run    # recorded: rerun it to resume
     fbar explain my-run rate
 """
 
@@ -49,7 +49,7 @@ import fbar
 # The data, or summaries of them, in the form of one row of the simulator's output.
 observed = np.array([12.0, 7.0, 9.0, 11.0, 8.0])
 
-# What is known of the parameters before: any distributions of scipy.stats, by name.
+# What is known about the parameters beforehand: any distributions of scipy.stats, by name.
 prior = fbar.Prior(
     rate=stats.uniform(1, 29),
     spread=stats.uniform(0.1, 4.9),
@@ -60,20 +60,20 @@ def simulate(theta, rng):
     """A batch in, a batch out: theta["rate"] is an array of n values, the result has one row for each.
 
     A simulator of one parameter set at a time is wrapped by @fbar.each instead; an external program is
-    fbar.program(["./model", "{{rate}}", "{{seed}}"]). Draw random numbers from rng alone: the seed decides the result.
+    fbar.program(["./model", "{{rate}}", "{{seed}}"]). Draw random numbers only from rng: the seed decides the result.
     """
     mean = theta["rate"][:, None]
     return mean + theta["spread"][:, None] * rng.standard_normal((theta.rows, len(observed)))
 
 
 def summary(x):
-    """What simulations are compared by: fewer numbers are compared with less loss. Applied to the data too."""
+    """What simulations are compared by: the fewer numbers, the better. Also applied to the data."""
     return np.stack([x.mean(axis=1), x.std(axis=1)], axis=1)
 
 
 problem = fbar.Problem(prior, simulate, observed, summary=summary, derived={{"log_rate": lambda t: np.log(t["rate"])}})
 
-# What you want to know. fbar spends its simulations on these, and gives each an error bar.
+# What you want to know: fbar spends its simulations on these and gives each an error bar.
 targets = [
     fbar.mean("rate"),
     fbar.probability("rate > 10"),
@@ -118,7 +118,7 @@ def read(given: str, targets: Sequence[str] = ()) -> ModelFile:
     text, _, name = given.rpartition(":") if ".py:" in given else (given, "", "")
     path = Path(text).resolve()
     if not path.is_file():
-        raise InputError(f"there is no model file {text}; write one with: fbar init {text or 'model.py'}")
+        raise InputError(f"there is no model file {text}; create one with: fbar init {text or 'model.py'}")
     return _read(path, _bytes(path), name or "problem", targets)
 
 
@@ -129,8 +129,8 @@ def _read(
     module = imported(path, content, place=place)
     problem = getattr(module, name, None)
     if not isinstance(problem, Problem):
-        what = "is not there" if problem is None else f"is a {type(problem).__name__}, not an fbar.Problem"
-        raise InputError(f"{text} must define {name} = fbar.Problem(...); {name} {what}")
+        what = "is missing" if problem is None else f"is a {type(problem).__name__}, not an fbar.Problem"
+        raise InputError(f"{text} must define {name} = fbar.Problem(...), but {name} {what}")
     method = getattr(module, "method", None)
     if method is not None and not isinstance(method, Method):
         raise InputError(f"{text} must define method = fbar.SMC(...) or another method; it is {shown(method)}")
@@ -183,7 +183,7 @@ def imported(path: Path, content: bytes | None = None, *, place: Path | None = N
         line = _line_of(error, place or path)
         why = f"{path.name}{line} cannot be read: {type(error).__name__}: {error}"
         if isinstance(error, ModuleNotFoundError) and place is not None:
-            why += "; modules are not taken from a run's directory: put the model file back where it was, beside them"
+            why += "; modules are not taken from a run's directory: put the model file back where it was, next to them"
         raise InputError(why) from error
     with suppress(ImportError):  # workers elsewhere cannot import the file: its functions travel whole
         import cloudpickle
@@ -200,7 +200,7 @@ def _bytes(path: Path, flags: int = 0) -> bytes:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     if len(content) > MOST_BYTES:
-        raise InputError(f"{path} is too long for a model file, which may have {MOST_BYTES:,} bytes")
+        raise InputError(f"{path} is too long for a model file: the limit is {MOST_BYTES:,} bytes")
     return content
 
 
@@ -240,8 +240,8 @@ def of_run(directory: Path, about: dict[str, Any] | None, *, trust: bool = False
     chosen = _choose(directory, about)
     if chosen.why_not and not trust:
         raise UntrustedModel(
-            f"{chosen.why_not}: read that, and if you trust it give the same command with --trust "
-            "(in Python trust=True)"
+            f"{chosen.why_not}: read that file, and if you trust it rerun the command with --trust (in Python "
+            "trust=True)"
         )
     with former.allowed():  # it may be as old as the run
         return _read(chosen.path, chosen.content, about["name"], place=chosen.place)
@@ -266,7 +266,7 @@ def _choose(directory: Path, about: dict[str, Any]) -> _Choice:
     original, copy = Path(os.path.abspath(about["file"])), (directory / COPY).resolve()
     kept = _kept(directory / COPY)
     began = kept is not None and was_run(original, digest(kept), NAMED)
-    strange = f"{directory} is not a run of yours as far as fbar knows, and this would run its model file"
+    strange = f"{directory} does not seem to be a run of yours, and this would run its model file"
     if _is_file(original):
         content = _bytes(original)
         if was_run(original, digest(content)):
@@ -281,7 +281,7 @@ def _choose(directory: Path, about: dict[str, Any]) -> _Choice:
         if place_of(digest(content)) is None:
             return _Choice(original, content, f"{strange} {original}")
     if kept is None:
-        raise InputError(f"the model file of {directory} is gone: neither {original} nor {copy} is there")
+        raise InputError(f"the model file of {directory} is gone: neither {original} nor {copy} exists")
     place = original if began else place_of(digest(kept))
     return _Choice(copy, kept, "" if place else f"{strange} {copy}", place or copy)
 

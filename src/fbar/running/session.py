@@ -18,7 +18,7 @@ from fbar.errors import NoPosterior
 from fbar.estimation.posterior import Posterior
 from fbar.ledger import Ledger, LedgerReader, Leg
 from fbar.methods import Run
-from fbar.methods.registry import restored_method
+from fbar.methods.restored import restored_method
 from fbar.results.result import Result, doubt_damaged, spent
 from fbar.running.damage import damage_of, other_estimates
 from fbar.running.lesson import learn_recorded, learn_unrecorded
@@ -229,7 +229,7 @@ class InferenceSession:
         return posterior.expect(list(self.task.targets))
 
     def _notes(self, damage: str, twice: FirstBlockTwice) -> tuple[str, ...]:
-        """The session's own notes, and what is to be said of the record, failures, summaries and the seed."""
+        """The session's notes, and warnings about the record, failures, summaries and the seed."""
         ledger, task = self.ledger, self.task
         notes = [damage, *self.notes]
         if ledger is not None and ledger.damaged and not damage:

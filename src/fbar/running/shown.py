@@ -27,7 +27,7 @@ def progress_shown(
 ) -> Iterator[Progress | None]:
     """What the loop is to call after every block; a terminal is left as it was.
 
-    ``title`` says what the simulations are for if it is not an estimate.
+    ``title`` names what the simulations are for if it is not an estimate.
     """
     if asked is not None and not isinstance(asked, bool):
         check_function(asked, "progress")

@@ -58,8 +58,8 @@ def remember(path: Path, content: bytes, how: str = NAMED) -> str:
     except OSError as error:
         why = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
         return (
-            f"cannot remember that {path} is yours ({why}): its run will take --trust (in Python trust=True); "
-            f"{VARIABLE} names another place to remember it in"
+            f"cannot remember that {path} is yours ({why}): its run will need --trust (in Python trust=True); "
+            f"set {VARIABLE} to another directory to remember it in"
         )
     return ""
 
@@ -86,7 +86,7 @@ def why_not_own(path: Path) -> str:
     try:
         found = path.stat()
     except OSError as error:
-        return f"cannot be looked at ({error.strerror or error})"
+        return f"cannot be examined ({error.strerror or error})"
     if found.st_uid != os.geteuid():
         return "belongs to another user"
     return "may be written to by everybody" if found.st_mode & stat.S_IWOTH else ""

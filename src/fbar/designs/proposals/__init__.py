@@ -1,4 +1,7 @@
-"""Proposals that learn: populations of particles in working coordinates, perturbed."""
+"""Proposals that learn: populations of particles in working coordinates, perturbed (section S7 of the paper).
+
+Methods import `Perturbed`, `Learnt`, `Space` and the kernels from here.
+"""
 
 from fbar.designs.proposals.kernels import (
     Degenerate,

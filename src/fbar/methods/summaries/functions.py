@@ -18,11 +18,11 @@ def functions(targets: Sequence[Target], points: Points) -> tuple[list[str], Flo
 
     A target's components; for one that is conditional on its parameters' model, these within the model and the model's
     indicator; and the influence function under the prior, which for a (co)variance is the product. What does not vary
-    and what another function tells already is left out.
+    and what is a multiple of another function is left out.
     """
     names: list[str] = []
     kept: list[FloatArray] = []
-    told: list[FloatArray] = []
+    kept_standard: list[FloatArray] = []
     uniform = np.full(points.rows, 1 / points.rows)
     for target in targets:
         given = target.given(points)
@@ -42,12 +42,12 @@ def functions(targets: Sequence[Target], points: Points) -> tuple[list[str], Flo
             if not spread > 1e-12 * float(np.abs(column).max()):
                 continue
             standard = (column - column.mean()) / spread
-            if any(abs(float(standard @ other)) > (1 - 1e-9) * len(column) for other in told):
+            if any(abs(float(standard @ other)) > (1 - 1e-9) * len(column) for other in kept_standard):
                 continue
             own += 1
             names.append(target.name if own == 1 else f"{target.name} ({own})")
             kept.append(column)
-            told.append(standard)
+            kept_standard.append(standard)
     if not kept:
         raise InputError("the targets do not vary among the pilot's simulations; there is nothing to learn for them")
     return names, np.stack(kept, axis=1)

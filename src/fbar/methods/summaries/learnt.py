@@ -45,7 +45,7 @@ class LearntSummary:
 
 @dataclass(frozen=True, eq=False)
 class Learning:
-    """What the pilot told: the regression, R² and summaries (of what succeeded) out of fold, all its simulations."""
+    """What the pilot taught: the regression, R² and summaries (of what succeeded) out of fold, all its simulations."""
 
     regression: str
     r_squared: Mapping[str, float]
@@ -83,7 +83,7 @@ class LearntProblem(Problem):
             base.raw,
             summary=summary,
             derived=base.derived,
-            cost=base._cost,
+            cost=base.arguments["cost"],
             records=base.records,
         )
         self.base = base
@@ -125,20 +125,27 @@ class LearntProblem(Problem):
         shown = ", ".join(f"{name} {value:.2f}" for name, value in list(self.r_squared.items())[:6])
         more = ", …" if len(self.r_squared) > 6 else ""
         return (
-            f"{self.pilot_simulations:,} more simulations taught the summaries ({self.regression} regression, "
-            f"R² out of fold: {shown}{more}); 1% of them came within {np.quantile(self.pilot_distances, 0.01):.3g}"
+            f"the summaries were learnt from {self.pilot_simulations:,} more simulations ({self.regression} "
+            f"regression, out-of-fold R²: {shown}{more}); 1% of them came within "
+            f"{np.quantile(self.pilot_distances, 0.01):.3g}"
         )
 
     @property
     def warning(self) -> str:
-        """Which targets the data say nothing of, as far as the regression can see; empty if there is none."""
+        """The targets about which the summaries contain no information, as a warning; empty if there are none."""
         poor = [name for name, value in self.r_squared.items() if value < POOR]
         if not poor:
             return ""
         return (
-            f"the summaries explain nothing of {', '.join(poor)} (R² out of fold below {POOR:g}): another regression "
-            "or a larger pilot may; if not, the estimate is the prior's"
+            f"the summaries contain no information on {', '.join(poor)} (out-of-fold R² below {POOR:g}): try another "
+            "regression or a larger pilot; otherwise the estimate is that of the prior"
         )
+
+    def replace(self, **changes: Any) -> Problem:
+        """The same summaries of a problem that is changed; a plain problem where the comparison itself is changed."""
+        if {"summary", "distance", "accept"} & changes.keys():
+            return self.base.replace(**changes)
+        return LearntProblem(self.base.replace(**changes), self._summary, self.learning)
 
     def with_observed(self, observed: Any) -> LearntProblem:
         """The same summaries of other data: nothing is learnt again."""

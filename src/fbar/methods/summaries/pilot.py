@@ -73,12 +73,12 @@ class Pilot(Run):
     def simulated(self) -> tuple[FloatArray, Points]:
         """The data (n, d) and parameters of the simulations that succeeded."""
         if not self.finished:
-            raise InputError("the pilot is not finished; tell it the outcomes of all its blocks first")
+            raise InputError("the pilot is not finished; give it the outcomes of all its blocks first, with tell")
         points = Points.concatenate([points for points, _ in self._pieces])
         if points.rows < LEAST:
             raise InputError(
-                f"{points.rows} of the pilot's {self.simulations} simulations succeeded, too few to learn summaries "
-                f"from ({self.seen.failed}); give LearnedSummaries more simulations="
+                f"{points.rows} of the pilot's {self.simulations} simulations succeeded, too few to learn "
+                f"summaries from ({self.seen.failed}); give LearnedSummaries(simulations=...) more"
             )
         x = np.concatenate([values.reshape(len(values), -1) for _, values in self._pieces])
         return x.astype(np.float64), points

@@ -38,17 +38,17 @@ class Expectation(Target):
     component_labels: tuple[str, ...] | None = field(default=None)
     conditional_on: tuple[str, ...] = ()
     requires_each: Callable[[int, Points], str] | None = field(default=None, compare=False)
-    """What to say when a component is zero on the whole space, for targets that name values of it."""
+    """The error message for a component that is zero on the whole space, for targets that name values of it."""
 
     def components(self, points: Points) -> FloatArray:
         try:
-            raw = without_mask(self.function(points), f"what target {shown(self.name)} gives")
+            raw = without_mask(self.function(points), f"what target {shown(self.name)} returns")
         except InputError:
             raise
         except Exception as error:
-            raise InputError(f"target {shown(self.name)} failed on the parameters: {in_words(error)}") from error
+            raise InputError(f"target {shown(self.name)} failed: {in_words(error)}") from error
         if raw.dtype.kind not in "biuf":
-            raise InputError(f"target {shown(self.name)} must give numbers; it gives {raw.dtype} values")
+            raise InputError(f"target {shown(self.name)} must return numbers; it returns {raw.dtype} values")
         values = raw.astype(np.float64)
         if values.ndim == 0:
             values = np.broadcast_to(values, (points.rows,))
@@ -56,8 +56,8 @@ class Expectation(Target):
             values = values[:, None]
         if values.ndim != 2 or values.shape[0] != points.rows or (values.shape[1] != 1 and not self.vector):
             raise InputError(
-                f"target {shown(self.name)} must give one value for each of {points.rows} points"
-                f"{' (or a row of values)' if self.vector else ''}; it gives shape {raw.shape}"
+                f"target {shown(self.name)} must return one value for each of {points.rows} points"
+                f"{' (or a row of values)' if self.vector else ''}; it returns shape {raw.shape}"
             )
         return values
 
@@ -94,24 +94,27 @@ class Expectation(Target):
 
 @register("NAME", "mean:beta")
 def mean(name: str) -> Target:
-    """Posterior mean of a parameter (or of a derived one); of one that some models lack, given a model that has it."""
+    """Posterior mean of a parameter.
+
+    It may be a derived parameter. If some models lack it, the mean is conditional on the models that have it.
+    """
     label = f"mean:{parameter(name)}"
     return Expectation(lambda t: column_of(t, name, label), label, conditional_on=(name,))
 
 
 @register("NAME", "second_moment:beta")
 def second_moment(name: str) -> Target:
-    """E[θ²|x*]."""
+    """Posterior mean of a parameter's square, E[θ²|x*]."""
     label = f"second_moment:{parameter(name)}"
     return Expectation(lambda t: column_of(t, name, label) ** 2, label, conditional_on=(name,))
 
 
 @register("PREDICATE", "probability:beta > 3")
 def probability(predicate: str | Function, *, name: str | None = None) -> Target:
-    """Posterior probability that a predicate holds, written as text or given as a function of the batch.
+    """Posterior probability that a predicate holds.
 
-    Text about a parameter that some models lack holds in none of these: P(lam > 3) is that of a model with lam
-    *and* lam > 3.
+    The predicate is text, or a function of the batch of parameters. If some models lack a parameter that is in the
+    text, it does not hold for them: P(lam > 3) is the probability of a model with lam *and* of lam > 3.
 
     >>> probability("abs(theta) < 2").name
     'probability:abs(theta) < 2'
@@ -123,9 +126,11 @@ def probability(predicate: str | Function, *, name: str | None = None) -> Target
     label = name or f"probability:{predicate if isinstance(predicate, str) else _called(predicate)}"
 
     def indicator(points: Points) -> npt.NDArray[np.bool_]:
-        held = without_mask(function(points), f"what target {shown(label)} gives")
+        held = without_mask(function(points), f"what target {shown(label)} returns")
         if held.dtype != np.bool_:
-            raise InputError(f"target {shown(label)} must be true or false at each point; it gives {held.dtype} values")
+            raise InputError(
+                f"target {shown(label)} must be true or false at each point; it returns {held.dtype} values"
+            )
         if isinstance(function, Expression) and not points.complete:
             for parameter in function.names:
                 held = held & points.present(parameter)
@@ -136,7 +141,7 @@ def probability(predicate: str | Function, *, name: str | None = None) -> Target
 
 @register("LOW<NAME<HIGH", "probability_between:0<beta<1")
 def probability_between(name: str, low: float, high: float) -> Target:
-    """Posterior probability that low < θ < high."""
+    """Posterior probability that a parameter lies between two numbers, P(low < θ < high | x*)."""
     parameter(name)
     low, high = number(low, "low"), number(high, "high")
     if not low < high:
@@ -160,7 +165,7 @@ def probability_between(name: str, low: float, high: float) -> Target:
 def model_probability(model: Any, *, name: str = "model") -> Target:
     """Posterior probability of one model among those of a model choice."""
     if not isinstance(model, str | int | float | np.generic):
-        raise InputError(f"a model is known by text or a number; got {shown(model)}")
+        raise InputError(f"a model is named by text or a number; got {shown(model)}")
     parameter(name)
     label = f"model_probability:{model}"
 
@@ -178,9 +183,10 @@ def model_probability(model: Any, *, name: str = "model") -> Target:
 
 @register("FUNCTION", "expectation:log(beta)")
 def expectation(function: str | Function, *, name: str | None = None, vector: bool = False) -> Target:
-    """Posterior expectation of any function of the batch θ, or of text such as ``"log(beta)"``.
+    """Posterior expectation of a function of the parameters.
 
-    ``vector=True`` if a function gives rows of values.
+    The function takes the batch of parameters; or it is text such as ``"log(beta)"``. ``vector=True`` if it returns a
+    row of values for each parameter set.
     """
     require_own_name(name)
     if isinstance(function, str):
@@ -190,7 +196,7 @@ def expectation(function: str | Function, *, name: str | None = None, vector: bo
 
 
 def probabilities(values: Mapping[str, npt.ArrayLike]) -> Target:
-    """The posterior probability of every given parameter value, a one-hot vector target.
+    """Posterior probability of each of the given parameter values, a vector target.
 
     Its MSE, summed over the components, is the error of the normalised posterior (section 1.2.2 of the
     paper: d_post is d_f with f = δ(θ' − θ)). Give the values as columns, such as ``prior.points``.

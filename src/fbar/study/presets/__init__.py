@@ -1,4 +1,7 @@
-"""Studies that are ready to run, with the claims that they test."""
+"""Studies that are ready to run, with the claims that they test.
+
+The command line imports `preset`; a preset is a file here.
+"""
 
 from fbar.checks import choice
 from fbar.study.presets.base import Claim, Preset

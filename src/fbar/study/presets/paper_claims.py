@@ -49,21 +49,21 @@ def _paper_claims(results: Mapping[str, StudyResult]) -> list[Claim]:
     found: list[Claim] = []
     for result in results.values():
         for score in ("acceptance-rate", "ess"):
-            found += _misleads(result, score)
+            found += misleads(result, score)
     for name, base in (("designs", "rejection"), ("allocations", "prior")):
         if name not in results:
             continue
-        found += _better(results[name], "optimal", "posterior", "the posterior is not the best place to simulate")
-        found += _better(results[name], "optimal", "max-ess", "simulating for the error beats simulating for the ESS")
-        found += _better(results[name], "optimal", base, "simulating for the error beats the prior")
+        found += better(results[name], "optimal", "posterior", "the posterior is not the best place to simulate")
+        found += better(results[name], "optimal", "max-ess", "simulating for the error beats simulating for the ESS")
+        found += better(results[name], "optimal", base, "simulating for the error beats the prior")
     for name in ("rounds", "rounds-of-models"):
         text = "all rounds of ABC-SMC beat the last round, from the same simulations"
         if name in results:
-            found += _better(results[name], "smc", "smc-last", text, same_simulations=True)
+            found += better(results[name], "smc", "smc-last", text, same_simulations=True)
     return found
 
 
-def _misleads(result: StudyResult, score: str) -> list[Claim]:
+def misleads(result: StudyResult, score: str) -> list[Claim]:
     """Whether a score and the error tell some pair of methods apart in opposite ways, beyond doubt."""
     versus = result.against(score)
     claims = []
@@ -83,7 +83,7 @@ def _misleads(result: StudyResult, score: str) -> list[Claim]:
     return claims
 
 
-def _better(result: StudyResult, first: str, second: str, text: str, *, same_simulations: bool = False) -> list[Claim]:
+def better(result: StudyResult, first: str, second: str, text: str, *, same_simulations: bool = False) -> list[Claim]:
     claims = []
     for verdict in result.ranking().verdicts:
         if {verdict.first, verdict.second} != {first, second}:

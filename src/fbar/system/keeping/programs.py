@@ -74,8 +74,8 @@ class _Keeper:
             if not isinstance(error, OSError):
                 raise
             raise EngineFailed(
-                f"programs are run by a second Python, and {executable!r} cannot be started ({error.strerror}); say "
-                "which one it is by multiprocessing.set_executable"
+                f"programs are run by a second Python, and {executable!r} cannot be started ({error.strerror}); "
+                "choose it with multiprocessing.set_executable"
             ) from error
         finally:
             theirs.close()

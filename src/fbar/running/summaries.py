@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from fbar.checks import choice, instance, positive_integer, shown
-from fbar.engine import Engine, InProcess
-from fbar.engine.blocks import SimulatedBlocks
+from fbar.engine import Engine
 from fbar.errors import InputError
 from fbar.methods.start import Start
 from fbar.methods.summaries.functions import functions, out_of_fold
@@ -29,12 +28,12 @@ from fbar.methods.summaries.learnt import Learning, LearntProblem, LearntSummary
 from fbar.methods.summaries.pilot import LEAST, Pilot
 from fbar.methods.summaries.regressions import REGRESSIONS
 from fbar.question.problem import Problem
-from fbar.question.simulators import Bernoulli, Tabulated
 from fbar.question.targets import Target, as_targets
+from fbar.running.loop import drive
 from fbar.seeds import Purpose, Seeds
 
 PILOT, EACH = 1000, 20
-"""The pilot by default: this many simulations, or so many for each number of the data if that is more."""
+"""The pilot by default: this many simulations, or this many for each number of the data if that is more."""
 
 PART = 5
 """At most this part of the budget."""
@@ -106,10 +105,12 @@ class LearnedSummaries:
         instance(problem, Problem, "problem", "an fbar.Problem")
         if isinstance(problem, LearntProblem):
             raise InputError("this problem's summaries are learnt already; give the problem that they were learnt from")
-        if isinstance(problem.simulate, Tabulated | Bernoulli):
-            raise InputError("this problem's simulations match or do not; there are no data to learn summaries from")
-        if problem._accept is not None:
-            raise InputError("with an acceptance rule of your own (accept=) summaries have no effect; leave one out")
+        if problem.simulator.known is not None:
+            raise InputError(
+                "this problem's simulations only match or do not; there are no data to learn summaries from"
+            )
+        if problem.arguments["accept"] is not None:
+            raise InputError("with a custom acceptance rule (accept=) summaries have no effect; leave out one of them")
         if problem.observed is None or problem.observed.dtype.kind not in "biuf":
             raise InputError("summaries are learnt from data that are numbers; this problem's are labels")
 
@@ -118,7 +119,7 @@ class LearnedSummaries:
         if self.simulations is not None:
             if budget is not None and self.simulations >= budget:
                 raise InputError(
-                    f"the pilot's {self.simulations} simulations leave nothing of the budget {budget}; raise the budget"
+                    f"the pilot's {self.simulations} simulations use up the budget of {budget}; raise the budget"
                 )
             return self.simulations
         assert problem.observed is not None
@@ -148,7 +149,7 @@ class LearnedSummaries:
         tried = {kind: out_of_fold(kind, x, y, self.folds, seed) for kind in kinds}
         left = {kind: ((y - predicted) ** 2).mean(axis=0) for kind, predicted in tried.items()}
         kind = min(kinds, key=lambda kind: float(left[kind].mean()))
-        # A prediction that is exact would make an infinite scale of a tolerance; nobody can tell such a small one.
+        # A prediction that is exact would make an infinite scale of a tolerance; no such small one is ever given.
         scale = np.sqrt(np.maximum(left[kind], 1e-12))
         summary = LearntSummary(pilot.problem.summary, REGRESSIONS[kind](x, y, seed), scale, x[:100])
         learning = Learning(
@@ -168,7 +169,5 @@ class LearnedSummaries:
         """Run the pilot and give the problem with learnt summaries, for any method."""
         chosen = self if simulations is None else LearnedSummaries(self.regression, simulations, self.folds)
         pilot = chosen.pilot(problem, targets, seed)
-        with (engine or InProcess()).session(problem) as session:
-            for answers in SimulatedBlocks(session, pilot.ask()):
-                pilot.tell(*answers)
+        drive(pilot, engine=engine, history=False)
         return chosen.fit(pilot)
