@@ -182,7 +182,10 @@ class Run(AskTell, OtherTolerances):
         nothing = Tally(np.zeros(0), np.zeros(0))
 
         def cost_at(points: Points) -> FloatArray | None:
-            return self.problem.costs(Batch(0, 0, points, None, self.seeds), nothing)
+            try:
+                return self.problem.cost_of(points)
+            except InputError:  # at some θ it is not a positive number
+                return self.problem.costs(Batch(0, 0, points, None, self.seeds), nothing)
 
         blocks = None if recorded is None else Replayed(self.problem, recorded)
         return Simulations(self.problem, drawn, cost_at, blocks)
