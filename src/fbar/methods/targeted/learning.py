@@ -140,7 +140,7 @@ def _costs(store: Crossfitted, group: int | None, accepted_rows: IntArray) -> Fl
     The mean of log cost is not that of cost; they differ by a factor that is the same for all if the scatter is.
     """
     result = np.ones(accepted_rows.size)
-    if not store.has_costs:
+    if not store.needs_costs:
         return result
     rows = store.others(group)
     cost, hit = store.everything.cost.take(rows), np.searchsorted(rows, accepted_rows)

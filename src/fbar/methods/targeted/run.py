@@ -411,6 +411,9 @@ class TargetedRun(Run):
     def chooses_tolerance(self) -> bool:
         return self._chooses
 
+    def _drawn_from(self) -> Crossfitted:
+        return self.store
+
     def _own_tolerance(self) -> float:
         return self.wanted.tolerance
 
