@@ -88,7 +88,7 @@ def test_the_rule_says_when_it_cannot_be_read(clock):
     run = fbar.Rejection(tolerance=1, rounds=1).start(problem_of(timed(clock)), MU, seed=5, budget=60)
     (batch,) = run.ask()
     run.tell((batch, run.problem.outcomes(np.zeros(60), 60)))
-    with pytest.raises(fbar.InputError, match="came without their cost"):
+    with pytest.raises(fbar.InputError, match="and some have none"):
         fbar.CostBudget(1).holds(run)
 
 
