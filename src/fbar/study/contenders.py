@@ -90,7 +90,7 @@ def _run_to_precision(
 ) -> Approximation:
     rules: list[StoppingRule] = [StandardError(t.name, precision[t.name]) for t in targets if t.name in precision]
     if not rules:
-        raise InputError(f"precision names none of this study's targets; it names {', '.join(precision)}")
+        raise InputError(f"precision must name targets of this study; it names {', '.join(precision)}")
     rule = functools.reduce(lambda a, b: a & b, rules)
     told: dict[str, float] = {}
     run = _at_the_tolerance(method, posed).start(posed, list(targets), seeds, limit=posed.budget)
@@ -125,7 +125,7 @@ CONTENDERS: dict[str, Contender] = {
         Contender("targeted", Targeted(), title="draws where they lower the targets' error, learnt as it goes"),
         Contender("rejection", Rejection(), title="draws from the prior, the accepted ones kept"),
         Contender("smc", method_for=_smc("mixture"), title="ABC-SMC, the particles of all rounds, mixture weights"),
-        Contender("smc-last", method_for=_smc("last"), title="ABC-SMC, the last round alone, as is usual"),
+        Contender("smc-last", method_for=_smc("last"), title="ABC-SMC, only the last round, as is usual"),
         Contender("smc-ess", method_for=_smc("ess"), title="ABC-SMC, all rounds weighted by their ESS (the paper's)"),
         Contender("posterior", Importance("posterior"), title="draws from the true posterior (known acceptance)"),
         Contender("max-ess", Importance("max-ess"), title="draws from the design of largest ESS (known acceptance)"),
