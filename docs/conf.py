@@ -30,7 +30,9 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "command_help",
+    "methods_by_name",
     "public_names",
+    "target_kinds",
 ]
 exclude_patterns = ["_build"]
 

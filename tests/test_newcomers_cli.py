@@ -261,7 +261,7 @@ def test_an_export_replaces_no_file_unless_told_to(model, capsys):
     call("infer", "model.py", "--budget", "500", "--tolerance", "2", "--run", "r", "--seed", "1")
     (model.parent / "r.csv").write_text("mine")
     for options in ((), ("--all",)):
-        with pytest.raises(fbar.InputError, match=r"r\.csv is there already; .*--out FILE.*--force"):
+        with pytest.raises(fbar.InputError, match=r"r\.csv already exists; .*--out FILE.*--force"):
             call("export", "r", *options)
     assert (model.parent / "r.csv").read_text() == "mine"
     assert "wrote" in printed(capsys, "export", "r", "--force")
