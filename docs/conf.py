@@ -30,6 +30,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "command_help",
+    "methods_by_name",
     "public_names",
     "target_kinds",
 ]

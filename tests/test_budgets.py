@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 import fbar
+from fbar.question.simulators import Vectorised
 
 pytestmark = pytest.mark.slow
 
@@ -18,8 +19,6 @@ FEW = fbar.Finite(theta=np.arange(1.0, 7.0))
 
 class Counting:
     """A simulator that counts the simulations that are begun, in whatever thread or process."""
-
-    charged = True  # the second look at a cheap block, which is no part of a run, is not wanted here
 
     def __init__(self, path):
         self.path = path
@@ -31,6 +30,11 @@ class Counting:
         return theta["theta"] + rng.normal(0, 1, theta.rows)
 
 
+def counting(path):
+    """Metered: the second look at a cheap block, which is no part of a run, is not wanted here."""
+    return Vectorised(Counting(str(path)), metered=True)
+
+
 @pytest.fixture
 def answer(tmp_path):
     """Infers with so many threads, None for no engine; gives the result and how many simulations were begun."""
@@ -38,7 +42,7 @@ def answer(tmp_path):
 
     def infer(prior, threads, **options):
         path = tmp_path / str(next(asked))
-        problem = fbar.Problem(prior, Counting(str(path)), observed=3.0)
+        problem = fbar.Problem(prior, counting(path), observed=3.0)
         with ThreadPoolExecutor(threads or 1) as pool:
             engine = None if threads is None else pool
             result = fbar.infer(problem, fbar.mean("theta"), seed=5, block_size=40, engine=engine, **options)
@@ -119,7 +123,7 @@ def test_what_is_run_ahead_without_a_budget_is_counted_and_told(answer):
 
 @pytest.mark.parametrize("workers", [2, 4])
 def test_the_budget_holds_in_processes(tmp_path, workers):
-    problem = fbar.Problem(LINE, Counting(str(tmp_path / "begun")), observed=3.0)
+    problem = fbar.Problem(LINE, counting(tmp_path / "begun"), observed=3.0)
     asked = {"method": fbar.SMC([4.0, 2.0, 1.0, 0.5], accepted=200), "budget": 2000, "seed": 5, "block_size": 40}
     result = fbar.infer(problem, fbar.mean("theta"), workers=workers, **asked)
     assert (tmp_path / "begun").stat().st_size == result.simulations == 2000

@@ -15,7 +15,6 @@ from fbar.engine import Workers
 from fbar.ledger import LedgerReader, decode, encode, pack, unpack
 from fbar.ledger.settings import describe
 from fbar.methods import stopping
-from fbar.question import simulators
 from fbar.question.outcomes import Batch, Failure, Simulated
 from fbar.question.points import Points
 from fbar.question.simulators import RowFailed, Rows
@@ -42,7 +41,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     fake = Clock()
-    monkeypatch.setattr(simulators, "clock", fake)
+    monkeypatch.setattr("fbar.question.simulators.rows.clock", fake)
     return fake
 
 
@@ -110,7 +109,7 @@ def test_a_failed_row_has_its_time_too(clock):
 
 
 def test_a_clock_that_stands_still_gives_positive_costs(monkeypatch):
-    monkeypatch.setattr(simulators, "clock", lambda: 5.0)
+    monkeypatch.setattr("fbar.question.simulators.rows.clock", lambda: 5.0)
     _, found = answers(problem_of(fbar.each(lambda theta, rng: theta["mu"])))
     assert (found.cost > 0).all()
 
@@ -267,7 +266,7 @@ def test_a_function_that_gives_no_cost_somewhere_stops_nothing():
 
 def test_promised_costs_that_do_not_come_are_refused():
     problem = problem_of(bare, cost="returned")
-    with pytest.raises(fbar.InputError, match="said to return costs"):
+    with pytest.raises(fbar.InputError, match="a simulation came without 'cost'"):
         fbar.infer(problem, MU, budget=100, tolerance=1, seed=1)
 
 

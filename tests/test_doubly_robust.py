@@ -9,7 +9,7 @@ from scipy import stats
 import fbar
 from fbar.estimation.smooth import fit_smooth
 from fbar.ledger.settings import describe
-from fbar.methods.registry import restored
+from fbar.methods.restored import restored
 from fbar.problems import filippi, nested_models, ramp, two_sided_exponential
 from fbar.testing import MethodConformance
 

@@ -19,7 +19,8 @@ from fbar.cli import app
 from fbar.errors import FbarError, InputError, LedgerError
 from fbar.ledger import LedgerReader, Leg
 from fbar.ledger.settings import describe
-from fbar.methods.registry import PARTS, restored, restored_method
+from fbar.methods.registry import PARTS
+from fbar.methods.restored import restored, restored_method
 from fbar.methods.stopping import restored as restored_rule
 from fbar.system.schema import MOST_LEVELS, check_settings, fits
 from forged_runs import write_leg

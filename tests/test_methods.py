@@ -85,8 +85,8 @@ class TestConformanceItself:
 
     def test_it_catches_dependence_on_order(self):
         class Careless(fbar.Rejection):
-            def _begin(self, start):
-                run = super()._begin(start)
+            def begin(self, start):
+                run = super().begin(start)
                 original, count = run._absorb, iter(range(10**9))
 
                 def absorb(batch, outcomes):
@@ -110,8 +110,8 @@ class TestConformanceItself:
 
     def test_it_catches_error_bars_that_are_too_small(self):
         class Bold(fbar.Rejection):
-            def _begin(self, start):
-                run = super()._begin(start)
+            def begin(self, start):
+                run = super().begin(start)
                 estimator = run.estimator
 
                 def bold(cells):
@@ -130,8 +130,8 @@ class TestConformanceItself:
 
     def test_it_catches_shared_seeds(self):
         class Lazy(fbar.Rejection):
-            def _begin(self, start):
-                run = super()._begin(start)
+            def begin(self, start):
+                run = super().begin(start)
                 ask = run.ask
 
                 def same_generator(limit=None):

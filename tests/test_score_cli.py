@@ -12,8 +12,8 @@ import pytest
 from fbar import problems
 from fbar.cli import app
 from fbar.errors import InputError
+from fbar.methods import registered
 from fbar.scores import SCORES
-from fbar.study import CONTENDERS
 
 
 def call(*arguments):
@@ -34,7 +34,7 @@ def test_lists(capsys):
     listed = as_json(capsys, "problems")["problems"]
     assert [row["name"] for row in listed] == problems.names()
     assert all(row["title"] and row["parameters"] >= 1 for row in listed)
-    assert [row["name"] for row in as_json(capsys, "methods")["methods"]] == list(CONTENDERS)
+    assert [row["name"] for row in as_json(capsys, "methods")["methods"]] == list(registered())
     found = as_json(capsys, "scores")["scores"]
     assert [row["name"] for row in found] == list(SCORES)
     assert all(row["blind_spot"] and row["formula"] for row in found)

@@ -50,7 +50,7 @@ def hidden(values, where):
     ],
 )
 def test_masked_values_are_refused_where_they_would_be_taken_for_data(call):
-    with pytest.raises(fbar.InputError, match=r"is masked in \d+ of \d+ places"):
+    with pytest.raises(fbar.InputError, match=r"is masked at \d+ of \d+ positions"):
         call()
 
 

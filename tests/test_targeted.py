@@ -23,6 +23,7 @@ from fbar.methods.targeted.aim import FLOOR, Aim
 from fbar.methods.targeted.learning import learn
 from fbar.problems.models.continuous import filippi
 from fbar.question.acceptance import Acceptance
+from fbar.question.simulators import Vectorised
 from fbar.question.space import Particles, Space
 from fbar.testing import same
 
@@ -514,8 +515,8 @@ def test_extensions_simulate_what_is_missing_alone_and_are_recorded(tmp_path):
         counted[0] += theta.rows
         return gauss(theta, rng)
 
-    simulate.charged = True  # the second look at a cheap block is not wanted here
-    problem, square, directory = normal(simulate), fbar.second_moment("a"), tmp_path / "r"
+    metered = Vectorised(simulate, metered=True)  # the second look at a cheap block is not wanted here
+    problem, square, directory = normal(metered), fbar.second_moment("a"), tmp_path / "r"
     ask(problem, A, 1000, tolerance=0.5, run=directory)
     fbar.extend(directory, problem, budget=2000)
     fbar.extend(directory, problem, [square], budget=3000)

@@ -143,24 +143,26 @@ def _list_problems(json_: bool) -> None:
 
 
 def methods(*, json_: JsonFlag = False) -> None:
-    """List the methods that "fbar score" and studies know by name, with one line each.
+    """List the methods that "fbar infer", "fbar score" and studies know by name, with one line each.
 
     Parameters
     ----------
     json_
         Print one JSON object, and nothing else, to standard output.
     """
-    from fbar.study import CONTENDERS
+    from fbar.methods import registered
 
+    listed = registered().values()
     if json_:
-        print(json.dumps({"methods": [{"name": c.name, "title": c.title} for c in CONTENDERS.values()]}))
+        rows = [{"name": entry.name, "title": entry.title, "needs": entry.needs} for entry in listed]
+        print(json.dumps({"methods": rows}))
         return
-    table = plain_table("method", "")
-    for contender in CONTENDERS.values():
-        table.add_row(contender.name, contender.title)
+    table = plain_table("method", "needs", "")
+    for entry in listed:
+        table.add_row(entry.name, entry.needs, entry.title)
     console = open_console()
     console.print(table)
-    console.print("Any other algorithm: a function algorithm(problem, budget, rng), see help(fbar.Study).")
+    console.print("Studies also take any function algorithm(problem, budget, rng): see help(fbar.Study).")
 
 
 def scores(*, json_: JsonFlag = False) -> None:

@@ -67,7 +67,7 @@ def infer(
     model
         The model file, or FILE.py:NAME for a problem with another name than "problem".
     method
-        targeted, rejection, smc, importance, adaptive or adaptive-posterior. By default the model file's "method", with
+        A name listed by "fbar methods", such as targeted, rejection or smc. By default the model file's "method", with
         all its settings; without one, adaptive on finite spaces and targeted on others.
     budget
         The largest number of simulations.

@@ -16,7 +16,7 @@ from fbar.cli.views import OWN, ViewOf
 from fbar.errors import InputError
 from fbar.ledger import LedgerReader, Leg
 from fbar.methods import stopping
-from fbar.methods.registry import restored_method
+from fbar.methods.restored import restored_method
 from fbar.question.outcomes import Failure
 from fbar.results.again import going_on
 from fbar.running import load

@@ -27,10 +27,9 @@ from fbar.checks import share as as_share
 from fbar.designs.partition import Partition
 from fbar.errors import InputError, ZeroDensity
 from fbar.question.points import Points
-from fbar.question.priors import Density, Distribution, Mixture, ModelChoice, Prior
+from fbar.question.priors import Density, Distribution, Mixture, ModelChoice, Prior, structure
 from fbar.question.priors.marginals import Marginal, Tilted, Uniform
 from fbar.question.problem import Problem
-from fbar.question.simulators import Separable
 from fbar.question.targets import Target, as_targets
 
 TINY = 1e-16
@@ -53,16 +52,17 @@ def build(prior: Distribution, factor: Factor, *, floor: bool = False) -> tuple[
     With ``floor``, a model that the factor leaves without mass still gets a small share: it cannot matter to
     the targets of a design, but other questions would go without it.
     """
-    if isinstance(prior, ModelChoice):
-        return _build_models(prior, factor, floor)
-    if isinstance(prior, Prior) and all(isinstance(m, Marginal) and not m.discrete for m in prior.marginals.values()):
+    known = structure(prior)
+    if known.models is not None:
+        return _build_models(known.models, factor, floor)
+    if known.product:
         if prior.dimension == 1:
             name = prior.names[0]
-            return _product(prior, {name: lambda x: factor.function(Points({name: x}))})
+            return _product(known.marginals, {name: lambda x: factor.function(Points({name: x}))})
         constant = _constant_rest(prior, factor)
         if constant is not None and factor.parts is not None:
             parts = {name: part for name, part in factor.parts.items() if name in prior.names}
-            design, mass = _product(prior, parts)
+            design, mass = _product(known.marginals, parts)
             return design, mass * constant
     partition = Partition(prior, factor.function)
     return partition, partition.mass
@@ -90,14 +90,13 @@ def _constant_rest(prior: Distribution, factor: Factor) -> float | None:
 
 
 def _product(
-    prior: Prior,
+    base: Mapping[str, Marginal],
     parts: Mapping[str, Callable[[FloatArray], FloatArray]],
 ) -> tuple[Distribution, float]:
     """Each marginal times its part: a uniform one as a density of θ, others in their unit coordinate."""
     marginals: dict[str, Marginal] = {}
     mass = 1.0
-    for name, marginal in prior.marginals.items():
-        assert isinstance(marginal, Marginal)
+    for name, marginal in base.items():
         if name not in parts:
             marginals[name] = marginal
             continue
@@ -129,15 +128,15 @@ def _build_models(prior: ModelChoice, factor: Factor, floor: bool) -> tuple[Dist
     """Each model by itself; the models' probabilities are their masses."""
     designs: dict[object, Distribution | None] = {}
     masses = []
-    for label, own in prior.models.items():
-        if own is None:
+    for label, inner in prior.models.items():
+        if inner is None:
             designs[label] = None
             masses.append(float(factor.function(prior.embed(label, None))[0]))
             continue
         try:
-            design, mass = build(own, Factor(_within(factor, prior, label), factor.parts))
+            design, mass = build(inner, Factor(_within(factor, prior, label), factor.parts))
         except ZeroDensity:
-            design, mass = own, 0.0
+            design, mass = inner, 0.0
         designs[label] = design
         masses.append(mass)
     weights = prior.probabilities * np.array(masses)
@@ -158,8 +157,8 @@ def _p_star(problem: Problem, tolerance: float) -> Factor:
             "this design needs an acceptance probability that the problem does not know; "
             "give Problem(..., p_star=...), or draw from the prior"
         )
-    known = getattr(problem.simulate, "p_star", None)
-    parts = known.parts if isinstance(known, Separable) else None
+    known = problem.simulator.known
+    parts = None if known is None else known.factors
     return Factor(lambda points: problem.acceptance_probability(points, tolerance), parts)
 
 
@@ -194,19 +193,19 @@ def reference(problem: Problem, tolerance: float = 0.0) -> tuple[Points, FloatAr
 def _reference(design: Distribution, problem: Problem, tolerance: float) -> tuple[Points, FloatArray]:
     from scipy.stats import qmc
 
-    if isinstance(design, ModelChoice):
-        parts, weights = [], []
-        for label, share in zip(design.labels, design.probabilities, strict=True):
-            own = design.models[label.item()]
-            points, w = (None, np.ones(1)) if own is None else _reference(own, problem, tolerance)
-            parts.append(design.embed(label.item(), points).with_derived(problem.derived))
+    known = structure(design)
+    if known.models is not None:
+        models, parts, weights = known.models, [], []
+        for label, share in zip(models.labels, models.probabilities, strict=True):
+            inner = models.models[label.item()]
+            points, w = (None, np.ones(1)) if inner is None else _reference(inner, problem, tolerance)
+            parts.append(models.embed(label.item(), points).with_derived(problem.derived))
             weights.append(share * w)
         return Points.concatenate(parts), np.concatenate(weights)
-    if isinstance(design, Prior):
-        name = design.names[0]
-        only = design.marginals[name]
-        if design.dimension == 1 and isinstance(only, Density | Tilted):
-            return Points({name: only.nodes}, problem.derived), only.weights
+    if design.dimension == 1:
+        for name, only in known.marginals.items():
+            if isinstance(only, Density | Tilted):
+                return Points({name: only.nodes}, problem.derived), only.weights
     points = design.from_unit(qmc.Sobol(design.dimension, rng=np.random.default_rng(0)).random(REFERENCE))
     points = points.with_derived(problem.derived)
     if isinstance(design, Partition):
@@ -309,7 +308,7 @@ def stratified(
 
 
 class Defensive(Mixture):
-    """(1−δ) q + δ p: a design that leaves no place out, whose weights p/q are at most 1/δ (Hesterberg 1995)."""
+    """(1−δ) q + δ p: a design that leaves nothing out, whose weights p/q are at most 1/δ (Hesterberg 1995)."""
 
     def __init__(self, q: Distribution, prior: Distribution, share: float) -> None:
         super().__init__([q, prior], [1 - share, share])
@@ -331,24 +330,25 @@ def log_weights(prior: Distribution, q: Distribution, points: Points) -> FloatAr
         return np.zeros(points.rows)
     if isinstance(q, Partition | Defensive) and q.prior is prior:
         return -q.log_relative(points)
-    if isinstance(prior, ModelChoice) and isinstance(q, ModelChoice) and prior.models.keys() == q.models.keys():
-        return _model_log_weights(prior, q, points)
+    models, proposed = structure(prior).models, structure(q).models
+    if models is not None and proposed is not None and models.models.keys() == proposed.models.keys():
+        return _model_log_weights(models, proposed, points)
     return prior.logpdf(points) - q.logpdf(points)
 
 
 def _model_log_weights(prior: ModelChoice, q: ModelChoice, points: Points) -> FloatArray:
     """Model by model, so that each model's rows are looked up once."""
     result = np.empty(points.rows)
-    for label, own, rows in prior.split(points):
+    for label, inner, rows in prior.split(points):
         proposal = q.models[label]
         with np.errstate(divide="ignore"):
             share = np.log(prior.probability(label)) - np.log(q.probability(label))
-        if own is None and proposal is None:
+        if inner is None and proposal is None:
             result[rows] = share
-        elif own is None or proposal is None:
+        elif inner is None or proposal is None:
             raise InputError(f"model {shown(label)} has parameters in the prior or in q, but not in both")
         elif rows.size:
-            result[rows] = share + log_weights(own, proposal, prior.own(label, points.take(rows)))
+            result[rows] = share + log_weights(inner, proposal, prior.parameters_of(label, points.take(rows)))
     return result
 
 
@@ -375,7 +375,7 @@ def lost_mass(problem: Problem, q: Any, tolerance: float) -> float:
     points = prior.from_unit(np.random.default_rng(0).random((4096, prior.dimension)))
     density = -log_weights(prior, q, points)
     if np.isnan(density).any() or np.isposinf(density).any():
-        raise InputError("the design's log density is not a finite number at some places the prior can reach")
+        raise InputError("the design's log density is not a finite number at some points that the prior can reach")
     weight = np.ones(points.rows)
     if problem.knows_acceptance:
         weight = problem.acceptance_probability(points.with_derived(problem.derived), tolerance)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fbar.checks import FloatArray
 from fbar.errors import InputError, ZeroDensity
 from fbar.question.points import Points
-from fbar.question.priors import Distribution, Finite, Prior
+from fbar.question.priors import Distribution, structure
 from fbar.question.priors.base import as_unit
 
 PASSES = 5
@@ -84,30 +84,17 @@ def _shares(
     return share
 
 
-def _borders(prior: Distribution) -> dict[int, FloatArray]:
-    """For each coordinate of a discrete parameter: where its values meet."""
-    if isinstance(prior, Finite):
-        return {0: prior.borders()}
-    found: dict[int, FloatArray] = {}
-    if isinstance(prior, Prior):
-        for index, marginal in enumerate(prior.marginals.values()):
-            borders = getattr(marginal, "borders", None)
-            if borders is not None and getattr(marginal, "discrete", False):
-                found[index] = borders()
-    return found
-
-
 class Partition:
     """The distribution with density ≈ p(θ)·factor(θ)/∫, constant on boxes of the prior's unit cube.
 
-    A share of 5% is the prior itself, so that no place the prior can reach is left out.
+    A share of 5% is the prior itself, so that nothing the prior can reach is left out.
     """
 
     def __init__(self, prior: Distribution, factor: Callable[[Points], FloatArray], *, seed: int = 0) -> None:
         from scipy.stats import qmc
 
         self.prior = prior
-        self._borders = _borders(prior)
+        self._borders = structure(prior).borders()
         d = prior.dimension
         rng = np.random.Generator(np.random.PCG64(seed))
         self._tree: Tree | None = None
@@ -120,7 +107,7 @@ class Partition:
                 raise InputError(f"the wanted density is not a number of at least 0 somewhere: {value[bad][0]:g}")
             weight = value if self._tree is None else value * np.exp(-self._tree.log_relative(u))
             if not weight.sum() > 0:
-                raise ZeroDensity("the wanted density was zero at every place looked at; it cannot be normalised")
+                raise ZeroDensity("the wanted density was zero at every point tried; it cannot be normalised")
             self.mass = float(weight.mean())
             """∫ p·factor."""
             self._tree = self._grow(u, value, weight, factor, rng)
@@ -252,4 +239,4 @@ class Partition:
         return self.prior.logpdf(points) + self.log_relative(points)
 
     def to_unit(self, points: Points) -> FloatArray:
-        raise InputError("a partition's own coordinates are not kept")
+        raise InputError("the coordinates of a partition are not kept")

@@ -21,17 +21,14 @@ from fbar.question.points import Points
 from fbar.question.problem import Problem
 from fbar.question.simulators import (
     PASSES,
-    Bernoulli,
     RowFailed,
     Rows,
     Single,
-    Tabulated,
     TimedOut,
     Unusable,
     each,
     repeating,
     run_rows,
-    single,
 )
 
 ROOM = 10
@@ -64,24 +61,15 @@ FIRST = (0, 0)
 """The first block of a run: what is wrong with all simulations is found there."""
 
 
-def known(problem: Problem) -> bool:
-    """Whether acceptance probabilities stand in for a simulator."""
-    return isinstance(problem.simulate, Tabulated | Bernoulli)
-
-
 def has_row_streams(problem: Problem, batch: Batch) -> bool:
     """Whether every row has random numbers of its own; runs that were recorded without them go on as they began."""
-    return batch.seeds.streams >= 2 and single(problem.simulate) is not None
+    return batch.seeds.streams >= 2 and problem.simulator.rows is not None
 
 
 def attempt_block(problem: Problem, batch: Batch, timeout: float | None = None) -> Outcomes | RowFailed:
     """Simulate a block once; ``timeout`` is in seconds a simulation."""
-    if isinstance(problem.simulate, Tabulated):
-        assert batch.cells is not None
-        assert batch.repeats is not None
-        return problem.simulate.tally(batch.cells, batch.repeats, batch.rng())
-    if isinstance(problem.simulate, Bernoulli):
-        return problem.simulate.tally(batch.points, batch.rng())
+    if problem.simulator.known is not None:
+        return problem.simulator.known.tally(batch, batch.rng())
     whole = Part(0, batch.simulations)
     if has_row_streams(problem, batch):
         return _outcomes(problem, batch, attempt_rows(problem, batch, whole, timeout), whole.rows)
@@ -103,7 +91,6 @@ def attempt_part(problem: Problem, batch: Batch, part: Part, timeout: float | No
 
 def attempt_together(problem: Problem, batch: Batch, part: Part, timeout: float | None) -> Simulated | RowFailed:
     """Rows that share a stream: all of them succeed or none does."""
-    assert not isinstance(problem.simulate, Tabulated | Bernoulli)
     theta = batch.theta
     if part.rows < theta.rows:
         theta = theta.take(np.arange(part.first, part.last))
@@ -115,7 +102,7 @@ def attempt_together(problem: Problem, batch: Batch, part: Part, timeout: float 
                 seeded(batch.seeds, batch.round, batch.block, stream),
                 limit(time_for(part.rows, batch, timeout)),
             ):
-                output = problem.simulate(theta.read_only(), rng)
+                output = problem.simulator.output(theta.read_only(), rng)
             break
         except TimedOut:
             continue
@@ -134,7 +121,7 @@ def attempt_together(problem: Problem, batch: Batch, part: Part, timeout: float 
 def _outcomes(problem: Problem, batch: Batch, output: object, rows: int) -> Simulated | RowFailed:
     """What an output tells; or why it cannot be used, where its rows do not tell which of them are at fault."""
     try:
-        return problem.outcomes(output, rows, apart=batch.key == FIRST)
+        return problem.outcomes(output, rows, check_rows=batch.key == FIRST)
     except Unusable as error:
         return RowFailed.of(error)
     except FbarError:
@@ -172,7 +159,7 @@ def _single(problem: Problem, theta: Points) -> Single:
     """The simulation of one row. A function of θ that fails for some rows, such as a derived parameter, fails for these
     alone.
     """
-    make = single(problem.simulate)
+    make = problem.simulator.rows
     assert make is not None
     try:
         return make(theta)

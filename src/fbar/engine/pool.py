@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fbar.engine.attempt import MOST_TIMEOUTS, Attempt, Part, has_row_streams, known, overdue, time_for
+from fbar.engine.attempt import MOST_TIMEOUTS, Attempt, Part, has_row_streams, overdue, time_for
 from fbar.engine.base import Session
 from fbar.engine.dispatch import DEPTH, MOST_FAULTS, Dispatcher, Fault, GivenUp, Pool
 from fbar.engine.recovery import MOST_PASSES, Recovery
@@ -48,7 +48,7 @@ class PoolSession(Session):
         self._dispatcher = Dispatcher(
             pool, self._bundle, limit=self._hard_limit, tries=self._tries, sent=self._announce_when_done
         )
-        self._known = known(problem)
+        self._known = problem.simulator.known is not None
         self._timeout, self._bundle_seconds = timeout, bundle_seconds
         self._waiting: deque[Batch] = deque()
         self._recoveries: dict[tuple[int, int], Recovery] = {}

@@ -36,7 +36,7 @@ from fbar.errors import InputError
 from fbar.estimation.estimate import ErrorBars
 from fbar.estimation.posterior import Posterior
 from fbar.question.points import Points
-from fbar.question.priors import Distribution, Finite, ModelChoice, Prior
+from fbar.question.priors import Distribution, structure
 from fbar.question.problem import Problem
 from fbar.question.targets import Target
 
@@ -125,13 +125,13 @@ class AdjustedPosterior(Posterior):
 
 
 def _require_continuous(prior: Distribution, points: Points) -> None:
-    if isinstance(prior, Finite | ModelChoice):
+    known = structure(prior)
+    if known.values is not None or known.models is not None:
         raise InputError(
             "adjustment moves parameters, so it needs one model with continuous ones; use extrapolated() instead"
         )
     for name in prior.names:
-        discrete = isinstance(prior, Prior) and getattr(prior.marginals[name], "discrete", False)
-        if discrete or points[name].dtype.kind != "f":
+        if name in known.discrete or points[name].dtype.kind != "f":
             raise InputError(
                 f"adjustment moves parameters, and {shown(name)} takes single values only; use extrapolated() instead"
             )

@@ -24,7 +24,7 @@ from fbar.estimation.draws import Draws
 from fbar.estimation.estimate import ErrorBars
 from fbar.estimation.posterior import Posterior
 from fbar.question.points import Points
-from fbar.question.priors import Prior, UnitTransform
+from fbar.question.priors import structure
 from fbar.question.problem import Problem
 from fbar.question.targets import Target
 
@@ -73,8 +73,7 @@ def gauss_legendre(edges: tuple[float, ...], order: int) -> tuple[FloatArray, Fl
 def require_continuous(problem: Problem, who: str) -> None:
     """Refuse parameters that cannot be smoothed over."""
     prior = problem.prior
-    discrete = isinstance(prior, Prior) and any(getattr(m, "discrete", False) for m in prior.marginals.values())
-    if discrete or not isinstance(prior, Prior | UnitTransform):
+    if not structure(prior).continuous:
         raise InputError(f"{who} smooths over continuous parameters; {shown(prior)} has others, use WeightedAverage()")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from fbar.question.priors import Finite, ModelChoice, Prior
 from fbar.question.problem import Problem
-from fbar.question.simulators import each
+from fbar.question.simulators import Simulator, each
 from fbar.question.targets import Target
 
 SOURCE = "source"
@@ -49,8 +49,8 @@ def _parts(function: Any, seen: set[int]) -> Any:
     seen.add(id(function))
     if isinstance(function, functools.partial):
         return [_parts(function.func, seen), describe(list(function.args)), describe(function.keywords)]
-    if isinstance(function, each):
-        return _parts(function.function, seen)
+    if isinstance(function, Simulator) and function.made_of is not function:
+        return _inner(function.made_of, seen)
     code = getattr(function, "__code__", None)
     if code is None:  # an object that can be called: its class, and what it holds
         held = vars(function) if hasattr(function, "__dict__") else {}
@@ -137,17 +137,17 @@ def describe(value: Any) -> Any:
 
 
 def _problem(problem: Problem) -> dict[str, Any]:
-    simulate: Any = problem.simulate
+    given = problem.arguments
     return {
         "prior": describe(problem.prior),
-        "simulator": describe(simulate),
+        "simulator": describe(problem.simulate),
         "observed": describe(problem.observed),
         "summary": describe(problem.summary),
-        "distance": describe(problem._distance),
-        "accept": describe(problem._accept),
+        "distance": describe(given["distance"]),
+        "accept": describe(given["accept"]),
         "derived": describe(problem.derived),
         "records": list(problem.records),
-        "cost": describe(problem._cost),
+        "cost": describe(given["cost"]),
     }
 
 

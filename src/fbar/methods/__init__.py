@@ -7,6 +7,7 @@ from fbar.methods.base import Method
 from fbar.methods.finite.adaptive import AdaptiveAllocation, AdaptivePosterior
 from fbar.methods.finite.allocation import Allocation
 from fbar.methods.finite.inverse_binomial import InverseBinomial
+from fbar.methods.registry import Registered, register, registered, unregister
 from fbar.methods.run import Run
 from fbar.methods.sampling import Importance, Rejection
 from fbar.methods.smc import SMC
@@ -20,7 +21,11 @@ __all__ = [
     "Importance",
     "InverseBinomial",
     "Method",
+    "Registered",
     "Rejection",
     "Run",
     "Targeted",
+    "register",
+    "registered",
+    "unregister",
 ]

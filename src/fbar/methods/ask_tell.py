@@ -15,7 +15,6 @@ from fbar.errors import InputError
 from fbar.methods.records import RecordedKinds
 from fbar.methods.start import Start
 from fbar.question.outcomes import Batch, Failure, Outcomes, Seen, Simulated
-from fbar.question.simulators import one_by_one
 
 SLOW_BLOCK = 64
 """Simulations in a block, at most, of a simulator that runs them one by one: what is under way can be lost."""
@@ -38,7 +37,7 @@ class AskTell(ABC):
         """What is wrong with the problem, if the first simulations gave nothing that can be used, or nonsense."""
         self._proven = False
         self._kinds = RecordedKinds(start.problem)
-        self._largest_block = SLOW_BLOCK if one_by_one(start.problem.simulate) else None
+        self._largest_block = SLOW_BLOCK if start.problem.simulator.one_by_one else None
         self._told_so_far = 0
         self._asked = 0
         self._absorbed = 0

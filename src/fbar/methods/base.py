@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 from fbar.checks import instance, positive_integer
+from fbar.errors import InputError
 from fbar.methods.run import Run
 from fbar.methods.start import Start
 from fbar.question.problem import Problem
@@ -14,8 +16,9 @@ from fbar.question.targets import Target, as_targets
 from fbar.seeds import Seeds
 
 
+@dataclass(frozen=True)
 class Method(ABC):
-    """An algorithm's settings: its constructor arguments and nothing else."""
+    """An algorithm's settings: the fields of a frozen dataclass, and nothing else."""
 
     @property
     def ends_by_itself(self) -> bool:
@@ -25,11 +28,25 @@ class Method(ABC):
     @property
     def final_tolerance(self) -> float | None:
         """The tolerance its runs end at; None if that is left open."""
-        return getattr(self, "tolerance", None)
+        return self._settings().get("tolerance")
+
+    @property
+    def chooses_tolerance(self) -> bool:
+        """Whether its runs choose their tolerance from the budget."""
+        return False
+
+    def at_tolerance(self, tolerance: float) -> Self:
+        """The method with another tolerance, at which its runs end."""
+        if "tolerance" not in self._settings():
+            raise InputError(f"{type(self).__name__} has no tolerance")
+        return replace(self, **{"tolerance": tolerance})
+
+    def _settings(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @abstractmethod
-    def _begin(self, start: Start) -> Run:
-        """Make the run; what a method fills in."""
+    def begin(self, start: Start) -> Run:
+        """Make a run from what `start` has checked; what a method fills in."""
 
     def start(
         self,
@@ -65,7 +82,7 @@ class Method(ABC):
         def whole(value: int | None, name: str) -> int | None:
             return None if value is None else positive_integer(value, name)
 
-        return self._begin(
+        return self.begin(
             Start(
                 problem,
                 as_targets(targets),

@@ -16,7 +16,8 @@ from fbar.estimation.doubts import FEW_ACCEPTED
 from fbar.estimation.extrapolation import Bias, ExtrapolatedPosterior, as_ratio, rows_of
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.store import FEW_NUMBERS, NotKept
-from fbar.question.problem import Distance, Problem
+from fbar.question.comparison import Distance
+from fbar.question.problem import Problem
 from fbar.question.targets import Target, as_targets
 
 NEARER = 0.4

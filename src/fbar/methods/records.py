@@ -39,7 +39,7 @@ class RecordedKinds:
         failure = np.zeros(outcomes.simulations, np.int8) if outcomes.failure is None else outcomes.failure
         recorded, examples = dict(outcomes.recorded), dict(outcomes.examples)
         for name, values in outcomes.recorded.items():
-            if name in self._problem.form.taken:  # from a record of before such simulations failed
+            if name in self._problem.names:  # from a record of before such simulations failed
                 del recorded[name]
                 continue
             numbers, asked = values.dtype.kind in NUMBERS, name in self._problem.records

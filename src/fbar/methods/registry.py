@@ -1,131 +1,147 @@
-"""Methods by name, at a tolerance, and from their description."""
+"""Methods by name: one registration makes a method known to the library, the command line, studies and recorded runs.
+
+A method is registered beside its class, by a decorator; so is one of another package, when it is imported by a model
+file or as a plugin (see `fbar.plugins`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
-from typing import Any, get_type_hints
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, is_dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar, get_args
 
 from fbar.checks import choice, shown
-from fbar.designs.proposals import LocalNormalKernel, NormalKernel, OptimalLocalKernel, UniformKernel
-from fbar.designs.schemes import Independent, Sobol, Stratified
 from fbar.errors import InputError
-from fbar.estimation.doubly_robust import DoublyRobust
-from fbar.estimation.draws import WeightedAverage
-from fbar.estimation.kernel_regression import KernelRegression
 from fbar.methods.base import Method
-from fbar.methods.finite.adaptive import AdaptiveAllocation, AdaptivePosterior
-from fbar.methods.finite.allocation import Allocation
-from fbar.methods.finite.inverse_binomial import InverseBinomial
-from fbar.methods.sampling import Importance, Rejection
-from fbar.methods.smc import SMC
-from fbar.methods.smc.schedules import AcceptanceRateSchedule, QuantileSchedule, Tolerances
-from fbar.methods.targeted import Targeted
-from fbar.question.distances import Scaled
-from fbar.system.schema import fits
+from fbar.system.plugins import load_plugins
 
-MOST_COUNT = 10**9
-"""The largest whole number in a recorded method."""
+Needs = Literal["", "a known acceptance probability", "a finite prior"]
+"""What a problem must have for a method."""
 
-METHODS: dict[str, Callable[[], Method]] = {
-    "targeted": Targeted,
-    "rejection": Rejection,
-    "importance": Importance,
-    "smc": SMC,
-    "adaptive": AdaptiveAllocation,
-    "adaptive-posterior": AdaptivePosterior,
-}
+Maker = TypeVar("Maker", bound=Callable[[], Method])
 
-PARTS: dict[str, type[Any]] = {
-    part.__name__: part
-    for part in (
-        AdaptiveAllocation,
-        AdaptivePosterior,
-        Allocation,
-        Importance,
-        InverseBinomial,
-        Rejection,
-        SMC,
-        Targeted,
-        AcceptanceRateSchedule,
-        QuantileSchedule,
-        Tolerances,
-        Scaled,
-        LocalNormalKernel,
-        NormalKernel,
-        OptimalLocalKernel,
-        UniformKernel,
-        Independent,
-        Sobol,
-        Stratified,
-        WeightedAverage,
-        KernelRegression,
-        DoublyRobust,
-    )
-}
-"""What a method may be made of, by the name of its type."""
+
+@dataclass(frozen=True)
+class Registered:
+    """A method with the settings that its name stands for.
+
+    ``make`` gives the method; ``for_budget`` the one that a study runs on a budget, where that is another.
+    """
+
+    name: str
+    title: str
+    make: Callable[[], Method]
+    needs: Needs = ""
+    for_budget: Callable[[int], Method] | None = None
+
+    @property
+    def place(self) -> str:
+        """Where it was registered: a module that is imported again may register the same method again."""
+        return _place(self.make)
+
+
+_REGISTERED: dict[str, Registered] = {}
+_PARTS: dict[str, type[Any]] = {}
+
+PARTS: Mapping[str, type[Any]] = MappingProxyType(_PARTS)
+"""What a recorded method may be made of, by the name of its type: methods, and the parts they were registered with."""
+
+
+def register(
+    name: str,
+    title: str,
+    *,
+    needs: Needs = "",
+    parts: Iterable[type[Any]] = (),
+    for_budget: Callable[[int], Method] | None = None,
+) -> Callable[[Maker], Maker]:
+    """Register a method: a decorator of its class, or of a function that makes one with other settings.
+
+    Parameters
+    ----------
+    name
+        How ``fbar.infer(method=...)``, ``--method`` and studies call it, such as ``"smc-last"``.
+    title
+        What it does, in one line.
+    needs
+        What a problem must have for it: ``"a known acceptance probability"``, ``"a finite prior"``, or nothing.
+    parts
+        Frozen dataclasses that its settings may hold, such as kernels, so that recorded runs can be resumed.
+    for_budget
+        A function of the budget that gives the method for a study, where its settings depend on it.
+    """
+    if not isinstance(name, str) or not name or set(name) & set("/:. "):
+        raise InputError(f"the name of a method must be a text without '/', ':', '.' and spaces; got {shown(name)}")
+    choice(needs, get_args(Needs), "need")
+
+    def add(make: Maker) -> Maker:
+        entry = Registered(name, title, make, needs, for_budget)
+        known = _REGISTERED.get(name)
+        if known is not None:
+            _require_free(f"a method {name!r}", known.place, entry.place)
+        if isinstance(make, type):
+            _add_part(make)
+        for part in parts:
+            _add_part(part)
+        _REGISTERED[name] = entry
+        return make
+
+    return add
+
+
+def unregister(name: str) -> None:
+    """Take out a method of another package; nothing if it is not there."""
+    entry = _REGISTERED.get(name)
+    if entry is None:
+        return
+    if entry.place.startswith("fbar."):
+        raise InputError(f"{name} is one of fbar's own methods; it cannot be taken out")
+    del _REGISTERED[name]
+    if isinstance(entry.make, type):
+        _PARTS.pop(entry.make.__name__, None)
+
+
+def _add_part(part: type[Any]) -> None:
+    if not is_dataclass(part):
+        raise InputError(f"{part.__name__} must be a dataclass, so that its settings can be recorded")
+    known = _PARTS.get(part.__name__)
+    if known is not None and known is not part:
+        _require_free(f"a class {part.__name__}", _place(known), _place(part))
+    _PARTS[part.__name__] = part
+
+
+def _require_free(what: str, known: str, place: str) -> None:
+    """Refuse a name that is taken, unless by the same thing or by a model file, which may have been read before."""
+    if known != place and not known.startswith(("fbar_model_", "__main__")):
+        raise InputError(f"there is {what} already, in {known.partition(':')[0]}; choose another name")
+
+
+def _place(thing: Any) -> str:
+    if isinstance(thing, partial):
+        return f"{_place(thing.func)} of {thing.args}, {thing.keywords}"
+    return f"{thing.__module__}:{thing.__qualname__}"
+
+
+def registered() -> dict[str, Registered]:
+    """Every method by name: those for any problem first, and then by what they need."""
+    load_plugins()
+    order = get_args(Needs)
+    return {entry.name: entry for entry in sorted(_REGISTERED.values(), key=lambda entry: order.index(entry.needs))}
+
+
+def find(name: str) -> Registered:
+    """The method of that name."""
+    if name not in _REGISTERED:
+        load_plugins()
+    return _REGISTERED[choice(name, _REGISTERED, "method")]
 
 
 def as_method(given: Method | str) -> Method:
+    """A method, by its name or as it is."""
     if isinstance(given, str):
-        return METHODS[choice(given, METHODS, "method")]()
+        return find(given).make()
     if not isinstance(given, Method):
         raise InputError(f"method must be a method such as fbar.Rejection(), or its name; got {shown(given)}")
     return given
-
-
-def at_tolerance(method: Method, tolerance: float) -> Method:
-    """The method with another tolerance; for ABC-SMC the one it ends at."""
-    if isinstance(method, SMC):
-        schedule: Any = method.schedule
-        if isinstance(schedule, Tolerances):
-            if tolerance == schedule.last:
-                return method
-            return replace(method, schedule=schedule.down_to(tolerance))
-        return replace(method, schedule=replace(schedule, tolerance=tolerance))
-    if "tolerance" not in {field.name for field in fields(method)}:  # type: ignore[arg-type]
-        raise InputError(f"{type(method).__name__} has no tolerance")
-    return replace(method, tolerance=tolerance)  # type: ignore[type-var]
-
-
-def restored_method(described: Any) -> Method:
-    """A method from its description as JSON."""
-    found = restored(described)
-    if not isinstance(found, Method):
-        raise InputError(f"the run's method is recorded as {described!r:.60}, which is no method")
-    return found
-
-
-def _made(part: type[Any], given: Mapping[str, Any]) -> Any:
-    """A part from recorded values, which may be anything."""
-    hints = get_type_hints(part)
-    known = {field.name for field in fields(part)}
-    for name, value in given.items():
-        if name not in known:
-            raise InputError(
-                f"the run's method has a setting {name!r:.60} that {part.__name__} does not know; update fbar"
-            )
-        if not fits(value, hints[name]):
-            raise InputError(f"the run's method has {part.__name__}({name}={value!r:.60}), which is not what it takes")
-        if isinstance(value, int) and abs(value) > MOST_COUNT:
-            raise InputError(f"the run's method has {part.__name__}({name}={value!r:.60}): at most {MOST_COUNT:,}")
-    try:
-        return part(**given)
-    except TypeError:
-        raise InputError(f"the run's method has a {part.__name__} without all that it takes") from None
-
-
-def restored(described: Any) -> Any:
-    """A method, or a part of one, from its description as JSON."""
-    if isinstance(described, Mapping):
-        if "type" not in described:
-            return {key: restored(value) for key, value in described.items()}
-        if not isinstance(described["type"], str) or described["type"] not in PARTS:
-            raise InputError(
-                f"the run's method has a part of your own ({described.get('type')}); give infer its own command again"
-            )
-        inner = {str(key): restored(value) for key, value in described.items() if key != "type"}
-        return _made(PARTS[described["type"]], inner)
-    if isinstance(described, list):
-        return tuple(restored(item) for item in described)
-    return described

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fbar.checks import positive_integer, positive_number, shown
 from fbar.errors import InputError, NoPosterior
+from fbar.estimation.estimate import Estimate
 from fbar.estimation.posterior import Posterior
 from fbar.methods.ask_tell import AskTell
 from fbar.methods.forecasts import Ahead, Forecast, forecast, proportional
@@ -123,6 +124,10 @@ class Run(AskTell, OtherTolerances):
     def learning(self) -> bool:
         """Whether simulations to come will be better than those that are there, so that forecasts would be too high."""
         return False
+
+    def log_likelihood(self) -> Estimate | None:
+        """log p(x*|θ_i) of every value of a finite space, for a method that estimates it without bias."""
+        return None
 
     def stages(self) -> list[Stage]:
         """Where its simulations came from, in order."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from fbar.checks import (
     shown,
 )
 from fbar.designs.optimal import NAMED, lost_mass, named
-from fbar.designs.schemes import SCHEMES, Independent, Scheme
+from fbar.designs.schemes import SCHEMES, Independent, Scheme, Sobol, Stratified
 from fbar.errors import InputError
 from fbar.estimation.cells import ActualCounts, ExpectedCounts
 from fbar.estimation.doubly_robust import DoublyRobust
@@ -31,14 +32,20 @@ from fbar.methods.draws import DrawRun
 from fbar.methods.finite.allocation import oracle_shares
 from fbar.methods.finite.cells import CellRun
 from fbar.methods.finite.sampling import SamplingRun
+from fbar.methods.registry import Needs, register
 from fbar.methods.run import ROUNDS
 from fbar.methods.start import Start
 from fbar.question.acceptance import Acceptance
-from fbar.question.priors import Distribution, Finite, ModelChoice, Prior
+from fbar.question.priors import Distribution
 from fbar.question.problem import Problem
 from fbar.question.targets import Target
 
 
+@register(
+    "importance",
+    "draws from a distribution q of your choice, weighted by p/q; from the prior by default",
+    parts=(Independent, Sobol, Stratified, WeightedAverage, KernelRegression, DoublyRobust),
+)
 @dataclass(frozen=True)
 class Importance(Method):
     """Draw θ from q and weigh the accepted draws by p/q (section S5 of the paper).
@@ -108,7 +115,7 @@ class Importance(Method):
         """q on any other space."""
         if isinstance(self.q, str):
             return named(choice(self.q, NAMED, "design"), problem, tuple(targets), self.tolerance)
-        if not isinstance(self.q, Prior | ModelChoice) and not isinstance(self.q, Distribution):
+        if not isinstance(self.q, Distribution):
             raise InputError(f"q must be a distribution of {', '.join(problem.prior.names)}; got {shown(self.q)}")
         if set(self.q.names) != set(problem.prior.names):
             raise InputError(
@@ -125,8 +132,8 @@ class Importance(Method):
             )
         return self.q
 
-    def _begin(self, start: Start) -> CellRun | DrawRun:
-        return self._on_cells(start) if isinstance(start.problem.prior, Finite) else self._by_draws(start)
+    def begin(self, start: Start) -> CellRun | DrawRun:
+        return self._on_cells(start) if start.problem.is_finite else self._by_draws(start)
 
     def _on_cells(self, start: Start) -> CellRun:
         """Numbers of draws of each value of a finite space."""
@@ -183,6 +190,7 @@ class Importance(Method):
         return scheme
 
 
+@register("rejection", "draws from the prior, of which the accepted ones are kept")
 @dataclass(frozen=True)
 class Rejection(Method):
     """ABC rejection sampling (algorithm 1 of the paper): draw θ from the prior, keep what matches the data.
@@ -201,5 +209,19 @@ class Rejection(Method):
     def _as_importance(self) -> Importance:
         return Importance("prior", self.scheme, rounds=self.rounds, tolerance=self.tolerance, kernel=self.kernel)
 
-    def _begin(self, start: Start) -> CellRun | DrawRun:
-        return self._as_importance()._begin(start)
+    def begin(self, start: Start) -> CellRun | DrawRun:
+        return self._as_importance().begin(start)
+
+
+_KNOWN: Needs = "a known acceptance probability"
+
+register("posterior", "draws from the true posterior", needs=_KNOWN)(partial(Importance, "posterior"))
+register("max-ess", "draws from the design with the largest effective sample size", needs=_KNOWN)(
+    partial(Importance, "max-ess")
+)
+register("optimal", "draws from the design with the smallest mean squared error", needs=_KNOWN)(
+    partial(Importance, "targeted")
+)
+register("stratified", "draws from the best stratified design", needs=_KNOWN)(
+    partial(Importance, "stratified", scheme="stratified")
+)

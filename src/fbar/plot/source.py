@@ -18,7 +18,7 @@ from fbar.estimation.posterior import Posterior
 from fbar.plot.base import one_run
 from fbar.plot.density import CELLS, Axis, axis, density
 from fbar.question.points import Points
-from fbar.question.priors import Finite, ModelChoice, Prior
+from fbar.question.priors import structure
 from fbar.question.priors.marginals import Categorical, Marginal
 
 if TYPE_CHECKING:
@@ -119,11 +119,11 @@ class Source:
     def marginal(self, name: str) -> Marginal | None:
         """The prior of a parameter that depends on no other, given the model where one alone has it."""
         prior = self.prior
-        if isinstance(prior, ModelChoice):
-            having = [inner for inner in prior.models.values() if inner is not None and name in inner.names]
+        models = structure(prior).models
+        if models is not None:
+            having = [inner for inner in models.models.values() if inner is not None and name in inner.names]
             prior = having[0] if len(having) == 1 else None
-        found = prior.marginals.get(name) if isinstance(prior, Prior) else None
-        return found if isinstance(found, Marginal) else None
+        return structure(prior).marginals.get(name)
 
     def axis(self, name: str, cells: int = CELLS, *, whole: bool = False) -> Axis:
         """Where it is shown: the posterior's range, or also that of the simulations and the prior (``whole``)."""
@@ -131,11 +131,12 @@ class Source:
         marginal, drawn = self.marginal(name), self.of_prior(name)
         bounds = (-math.inf, math.inf) if marginal is None else marginal.support
         values: Any = None
-        if isinstance(self.prior, ModelChoice) and name == self.prior.name:
-            values = self.prior.labels.tolist()
+        known = structure(self.prior)
+        if known.models is not None and name == known.models.name:
+            values = known.models.labels.tolist()
         elif isinstance(marginal, Categorical):
             values = marginal.values.tolist()
-        elif (isinstance(self.prior, Finite) or (marginal is not None and marginal.discrete)) and drawn is not None:
+        elif (known.values is not None or (marginal is not None and marginal.discrete)) and drawn is not None:
             values = np.unique(np.concatenate([column, drawn[0]])).tolist()
         elif drawn is not None and drawn[0].dtype.kind == "f":
             found = np.concatenate([column, drawn[0]]).astype(np.float64)
@@ -151,7 +152,8 @@ class Source:
 
     def prior_density(self, name: str, where: Axis) -> FloatArray | None:
         """Exact where the prior has a density of the parameter alone, otherwise that of draws."""
-        if isinstance(self.prior, ModelChoice) and name == self.prior.name:
+        models = structure(self.prior).models
+        if models is not None and name == models.name:
             return np.asarray(self.prior.probabilities)
         marginal = self.marginal(name)
         if marginal is not None and (where.discrete or not marginal.discrete):

@@ -13,10 +13,11 @@ import numpy.typing as npt
 from fbar.checks import FloatArray, shown
 from fbar.errors import InputError
 from fbar.problems import stored
+from fbar.question.comparison import Distance
 from fbar.question.points import Points
 from fbar.question.priors import Distribution
-from fbar.question.problem import Distance, Problem
-from fbar.question.simulators import Simulator
+from fbar.question.problem import Problem
+from fbar.question.simulators import SimulatorFunction
 from fbar.question.targets import Target
 from fbar.question.truth import Listed, Reference, Truth
 
@@ -62,7 +63,7 @@ class Recipe:
     title: str
     source: str
     prior: Distribution
-    simulate: Simulator
+    simulate: SimulatorFunction
     shape: tuple[int, ...]
     reference: Callable[[FloatArray], Reference]
     seed: int
@@ -92,7 +93,14 @@ class Benchmark(Problem):
     0.05
     """
 
-    def __init__(self, recipe: Recipe, observed: npt.ArrayLike, *, observation: int | None = None) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        observed: npt.ArrayLike,
+        *,
+        observation: int | None = None,
+        truth: Reference | None = None,
+    ) -> None:
         data, known = _data(recipe, observed), recipe.acceptance
         super().__init__(
             recipe.prior,
@@ -102,10 +110,12 @@ class Benchmark(Problem):
             distance=recipe.distance,
             derived=recipe.derived,
             p_star=None if known is None else lambda theta, tolerance: known(theta, data, tolerance),
+            truth=truth,
         )
         self.recipe = recipe
         self.data = data
         self.observation = observation
+        self._given = truth
 
     @classmethod
     def of(cls, recipe: Recipe, observation: int) -> Benchmark:
@@ -134,16 +144,24 @@ class Benchmark(Problem):
         theta = self.recipe.draw(self.observation)[0]
         return {name: theta[name][0].item() for name in theta if theta.present(name)[0]}
 
+    def replace(self, **changes: Any) -> Problem:
+        """The same problem with other data or another truth; anything else makes it a plain problem of no catalogue."""
+        if not changes.keys() <= {"observed", "truth"}:
+            return super().replace(**changes)
+        return Benchmark(self.recipe, changes.get("observed", self.data), truth=changes.get("truth"))
+
     def with_observed(self, observed: Any) -> Benchmark:
         """The same problem with other data; its truth is computed when asked for."""
         return Benchmark(self.recipe, observed)
 
     @cached_property
     def reference(self) -> Reference:
-        return self.recipe.reference(self.data)
+        return self.recipe.reference(self.data) if self._given is None else self._given
 
     @cached_property
     def _known(self) -> Truth:
+        if self._given is not None:
+            return self._given.truth()
         kept = self._stored
         if kept is not None and kept.truth is not None:
             return kept.truth
@@ -183,7 +201,7 @@ class Benchmark(Problem):
         parts = []
         for start in range(0, size, 50_000):
             theta = self.prior.sample(min(50_000, size - start), rng=rng).with_derived(self.derived)
-            outcomes = self.outcomes(self.simulate(theta, rng), theta.rows)  # type: ignore[operator]
+            outcomes = self.outcomes(self.recipe.simulate(theta, rng), theta.rows)
             parts.append(self.distances(outcomes)[0])
         distance = np.concatenate(parts)
         distance[np.isnan(distance)] = np.inf

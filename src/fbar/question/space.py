@@ -18,7 +18,7 @@ from scipy.special import ndtr, ndtri
 from fbar.checks import BoolArray, FloatArray, IntArray, choice, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
-from fbar.question.priors import Categorical, Distribution, Finite, ModelChoice, Prior
+from fbar.question.priors import Categorical, Distribution, Finite, Marginal, structure
 
 COORDINATES = ("theta", "normal")
 PROBED = 64
@@ -87,10 +87,10 @@ class _Theta:
 
     def __init__(self, prior: Distribution) -> None:
         self.prior = prior
-        self._marginals: list[Any] = [None] * len(prior.names)
-        if isinstance(prior, Prior):
-            own = [prior.marginals[name] for name in prior.names]
-            self._marginals = [marginal if getattr(marginal, "discrete", False) else None for marginal in own]
+        known = structure(prior)
+        self._marginals: list[Marginal | None] = [
+            known.marginals[name] if name in known.discrete else None for name in prior.names
+        ]
         self._refuse_steps()
         self.discrete = np.array([marginal is not None for marginal in self._marginals], dtype=bool)
 
@@ -103,8 +103,7 @@ class _Theta:
             if marginal is None and (values.dtype.kind != "f" or np.unique(values).size < PROBED // 2):
                 raise InputError(
                     f"parameter {shown(name)} takes the same values again and again and cannot be perturbed "
-                    "as if it were "
-                    "continuous; give it as fbar.Categorical(...), or use coordinates='normal'"
+                    "as if it were continuous; give it as fbar.Categorical(...), or use coordinates='normal'"
                 )
 
     def points(self, x: FloatArray) -> Points:
@@ -137,16 +136,20 @@ class _Theta:
         if values.dtype.kind not in "biuf":
             raise InputError(
                 f"parameter {shown(self.prior.names[column])} is not a number; give it as "
-                "fbar.Categorical(...), or use "
-                "coordinates='normal'"
+                "fbar.Categorical(...), or use coordinates='normal'"
             )
         return np.asarray(values, dtype=np.float64)
 
     def redraw(self, column: int, rng: np.random.Generator, size: int) -> FloatArray:
-        return self._codes(column, self._marginals[column].ppf(rng.random(size)))
+        return self._codes(column, self._discrete(column).ppf(rng.random(size)))
+
+    def _discrete(self, column: int) -> Marginal:
+        marginal = self._marginals[column]
+        assert marginal is not None
+        return marginal
 
     def log_probability(self, column: int, codes: FloatArray) -> FloatArray:
-        marginal = self._marginals[column]
+        marginal = self._discrete(column)
         values = marginal.values[codes.astype(np.int64)] if isinstance(marginal, Categorical) else codes
         return np.asarray(marginal.logpdf(values))
 
@@ -181,7 +184,7 @@ class _Cells:
 
 
 class _Normal:
-    """z = Φ⁻¹(u), every coordinate continuous: a discrete parameter is a step function of its own."""
+    """z = Φ⁻¹(u), every coordinate continuous: a discrete parameter is a step function of its coordinate."""
 
     def __init__(self, prior: Distribution) -> None:
         self.prior = prior
@@ -233,11 +236,12 @@ class _Nothing:
 def _part(prior: Distribution | None, coordinates: str) -> Part:
     if prior is None:
         return _Nothing()
-    if isinstance(prior, Finite):
-        return _Cells(prior)
+    known = structure(prior)
+    if known.values is not None:
+        return _Cells(known.values)
     if coordinates == "normal":
         return _Normal(prior)
-    if isinstance(prior, ModelChoice):
+    if known.models is not None:
         raise InputError("a model whose prior is itself a choice of models needs coordinates='normal'")
     return _Theta(prior)
 
@@ -248,9 +252,10 @@ class Space:
     def __init__(self, prior: Distribution, coordinates: str = "theta") -> None:
         choice(coordinates, COORDINATES, "coordinates")
         self.prior, self.coordinates = prior, coordinates
-        models = prior.models if isinstance(prior, ModelChoice) else {None: prior}
-        self.parts = tuple(_part(own, coordinates) for own in models.values())
-        self.shares = prior.probabilities if isinstance(prior, ModelChoice) else np.ones(1)
+        self._models = structure(prior).models
+        models = {None: prior} if self._models is None else self._models.models
+        self.parts = tuple(_part(inner, coordinates) for inner in models.values())
+        self.shares = np.ones(1) if self._models is None else self._models.probabilities
         self.dimensions = tuple(part.discrete.size for part in self.parts)
         self.dimension = max(self.dimensions)
         self._labels = list(models)
@@ -287,15 +292,15 @@ class Space:
 
     def points(self, particles: Particles) -> Points:
         """The particles' parameters by name."""
-        if not isinstance(self.prior, ModelChoice):
+        if self._models is None:
             return self.parts[0].points(particles.x)
         parts, order = [], []
         for m, rows in self.split(particles):
-            own = None
+            inner = None
             if self.dimensions[m]:
-                own = self.parts[m].points(particles.x[rows, : self.dimensions[m]])
-                own = own.only(list(own))
-            parts.append(self.prior.embed(self._labels[m], own, rows.size))
+                inner = self.parts[m].points(particles.x[rows, : self.dimensions[m]])
+                inner = inner.only(list(inner))
+            parts.append(self._models.embed(self._labels[m], inner, rows.size))
             order.append(rows)
         back = np.argsort(np.concatenate(order), kind="stable")
         return Points.concatenate(parts).take(back)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, shown
+from fbar.checks import FloatArray, finite_number, non_negative_number, number, require_name, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.targets import Target, mean, second_moment
@@ -64,8 +64,25 @@ class Truth(Mapping[str, Known]):
         ]
 
 
+def known_values(truth: Mapping[Any, Any]) -> list[Known]:
+    """Values of targets by name, or pairs of a value and its error, as they are given with a problem."""
+    found = []
+    for name, given in truth.items():
+        require_name(name, "the name of a target of truth=")
+        if isinstance(given, Known):
+            found.append(given)
+            continue
+        pair = given if isinstance(given, tuple) else (given, 0.0)
+        what = f"truth[{shown(name)}]"
+        if len(pair) != 2:
+            raise InputError(f"{what} must be a value or a pair (value, error); got {shown(given)}")
+        value, error = finite_number(number(pair[0], what), what), non_negative_number(pair[1], f"the error of {what}")
+        found.append(Known(name, value, error))
+    return found
+
+
 def moments(names: Sequence[str]) -> list[Target]:
-    """The mean and the second moment of each parameter: what every truth tells at least."""
+    """The mean and the second moment of each parameter: what every truth contains at least."""
     return [kind(name) for name in names for kind in (mean, second_moment)]
 
 
@@ -99,7 +116,7 @@ class Reference(ABC):
 
 
 class Nodes(Reference):
-    """A posterior as weighted points, in parts whose scatter tells the error.
+    """A posterior as weighted points, in parts whose scatter gives the error.
 
     Parameters
     ----------

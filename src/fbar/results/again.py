@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from fbar.errors import InputError
 from fbar.methods import Method, stopping
-from fbar.methods.registry import METHODS, as_method, at_tolerance, restored_method
+from fbar.methods.registry import registered
+from fbar.methods.restored import restored_method
 from fbar.methods.smc.schedules import Tolerances
 from fbar.methods.stopping import Both, Either, RelativeError, StandardError, StoppingRule
 
@@ -151,9 +152,9 @@ def _named(method: Method | None) -> tuple[list[str], str]:
     if method is None:
         return [], "\n# with the custom method"
     tolerance = method.final_tolerance
-    for name in METHODS:
+    for name, entry in registered().items():
         try:
-            plain = as_method(name) if tolerance is None else at_tolerance(as_method(name), tolerance)
+            plain = entry.make() if tolerance is None else entry.make().at_tolerance(tolerance)
         except InputError:
             continue
         if plain == method:
@@ -184,7 +185,8 @@ def _prefixed(part: Any) -> str:
     plain = {field.name: _default(field) for field in fields(part)}
     given = {name: getattr(part, name) for name in plain}
     changed = [f"{name}={_prefixed(value)}" for name, value in given.items() if value != plain[name]]
-    return f"fbar.{type(part).__name__}({', '.join(changed)})"
+    kind = type(part)
+    return f"{'fbar.' if kind.__module__.startswith('fbar.') else ''}{kind.__name__}({', '.join(changed)})"
 
 
 def _default(field: Field[Any]) -> Any:

@@ -12,7 +12,7 @@ from fbar.errors import InputError, LedgerError
 from fbar.ledger import LedgerReader, Leg
 from fbar.ledger.settings import describe, differences, is_source
 from fbar.methods import stopping
-from fbar.methods.registry import restored, restored_method
+from fbar.methods.restored import restored, restored_method
 from fbar.question.problem import Problem
 from fbar.question.targets import Target, as_targets, parse
 from fbar.results.again import going_on

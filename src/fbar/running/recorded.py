@@ -12,7 +12,6 @@ from typing import Any
 from fbar.engine import Engine, InProcess, as_before
 from fbar.errors import InputError, LedgerError
 from fbar.ledger import Ledger, LedgerReader
-from fbar.methods.registry import at_tolerance
 from fbar.methods.stopping import StoppingRule
 from fbar.question.problem import Problem
 from fbar.question.targets import Target, as_targets
@@ -150,7 +149,7 @@ class Extension:
         return make_task(
             before.problem,
             before.targets if self.targets is None else self.targets,
-            method=before.method if self.tolerance is None else at_tolerance(before.method, self.tolerance),
+            method=before.method if self.tolerance is None else before.method.at_tolerance(self.tolerance),
             budget=self.budget,
             precision=self.precision,
             stop=before.stop if no_end else self.stop,

@@ -54,8 +54,8 @@ class FirstBlockTwice(Engine):
     def session(self, problem: Problem) -> Session:
         self.problem = problem
         inner = self._engine.session(problem)
-        charged = getattr(problem.simulate, "charged", False)  # as in a study, where a second look is not free
-        if charged or not self._new or type(self._engine) is not InProcess or problem in _known:
+        metered = problem.simulator.metered  # as in a study, where a second look is not free
+        if metered or not self._new or type(self._engine) is not InProcess or problem in _known:
             return inner
         return _Twice(inner, problem)
 

@@ -18,7 +18,7 @@ from fbar.errors import NoPosterior
 from fbar.estimation.posterior import Posterior
 from fbar.ledger import Ledger, LedgerReader, Leg
 from fbar.methods import Run
-from fbar.methods.registry import restored_method
+from fbar.methods.restored import restored_method
 from fbar.results.result import Result, doubt_damaged, spent
 from fbar.running.damage import damage_of, other_estimates
 from fbar.running.lesson import learn_recorded, learn_unrecorded

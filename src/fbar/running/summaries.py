@@ -28,7 +28,6 @@ from fbar.methods.summaries.learnt import Learning, LearntProblem, LearntSummary
 from fbar.methods.summaries.pilot import LEAST, Pilot
 from fbar.methods.summaries.regressions import REGRESSIONS
 from fbar.question.problem import Problem
-from fbar.question.simulators import Bernoulli, Tabulated
 from fbar.question.targets import Target, as_targets
 from fbar.running.loop import drive
 from fbar.seeds import Purpose, Seeds
@@ -106,11 +105,11 @@ class LearnedSummaries:
         instance(problem, Problem, "problem", "an fbar.Problem")
         if isinstance(problem, LearntProblem):
             raise InputError("this problem's summaries are learnt already; give the problem that they were learnt from")
-        if isinstance(problem.simulate, Tabulated | Bernoulli):
+        if problem.simulator.known is not None:
             raise InputError(
                 "this problem's simulations only match or do not; there are no data to learn summaries from"
             )
-        if problem._accept is not None:
+        if problem.arguments["accept"] is not None:
             raise InputError("with a custom acceptance rule (accept=) summaries have no effect; leave out one of them")
         if problem.observed is None or problem.observed.dtype.kind not in "biuf":
             raise InputError("summaries are learnt from data that are numbers; this problem's are labels")

@@ -10,11 +10,10 @@ from fbar.checks import non_negative_number, positive_integer, shown
 from fbar.errors import InputError
 from fbar.ledger.settings import describe
 from fbar.methods import AdaptiveAllocation, Method, Run, Targeted
-from fbar.methods.registry import as_method, at_tolerance
+from fbar.methods.registry import as_method
 from fbar.methods.smc import SMC
 from fbar.methods.stopping import StoppingRule, as_rule, require_rule
 from fbar.methods.summaries import LearntProblem
-from fbar.question.priors import Finite
 from fbar.question.problem import Problem
 from fbar.question.targets import Target, as_targets
 from fbar.running.summaries import LearnedSummaries
@@ -113,10 +112,10 @@ def make_task(
     if not isinstance(problem, Problem):
         raise InputError(f"problem must be an fbar.Problem; got {shown(problem)}")
     if method is None:
-        method = AdaptiveAllocation() if isinstance(problem.prior, Finite) else Targeted()
+        method = AdaptiveAllocation() if problem.is_finite else Targeted()
     method = as_method(method)
     if tolerance is not None:
-        method = at_tolerance(method, non_negative_number(tolerance, "tolerance"))
+        method = method.at_tolerance(non_negative_number(tolerance, "tolerance"))
     listed = as_targets(targets)
     budget = None if budget is None else positive_integer(budget, "budget")
     if precision is not None and stop is not None:
@@ -145,14 +144,14 @@ def _with_tolerance(method: Method, problem: Problem) -> Method:
     """Without a budget there is nothing to choose a tolerance from: whole numbers and labels are matched exactly."""
     if not isinstance(method, Targeted) or method.tolerance is not None or not problem.has_summaries:
         return method
-    if isinstance(problem.prior, Finite):
+    if problem.is_finite:
         return method
     if problem.observed is not None and problem.observed.dtype.kind == "f":
         raise InputError(
             "a precision is reached at a tolerance: give how close simulations must come to the data (tolerance=, "
             "--tolerance), or a budget (budget=, --budget) from which it is chosen"
         )
-    return at_tolerance(method, 0.0)
+    return method.at_tolerance(0.0)
 
 
 def _lesson(

@@ -126,7 +126,7 @@ def marginals(
 
 
 def is_finite(scene: Scene) -> bool:
-    return isinstance(scene.problem.prior, Finite)
+    return scene.problem.is_finite
 
 
 def cells(points: Points, prior: Finite) -> IntArray:

@@ -70,7 +70,7 @@ class PredictiveCheck(Score):
 
     def _simulate(self, scene: Scene, theta: Any, rng: np.random.Generator) -> tuple[npt.NDArray[Any], FloatArray]:
         problem = scene.problem
-        outcomes = problem.outcomes(problem.simulate(theta, rng), theta.rows)  # type: ignore[operator]
+        outcomes = problem.outcomes(problem.simulator.output(theta, rng), theta.rows)
         assert outcomes.failure is not None
         good = outcomes.failure == Failure.NONE
         if good.sum() < 2:

@@ -3,9 +3,9 @@
 Users import `Study` and `StudyResult`; the command line adds presets.
 """
 
-from fbar.study.contenders import CONTENDERS, Contender, as_contender
+from fbar.study.contenders import Contender, as_contender
 from fbar.study.posed import BudgetExceeded, Posed
 from fbar.study.results import StudyResult
 from fbar.study.study import Study
 
-__all__ = ["CONTENDERS", "BudgetExceeded", "Contender", "Posed", "Study", "StudyResult", "as_contender"]
+__all__ = ["BudgetExceeded", "Contender", "Posed", "Study", "StudyResult", "as_contender"]

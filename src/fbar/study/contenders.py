@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, Field, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from fbar.checks import choice, shown
+from fbar.checks import shown
 from fbar.errors import InputError
 from fbar.ledger.settings import describe
 from fbar.methods import Method, Run
-from fbar.methods.finite.adaptive import AdaptiveAllocation, AdaptivePosterior
-from fbar.methods.finite.allocation import Allocation
-from fbar.methods.finite.inverse_binomial import InverseBinomial, InverseBinomialRun
-from fbar.methods.registry import at_tolerance
-from fbar.methods.sampling import Importance, Rejection
-from fbar.methods.smc import SMC, SMCRun
+from fbar.methods.registry import Registered, find, registered
 from fbar.methods.stopping import StandardError, StoppingRule
-from fbar.methods.targeted import Targeted
 from fbar.question.targets import Target
 from fbar.running import drive
 from fbar.scores import Approximation, as_approximation
@@ -100,47 +94,23 @@ def _run_to_precision(
 
 
 def _at_the_tolerance(method: Method, posed: Posed) -> Method:
-    is_open = posed.tolerance > 0 or getattr(method, "tolerance", 0.0) is None
-    return at_tolerance(method, posed.tolerance) if is_open and posed.has_summaries else method
+    is_open = posed.tolerance > 0 or method.chooses_tolerance
+    return method.at_tolerance(posed.tolerance) if is_open and posed.has_summaries else method
 
 
 def _found(run: Run, posed: Posed) -> Approximation:
     # At the study's tolerance, also where the rounds did not come down to it.
-    at_tolerance_of_study = isinstance(run, SMCRun) and posed.has_summaries
-    posterior = run.posterior_at(posed.tolerance) if at_tolerance_of_study else run.posterior()
-    found = as_approximation(posterior, posed, run.simulations)
-    if isinstance(run, InverseBinomialRun):  # its own estimates of log p(x*|θ_i) are unbiased
-        found = replace(found, likelihood=np.asarray(run.log_likelihood().value))
-    return found
+    missed = posed.has_summaries and not run.settled
+    found = as_approximation(run.posterior_at(posed.tolerance) if missed else run.posterior(), posed, run.simulations)
+    likelihood = run.log_likelihood()
+    return found if likelihood is None else replace(found, likelihood=np.asarray(likelihood.value))
 
 
-def _smc(weights: str) -> MethodFor:
-    """ABC-SMC whose rounds accept a twentieth of the budget, so that there are several at any budget."""
-    return lambda budget: SMC(accepted=max(20, budget // 20), weights=weights)
-
-
-CONTENDERS: dict[str, Contender] = {
-    item.name: item
-    for item in (
-        Contender("targeted", Targeted(), title="draws where they lower the targets' error, learnt as it goes"),
-        Contender("rejection", Rejection(), title="draws from the prior, the accepted ones kept"),
-        Contender("smc", method_for=_smc("mixture"), title="ABC-SMC, the particles of all rounds, mixture weights"),
-        Contender("smc-last", method_for=_smc("last"), title="ABC-SMC, the last round alone, as is usual"),
-        Contender("smc-ess", method_for=_smc("ess"), title="ABC-SMC, all rounds weighted by their ESS (the paper's)"),
-        Contender("posterior", Importance("posterior"), title="draws from the true posterior (known acceptance)"),
-        Contender("max-ess", Importance("max-ess"), title="draws from the design of largest ESS (known acceptance)"),
-        Contender("optimal", Importance("targeted"), title="draws from the design of least MSE (known acceptance)"),
-        Contender("stratified", Importance("stratified", scheme="stratified"), title="the best stratified design"),
-        Contender("adaptive", AdaptiveAllocation(), title="simulations allocated by what is learnt (finite priors)"),
-        Contender("adaptive-posterior", AdaptivePosterior(), title="allocated to the posterior (finite priors)"),
-        Contender("allocation-prior", Allocation("prior"), title="simulations in proportion to the prior (finite)"),
-        Contender("allocation-posterior", Allocation("posterior"), title="in proportion to the posterior (finite)"),
-        Contender("allocation-max-ess", Allocation("max-ess"), title="the allocation of largest ESS (finite)"),
-        Contender("allocation-optimal", Allocation("min-mse"), title="the best allocation, known beforehand (finite)"),
-        Contender("inverse-binomial", InverseBinomial(), title="each value until it matches, in turn (finite)"),
-    )
-}
-"""Contenders by name; those that need a known acceptance probability or a finite prior say so."""
+def _known(entry: Registered) -> Contender:
+    """The contender that a registered method is."""
+    if entry.for_budget is not None:
+        return Contender(entry.name, method_for=entry.for_budget, title=entry.title)
+    return Contender(entry.name, entry.make(), title=entry.title)
 
 
 def as_contender(given: Any, name: str | None = None) -> Contender:
@@ -148,7 +118,7 @@ def as_contender(given: Any, name: str | None = None) -> Contender:
     if isinstance(given, Contender):
         return given if name is None else replace(given, name=name)
     if isinstance(given, str):
-        found = CONTENDERS[choice(given, CONTENDERS, "method")]
+        found = _known(find(given))
         return found if name is None else replace(found, name=name)
     if isinstance(given, Method):
         return Contender(name or _label(given), given)
@@ -164,13 +134,16 @@ def as_contender(given: Any, name: str | None = None) -> Contender:
 
 
 def _label(method: Method) -> str:
-    for name, known in CONTENDERS.items():
-        if known.method == method:
+    for name, entry in registered().items():
+        if entry.for_budget is None and entry.make() == method:
             return name
-    default = describe(type(method)()) if not isinstance(method, Allocation) else {}
-    changed = {key: value for key, value in describe(method).items() if default.get(key) != value and key != "type"}
-    settings = ", ".join(f"{key}={value}" for key, value in changed.items())
+    given = {field: describe(getattr(method, field.name)) for field in fields(method)}
+    settings = ", ".join(f"{f.name}={value}" for f, value in given.items() if value != describe(_default(f)))
     return f"{type(method).__name__}({settings})"
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def as_contenders(given: Any) -> tuple[Contender, ...]:

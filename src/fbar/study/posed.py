@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, IntArray
+from fbar.checks import BoolArray, FloatArray
 from fbar.errors import InputError
 from fbar.question.acceptance import Acceptance, accepted
-from fbar.question.outcomes import Tally
+from fbar.question.outcomes import Batch, Tally
 from fbar.question.points import Points
+from fbar.question.priors import Distribution
 from fbar.question.problem import Problem
-from fbar.question.simulators import (
-    Bernoulli,
-    EndsRun,
-    RowByRow,
-    Single,
-    Tabulated,
-    measured,
-    one_by_one,
-    repeating,
-    single,
-)
+from fbar.question.simulators import EndsRun, KnownAcceptance, RowByRow, Simulator, Single, repeating
 from fbar.question.truth import Reference
 from fbar.scores import as_points
 
@@ -54,70 +46,78 @@ class Meter:
         self.spent += simulations
 
 
-class _Counted:
-    charged = True
-    """Every call is charged to the budget, so none may be made twice."""
-
-    def __init__(self, simulate: Any, problem: Problem, meter: Meter) -> None:
-        self._simulate, self._problem, self._meter = simulate, problem, meter
-        self.one_by_one = one_by_one(simulate)
-        self.measured = measured(simulate)
-
-    def __call__(self, theta: Any, rng: np.random.Generator) -> Any:
-        points = _named(theta, self._problem)
-        self._meter.charge(points.rows)
-        return self._simulate(points, rng)
-
-
-class _CountedRows(_Counted, RowByRow):
-    batch_call = _Counted.__call__
-
-    def single(self, theta: Points) -> Single:
-        make = single(self._simulate)
-        assert make is not None
-        self._meter.charge(theta.rows)
-        return make(theta)
-
-
 def _named(theta: Any, problem: Problem) -> Points:
     """Named columns, also from the plain array or mapping that another package has."""
     return theta if isinstance(theta, Points) else as_points(theta, problem)
 
 
-class _CountedBernoulli(Bernoulli):
-    """Can also be called like a simulator: 1 where the simulation matches the data."""
+class _Counted(Simulator):
+    """A problem's simulator whose every call is charged to the budget, so that none may be made twice."""
 
-    def __init__(self, known: Bernoulli, problem: Problem, meter: Meter) -> None:
-        super().__init__(known.p_star)
-        self._problem, self._meter = problem, meter
+    metered = True
 
-    def tally(self, theta: Points, rng: np.random.Generator) -> Tally:
+    def __init__(self, problem: Problem, meter: Meter) -> None:
+        self._problem, self._simulator, self._meter = problem, problem.simulator, meter
+        self.one_by_one, self.timed = self._simulator.one_by_one, self._simulator.timed
+
+    def __call__(self, theta: Any, rng: np.random.Generator) -> Any:
+        points = _named(theta, self._problem)
+        self._meter.charge(points.rows)
+        return self._simulator.output(points, rng)
+
+    def output(self, theta: Points, rng: np.random.Generator) -> Any:
+        return self(theta, rng)
+
+
+class _CountedRows(_Counted, RowByRow):
+    """The same of a simulator that runs its rows one by one."""
+
+    batch_call = _Counted.__call__
+
+    def single(self, theta: Points) -> Single:
+        make = self._simulator.rows
+        assert make is not None
         self._meter.charge(theta.rows)
-        return super().tally(theta, rng)
+        return make(theta)
+
+
+class _CountedAcceptance(KnownAcceptance):
+    """A known acceptance probability; can also be called like a simulator: 1 where a simulation matches the data."""
+
+    def __init__(self, problem: Problem, known: KnownAcceptance, meter: Meter) -> None:
+        self._problem, self._known, self._meter = problem, known, meter
+
+    @property
+    def by_value(self) -> FloatArray | None:
+        return self._known.by_value
+
+    @property
+    def factors(self) -> Mapping[str, Callable[[FloatArray], FloatArray]] | None:
+        return self._known.factors
+
+    def check_prior(self, prior: Distribution) -> None:
+        self._known.check_prior(prior)
+
+    def acceptance_probability(self, theta: Points) -> FloatArray:
+        return self._known.acceptance_probability(theta)
+
+    def tally(self, batch: Batch, rng: np.random.Generator) -> Tally:
+        self._meter.charge(batch.points.rows if batch.repeats is None else int(batch.repeats.sum()))
+        return self._known.tally(batch, rng)
+
+    def matches(self, theta: Points, rng: np.random.Generator) -> BoolArray:
+        self._meter.charge(theta.rows)
+        return super().matches(theta, rng)
 
     def __call__(self, theta: Any, rng: np.random.Generator) -> FloatArray:
-        return self.tally(_named(theta, self._problem), rng).weight
+        return self.output(_named(theta, self._problem), rng)
 
 
-class _CountedTabulated(Tabulated):
-    """Can also be called like a simulator: 1 where the simulation matches the data."""
-
-    def __init__(self, known: Tabulated, problem: Problem, meter: Meter) -> None:
-        super().__init__(problem.finite, known.p_star)
-        self._problem, self._meter = problem, meter
-
-    def tally(self, cells: IntArray, repeats: IntArray, rng: np.random.Generator) -> Tally:
-        self._meter.charge(int(repeats.sum()))
-        return super().tally(cells, repeats, rng)
-
-    def __call__(self, theta: Any, rng: np.random.Generator) -> FloatArray:
-        theta = _named(theta, self._problem)
-        self._meter.charge(theta.rows)
-        values = self._problem.finite.points
-        same = np.logical_and.reduce([theta[name][:, None] == values[name][None, :] for name in values])
-        if not same.any(axis=1).all():
-            raise InputError(f"{theta.label(int(np.argmin(same.any(axis=1))))} is not a value of the parameter space")
-        return np.asarray(rng.random(theta.rows) < self.p_star[same.argmax(axis=1)], dtype=np.float64)
+def _counted(problem: Problem, meter: Meter) -> _Counted | _CountedAcceptance:
+    simulator = problem.simulator
+    if simulator.known is not None:
+        return _CountedAcceptance(problem, simulator.known, meter)
+    return _Counted(problem, meter) if simulator.rows is None else _CountedRows(problem, meter)
 
 
 class Posed(Problem):
@@ -137,21 +137,9 @@ class Posed(Problem):
 
     @classmethod
     def of(cls, problem: Problem, budget: int, tolerance: float = 0.0) -> Posed:
-        posed = cls.__new__(cls)
-        hidden = ("reference", "_known", "recipe")
-        posed.__dict__.update({name: value for name, value in problem.__dict__.items() if name not in hidden})
-        posed._truth = []
-        if posed.observed is not None:
-            posed.observed = np.array(posed.observed)
-            posed.observed.flags.writeable = False
-        posed.meter, posed.tolerance = Meter(budget), tolerance
-        if isinstance(problem.simulate, Tabulated):
-            posed.simulate = _CountedTabulated(problem.simulate, posed, posed.meter)
-        elif isinstance(problem.simulate, Bernoulli):
-            posed.simulate = _CountedBernoulli(problem.simulate, posed, posed.meter)
-        else:
-            counted = _Counted if single(problem.simulate) is None else _CountedRows
-            posed.simulate = counted(problem.simulate, posed, posed.meter)
+        meter = Meter(budget)
+        posed = cls(**{**problem.arguments, "simulate": _counted(problem, meter), "truth": None})
+        posed.meter, posed.tolerance = meter, tolerance
         return posed
 
     @property
@@ -180,8 +168,7 @@ class Posed(Problem):
     def matches(self, theta: Any, rng: np.random.Generator) -> BoolArray:
         """Simulate at every θ: whether each came within the tolerance of the data."""
         theta = _named(theta, self)
-        x = self.simulate(theta, rng)  # type: ignore[operator]
-        if isinstance(self.simulate, Tabulated | Bernoulli):
-            return np.asarray(x > 0)
-        distance, _ = self.distances(self.outcomes(x, theta.rows))
+        if self.simulator.known is not None:
+            return self.simulator.known.matches(theta, rng)
+        distance, _ = self.distances(self.outcomes(self.simulator.output(theta, rng), theta.rows))
         return np.asarray(accepted(Acceptance(self.tolerance), np.where(np.isnan(distance), np.inf, distance)) > 0)

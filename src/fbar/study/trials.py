@@ -17,7 +17,6 @@ from fbar.engine.global_numbers import seeded
 from fbar.errors import FbarError, InputError, NoPosterior
 from fbar.problems.benchmark import Benchmark
 from fbar.question.points import Points
-from fbar.question.priors import Finite
 from fbar.question.problem import Problem
 from fbar.question.targets import Target
 from fbar.running.replication import Replication
@@ -229,7 +228,7 @@ def _estimates(found: Approximation, targets: Sequence[Target]) -> dict[str, tup
 
 def _prior(problem: Problem, simulations: int) -> Approximation:
     """The prior in place of a posterior: what is known when nothing was accepted."""
-    if isinstance(problem.prior, Finite):
-        return Approximation(problem.points, problem.prior.probabilities, simulations, 0.0, is_prior=True)
+    if problem.is_finite:
+        return Approximation(problem.points, problem.finite.probabilities, simulations, 0.0, is_prior=True)
     points = problem.prior.sample(PRIOR_DRAWS, rng=np.random.default_rng(0)).with_derived(problem.derived)
     return Approximation(points, np.full(PRIOR_DRAWS, 1 / PRIOR_DRAWS), simulations, 0.0, is_prior=True)

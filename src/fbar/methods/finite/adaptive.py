@@ -17,6 +17,7 @@ from fbar.methods.base import Method
 from fbar.methods.finite.allocation import importance
 from fbar.methods.finite.cells import CellRun
 from fbar.methods.forecasts import Ahead
+from fbar.methods.registry import register
 from fbar.methods.run import ROUNDS
 from fbar.methods.start import Start
 from fbar.question.acceptance import Acceptance
@@ -28,6 +29,7 @@ BETA_A, BETA_B = 0.5, 2.0
 """The prior on an acceptance probability: Beta(½, 2), which leans to rare acceptance."""
 
 
+@register("adaptive", "simulations allocated where the error falls most, which is learnt", needs="a finite prior")
 @dataclass(frozen=True)
 class AdaptiveAllocation(Method):
     """Spend the budget in rounds, each bringing the counts closest to the estimated optimum for the targets.
@@ -56,7 +58,7 @@ class AdaptiveAllocation(Method):
     kernel: str = "uniform"
     per: str = "simulation"
 
-    def _begin(self, start: Start) -> AdaptiveRun:
+    def begin(self, start: Start) -> AdaptiveRun:
         choice(self.learning, ("beta", "plug-in"), "learning")
         if choice(self.per, ("simulation", "second"), "per") == "second":
             start.problem.require_costs()
@@ -71,6 +73,7 @@ class AdaptiveAllocation(Method):
         )
 
 
+@register("adaptive-posterior", "draws from the posterior as estimated so far", needs="a finite prior")
 @dataclass(frozen=True)
 class AdaptivePosterior(Method):
     """Draw θ in rounds from the posterior estimated so far, as sequential methods do (section S4.2).
@@ -82,7 +85,7 @@ class AdaptivePosterior(Method):
     tolerance: float = 0.0
     kernel: str = "uniform"
 
-    def _begin(self, start: Start) -> AdaptivePosteriorRun:
+    def begin(self, start: Start) -> AdaptivePosteriorRun:
         return AdaptivePosteriorRun(
             start,
             acceptance=Acceptance(self.tolerance, self.kernel),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from fbar.errors import InputError
 from fbar.estimation.cells import ActualCounts
 from fbar.methods.base import Method
 from fbar.methods.finite.cells import CellRun
+from fbar.methods.registry import register
 from fbar.methods.run import ROUNDS
 from fbar.methods.start import Start
 from fbar.question.acceptance import Acceptance
@@ -51,6 +53,7 @@ def importance(influences: Sequence[FloatArray], weights: FloatArray) -> list[Fl
     return [np.where(s > 0, 1 / np.where(s > 0, s, 1.0), 0.0) for s in scale]
 
 
+@register("allocation-prior", "simulations in proportion to the prior", needs="a finite prior")
 @dataclass(frozen=True)
 class Allocation(Method):
     """n_i simulations at θ_i, decided beforehand (section 2 of the paper).
@@ -132,7 +135,7 @@ class Allocation(Method):
             )
         return [shares.get(value, 0.0) for value in values]
 
-    def _begin(self, start: Start) -> AllocationRun:
+    def begin(self, start: Start) -> AllocationRun:
         self.check_floor()
         if start.budget is None and self.counts is not None:
             start = replace(start, budget=int(self.whole_counts(start.problem.finite.size).sum()))
@@ -165,3 +168,14 @@ class AllocationRun(CellRun):
         if self.rounds == 1:
             return np.broadcast_to(self._wanted, self.counts.shape)
         return top_up(self.counts, self._wanted / self._wanted.sum(), size)
+
+
+register("allocation-posterior", "simulations in proportion to the true posterior, if known", needs="a finite prior")(
+    partial(Allocation, "posterior")
+)
+register("allocation-max-ess", "the allocation with the largest ESS, if known", needs="a finite prior")(
+    partial(Allocation, "max-ess")
+)
+register("allocation-optimal", "the allocation with the smallest mean squared error, if known", needs="a finite prior")(
+    partial(Allocation, "min-mse")
+)

@@ -17,7 +17,6 @@ from fbar.methods.run import ROUNDS, Run, Stage
 from fbar.methods.start import Start
 from fbar.question.acceptance import Acceptance
 from fbar.question.outcomes import Batch, Outcomes
-from fbar.question.simulators import Tabulated
 
 BLOCK_SIZE = 1024
 FIRST_ROUND, FIRST_PER_CELL = 100, 4
@@ -44,7 +43,7 @@ class CellRun(Run):
         super().__init__(start)
         problem = start.problem
         prior = problem.finite
-        tabulated = isinstance(problem.simulate, Tabulated)
+        tabulated = problem.p_star is not None
         problem.check_acceptance(acceptance)
         if start.trials is not None and not tabulated:
             raise InputError("trials= needs a problem with tabulated probabilities; run the trials one by one")

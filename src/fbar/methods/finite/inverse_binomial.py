@@ -14,6 +14,7 @@ from fbar.estimation.cells import Cells, InverseCounts
 from fbar.estimation.estimate import Estimate
 from fbar.methods.base import Method
 from fbar.methods.finite.cells import CellRun
+from fbar.methods.registry import register
 from fbar.methods.start import Start
 from fbar.question.acceptance import Acceptance
 from fbar.question.outcomes import Batch, Outcomes
@@ -22,6 +23,7 @@ MOST_ROWS = 1_000_000
 ENOUGH_HITS = 10
 
 
+@register("inverse-binomial", "each value is simulated until it has matched the data", needs="a finite prior")
 @dataclass(frozen=True)
 class InverseBinomial(Method):
     """Simulate each value until its ``hits``-th match (van Opheusden, Acerbi & Ma 2020).
@@ -42,7 +44,7 @@ class InverseBinomial(Method):
     def ends_by_itself(self) -> bool:
         return True
 
-    def _begin(self, start: Start) -> InverseBinomialRun:
+    def begin(self, start: Start) -> InverseBinomialRun:
         required, problem = positive_integer(self.hits, "hits"), start.problem
         endless = start.budget is None and start.limit is None
         if endless and problem.p_star is not None and (problem.p_star == 0).any():

@@ -3,20 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Self
 
 from fbar.checks import choice, non_negative_number, number, positive_integer, settle, shown
-from fbar.designs.proposals import Perturbation, as_perturbation
+from fbar.designs.proposals import (
+    LocalNormalKernel,
+    NormalKernel,
+    OptimalLocalKernel,
+    Perturbation,
+    UniformKernel,
+    as_perturbation,
+)
 from fbar.errors import InputError
 from fbar.estimation.rounds import WEIGHTINGS
 from fbar.methods.base import Method
+from fbar.methods.registry import register
 from fbar.methods.smc.run import SMCRun
-from fbar.methods.smc.schedules import QuantileSchedule, Schedule, Tolerances, as_schedule
+from fbar.methods.smc.schedules import AcceptanceRateSchedule, QuantileSchedule, Schedule, Tolerances, as_schedule
 from fbar.methods.start import Start
 from fbar.question.acceptance import Acceptance
 from fbar.question.distances import Scaled
 
 
+def _in_study(weights: str, budget: int) -> SMC:
+    """Rounds accept a twentieth of the budget, so that there are several at any budget."""
+    return SMC(accepted=max(20, budget // 20), weights=weights)
+
+
+@register(
+    "smc",
+    "ABC-SMC with the particles of all rounds, weighted by the mixture of their proposals",
+    parts=(
+        AcceptanceRateSchedule,
+        QuantileSchedule,
+        Tolerances,
+        Scaled,
+        LocalNormalKernel,
+        NormalKernel,
+        OptimalLocalKernel,
+        UniformKernel,
+    ),
+    for_budget=partial(_in_study, "mixture"),
+)
 @dataclass(frozen=True)
 class SMC(Method):
     """ABC-SMC with the particles of all rounds.
@@ -108,5 +138,19 @@ class SMC(Method):
         assert isinstance(self.schedule, Schedule)
         return self.schedule.last
 
-    def _begin(self, start: Start) -> SMCRun:
+    def at_tolerance(self, tolerance: float) -> Self:
+        assert isinstance(self.schedule, Schedule)
+        if tolerance == self.schedule.last:
+            return self
+        return replace(self, schedule=self.schedule.to(tolerance))
+
+    def begin(self, start: Start) -> SMCRun:
         return SMCRun(self, start)
+
+
+register("smc-last", "ABC-SMC with the last round only, as is usual", for_budget=partial(_in_study, "last"))(
+    partial(SMC, weights="last")
+)
+register(
+    "smc-ess", "ABC-SMC with all rounds, weighted by their effective sample sizes", for_budget=partial(_in_study, "ess")
+)(partial(SMC, weights="ess"))

@@ -26,8 +26,6 @@ from fbar.methods.start import Start
 from fbar.question.distances import PNorm
 from fbar.question.outcomes import Batch, Outcomes
 from fbar.question.points import Points
-from fbar.question.priors import Finite
-from fbar.question.simulators import Tabulated
 from fbar.question.space import Proposal, Space
 from fbar.question.targets import Target, as_targets
 from fbar.seeds import Purpose
@@ -146,7 +144,7 @@ class SMCRun(Run):
         drawn = draw_inside(self._present.record.proposal, self.space, rng, size)
         self._present.asked(block, drawn)
         points = drawn.points.with_derived(self.problem.derived)
-        if isinstance(self.problem.prior, Finite) and isinstance(self.problem.simulate, Tabulated):
+        if self.problem.p_star is not None:
             cells = drawn.particles.x[:, 0].astype(np.int64)
             return Batch(self.round, block, points, np.ones(cells.size, dtype=np.int64), self.seeds, cells)
         return Batch(self.round, block, points, None, self.seeds)

@@ -36,7 +36,11 @@ class Schedule(ABC):
 
     @abstractmethod
     def down_to(self, tolerance: float) -> Schedule:
-        """The same, going on to a smaller tolerance."""
+        """The same for a run that has been at its end, going on to a smaller tolerance."""
+
+    def to(self, tolerance: float) -> Schedule:
+        """The same with another tolerance to end at."""
+        return self.down_to(tolerance)
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,9 @@ class _Falling(Schedule):
     def down_to(self, tolerance: float) -> Schedule:
         if self.last is not None and tolerance >= self.last:
             raise InputError(f"the run has reached {self.last:g} already; give a smaller tolerance than {tolerance:g}")
+        return self.to(tolerance)
+
+    def to(self, tolerance: float) -> Schedule:
         return replace(self, tolerance=tolerance)
 
     def first(self) -> float:

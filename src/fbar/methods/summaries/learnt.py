@@ -83,7 +83,7 @@ class LearntProblem(Problem):
             base.raw,
             summary=summary,
             derived=base.derived,
-            cost=base._cost,
+            cost=base.arguments["cost"],
             records=base.records,
         )
         self.base = base
@@ -140,6 +140,12 @@ class LearntProblem(Problem):
             f"the summaries contain no information on {', '.join(poor)} (out-of-fold R² below {POOR:g}): try another "
             "regression or a larger pilot; otherwise the estimate is that of the prior"
         )
+
+    def replace(self, **changes: Any) -> Problem:
+        """The same summaries of a problem that is changed; a plain problem where the comparison itself is changed."""
+        if {"summary", "distance", "accept"} & changes.keys():
+            return self.base.replace(**changes)
+        return LearntProblem(self.base.replace(**changes), self._summary, self.learning)
 
     def with_observed(self, observed: Any) -> LearntProblem:
         """The same summaries of other data: nothing is learnt again."""

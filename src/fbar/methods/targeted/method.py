@@ -9,17 +9,18 @@ from fbar.checks import choice, non_negative_number, positive_integer, settle, s
 from fbar.errors import InputError
 from fbar.methods.base import Method
 from fbar.methods.finite.adaptive import AdaptiveAllocation
+from fbar.methods.registry import register
 from fbar.methods.run import Run
 from fbar.methods.start import Start
 from fbar.methods.targeted.aim import Aim, check_importance
 from fbar.methods.targeted.run import TargetedRun
 from fbar.question.acceptance import Acceptance
-from fbar.question.priors import Finite
 
 MOST_GROUPS = 1_000
 """Groups whose proposals learn from one another."""
 
 
+@register("targeted", "draws where they reduce the error of the targets most, which is learnt in rounds")
 @dataclass(frozen=True)
 class Targeted(Method):
     """Learn where simulations reduce the error of the targets most, and simulate there.
@@ -72,13 +73,17 @@ class Targeted(Method):
             raise InputError(f"defence must lie between 0 and 1; got {shown(self.defence)}")
         check_importance(self.importance)
 
-    def _begin(self, start: Start) -> Run:
+    @property
+    def chooses_tolerance(self) -> bool:
+        return self.tolerance is None
+
+    def begin(self, start: Start) -> Run:
         aim = Aim.of(start.targets, self.goal, self.importance)
-        if isinstance(start.problem.prior, Finite):
+        if start.problem.is_finite:
             if self.goal != "weighted" or self.importance:
                 raise InputError("on a finite space all targets count alike; leave goal= and importance= out")
             finite = AdaptiveAllocation(tolerance=self.tolerance or 0.0, kernel=self.kernel, per=self.per)
-            return finite._begin(start)
+            return finite.begin(start)
         if start.trials is not None:
             raise InputError("trials= needs a finite parameter space; run the trials one by one")
         if self.per == "second":

@@ -127,9 +127,7 @@ def simulated(
     problem: Problem, tolerance: float, size: int, seed: Sequence[int], kernels: Kernels | None = None
 ) -> Accepted:
     """Simulate from the prior, or from q with ``kernels``, and keep what comes within the tolerance."""
-    prior, simulate = problem.prior, problem.simulate
-    if simulate is None:
-        raise InputError("brute force needs a simulator")
+    prior, simulator = problem.prior, problem.simulator
     parts: list[tuple[dict[str, FloatArray], FloatArray, FloatArray, FloatArray]] = []
     for block, start in enumerate(range(0, size, AT_ONCE)):
         rng = np.random.default_rng([*seed, block])
@@ -139,7 +137,7 @@ def simulated(
             aimed = rng.random(count) >= DEFENSIVE
             z[aimed] = kernels.sample(int(aimed.sum()), rng)
         theta = prior.from_unit(ndtr(z)).with_derived(problem.derived)
-        distance, _ = problem.distances(problem.outcomes(simulate(theta, rng), count))  # type: ignore[operator]
+        distance, _ = problem.distances(problem.outcomes(simulator.output(theta, rng), count))
         near = np.flatnonzero(distance <= tolerance)  # never NaN, the distance of a failed simulation
         at = z[near]
         weights = np.ones(near.size)

@@ -9,6 +9,7 @@ from fbar.question.priors.finite import Finite
 from fbar.question.priors.independent import Prior, UnitTransform
 from fbar.question.priors.marginals import Categorical, Marginal, truncate
 from fbar.question.priors.model_choice import ModelChoice
+from fbar.question.priors.structure import Structure, structure
 
 __all__ = [
     "Categorical",
@@ -19,6 +20,8 @@ __all__ = [
     "Mixture",
     "ModelChoice",
     "Prior",
+    "Structure",
     "UnitTransform",
+    "structure",
     "truncate",
 ]

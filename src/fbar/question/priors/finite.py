@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fbar.checks import FloatArray, IntArray, distribution, floats, generator, require_name, rows, shown, without_mask
 from fbar.errors import InputError
 from fbar.question.points import Points, require_points
+from fbar.question.priors.structure import Structure, Structured
 
 
 def _as_column(given: Any, name: str) -> npt.NDArray[Any]:
@@ -31,7 +32,7 @@ def _as_column(given: Any, name: str) -> npt.NDArray[Any]:
     return column
 
 
-class Finite:
+class Finite(Structured):
     """A prior on finitely many parameter values, each with its probability (equal by default).
 
     >>> Finite(theta=[1, 2, 3]).probabilities
@@ -114,6 +115,10 @@ class Finite:
     @property
     def dimension(self) -> int:
         return 1
+
+    @property
+    def structure(self) -> Structure:
+        return Structure(values=self)
 
     def sample(self, size: int, *, rng: np.random.Generator) -> Points:
         return self.from_unit(generator(rng).random(rows(size, "size")))

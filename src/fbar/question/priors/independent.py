@@ -22,14 +22,15 @@ from fbar.checks import function as check_function
 from fbar.errors import InputError
 from fbar.question.points import Points, require_points
 from fbar.question.priors.base import as_unit, draws
-from fbar.question.priors.marginals import Marginal, as_marginal
+from fbar.question.priors.marginals import Marginal, as_marginal, quantile_function
+from fbar.question.priors.structure import Structure, Structured
 
 MOST_DIMENSIONS = 100_000
 """Of the unit cube that a distribution is made from."""
 
 
-class Prior:
-    """Named parameters, each with its distribution, independent unless said otherwise.
+class Prior(Structured):
+    """Named parameters, each with its distribution, independent unless one is given as a function of others.
 
     A distribution is one of scipy.stats, frozen or new-style, `Categorical`, `truncate`, or a function of the
     parameters before it that gives one: a dependent prior, written down as it is sampled.
@@ -53,7 +54,8 @@ class Prior:
         if not given:
             raise InputError("a prior needs named parameters, such as Prior(beta=scipy.stats.uniform(0, 1))")
         self.marginals: dict[str, Marginal | Callable[[Points], Any]] = {}
-        self._conditional: set[str] = set()
+        self._independent: dict[str, Marginal] = {}
+        self._conditional: dict[str, Callable[[Points], Any]] = {}
         for name, marginal in given.items():
             require_name(name)
             conditional = callable(marginal) and not isinstance(marginal, Marginal) and not hasattr(marginal, "dist")
@@ -62,10 +64,9 @@ class Prior:
                     raise InputError(
                         f"the first parameter, {shown(name)}, cannot depend on others; give its distribution"
                     )
-                self.marginals[name] = marginal
-                self._conditional.add(name)
+                self.marginals[name] = self._conditional[name] = marginal
             else:
-                self.marginals[name] = as_marginal(marginal, name)
+                self.marginals[name] = self._independent[name] = as_marginal(marginal, name)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -78,12 +79,16 @@ class Prior:
     def __repr__(self) -> str:
         return f"Prior({', '.join(self.names)})"
 
+    @property
+    def structure(self) -> Structure:
+        continuous = not any(marginal.discrete for marginal in self._independent.values())
+        return Structure(marginals=self._independent, coordinates=self.names, continuous=continuous)
+
     def _marginal(self, name: str, earlier: Mapping[str, Any]) -> Marginal:
-        marginal: Any = self.marginals[name]
-        if name not in self._conditional:
-            return marginal  # type: ignore[no-any-return]
+        if name in self._independent:
+            return self._independent[name]
         try:
-            given = marginal(Points(earlier))
+            given = self._conditional[name](Points(earlier))
         except InputError:
             raise
         except Exception as error:
@@ -130,12 +135,13 @@ class _Row:
     support = (-np.inf, np.inf)
 
     def __init__(self, given: Any, name: str) -> None:
-        if not hasattr(given, "logpdf") or not (hasattr(given, "ppf") or hasattr(given, "icdf")):
+        quantiles = quantile_function(given)
+        if not hasattr(given, "logpdf") or quantiles is None:
             raise InputError(
                 f"the function for {shown(name)} must give a distribution such as scipy.stats.norm(...); "
                 f"got {type(given).__name__}"
             )
-        self._given, self._name = given, name
+        self._given, self._name, self._quantiles = given, name, quantiles
 
     def _checked(self, values: Any) -> FloatArray:
         result = floats(values, f"the conditional distribution of {shown(self._name)}")
@@ -146,7 +152,7 @@ class _Row:
         return result
 
     def ppf(self, u: FloatArray) -> FloatArray:
-        return self._checked((self._given.ppf if hasattr(self._given, "ppf") else self._given.icdf)(u))
+        return self._checked(self._quantiles(u))
 
     def cdf(self, x: FloatArray) -> FloatArray:
         return self._checked(self._given.cdf(x))
@@ -157,7 +163,7 @@ class _Row:
             return np.nan_to_num(np.asarray(self._given.logpdf(x), dtype=np.float64), nan=-np.inf, posinf=np.inf)
 
 
-class UnitTransform:
+class UnitTransform(Structured):
     """A prior given by how it is sampled: a function from the unit cube to the parameters.
 
     Parameters
@@ -168,7 +174,7 @@ class UnitTransform:
         The parameters, and how many coordinates the function takes (as many as parameters by default).
     logpdf
         The log density of a batch, if there is a formula. Without it, θ can be drawn from designs that are
-        built on the unit cube, but not from a distribution of θ of your own.
+        built on the unit cube, but not from your own distribution of θ.
     """
 
     def __init__(
@@ -206,6 +212,10 @@ class UnitTransform:
     def __repr__(self) -> str:
         return f"UnitTransform({', '.join(self._names)})"
 
+    @property
+    def structure(self) -> Structure:
+        return Structure(continuous=True)
+
     def sample(self, size: int, *, rng: np.random.Generator) -> Points:
         return self.from_unit(draws(size, self._dimension, rng))
 
@@ -238,7 +248,7 @@ class UnitTransform:
         """Refuse a density that is not that of the transform: with p = 1/|det ∂θ/∂u|, draws and weights agree.
 
         By differences at 64 points, where all parameters are continuous and as many as coordinates. Kinks spoil some of
-        them, so the median decides: a factor of 1.05 is let pass.
+        them, so the median decides: a factor of up to 1.05 passes.
         """
         d = self._dimension
         if d != len(self._names):

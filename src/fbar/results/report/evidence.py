@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from fbar.diagnostics.explanation import Explanation
 from fbar.estimation.estimate import shorthand, worth
 from fbar.methods.run import Stage
-from fbar.question.priors import Finite
 from fbar.results.markup import Html, element, join, paragraph
 from fbar.results.report.answer import Explained, note_of_unknown
 from fbar.results.report.page import Section, figures, table
@@ -161,7 +160,7 @@ def _pairs(result: Result, places: bool = False) -> Html:
 
     source = Source.of(result)
     numbers = [name for name in source.seen if source.numeric(name)]
-    if len(numbers) < 2 or (places and isinstance(result.run.problem.prior, Finite)):
+    if len(numbers) < 2 or (places and result.run.problem.is_finite):
         return Html("")
     if places:
         made = inline(lambda: plot.places(result, pairs=True), "pairs of parameters: where they were simulated")
