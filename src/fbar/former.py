@@ -87,6 +87,7 @@ MODULES: dict[str, str | tuple[str, ...]] = {
     "fbar.program": "fbar.question.program",
     "fbar.progress": "fbar.running.progress",
     "fbar.proposals": "fbar.designs.proposals",
+    "fbar.proposals.learnt": "fbar.designs.proposals.learned",
     "fbar.proposals.space": "fbar.question.space",
     "fbar.report": "fbar.results.report",
     "fbar.result": "fbar.results.result",
@@ -96,7 +97,11 @@ MODULES: dict[str, str | tuple[str, ...]] = {
     "fbar.simulators": "fbar.question.simulators",
     "fbar.stopping": "fbar.methods.stopping",
     "fbar.summaries": ("fbar.methods.summaries", "fbar.running.summaries"),
-    "fbar.summaries.learn": ("fbar.methods.summaries.learnt", "fbar.methods.summaries.pilot", "fbar.running.summaries"),
+    "fbar.summaries.learn": (
+        "fbar.methods.summaries.learned",
+        "fbar.methods.summaries.pilot",
+        "fbar.running.summaries",
+    ),
     "fbar.summaries.regressions": "fbar.methods.summaries.regressions",
     "fbar.targets": "fbar.question.targets",
     "fbar.targets.kinds": (

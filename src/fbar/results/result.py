@@ -300,7 +300,10 @@ class Result:
         """A warning of them, with what would help."""
         if not self.biased:
             return ""
-        ways: dict[str, Callable[[], Posterior]] = {"extrapolated": self.run.extrapolated, "adjusted": self.run.adjusted}
+        ways: dict[str, Callable[[], Posterior]] = {
+            "extrapolated": self.run.extrapolated,
+            "adjusted": self.run.adjusted,
+        }
         remedies = "".join(f", or see result.{name}()" for name, way in ways.items() if _works(way))
         return f"the tolerance biases {', '.join(self.biased)} by more than the error bar; lower it{remedies}"
 
