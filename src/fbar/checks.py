@@ -89,7 +89,7 @@ def real(value: Any) -> float | None:
     except (TypeError, ValueError):  # numpy counts a time span among the whole numbers
         return None
     except OverflowError:
-        found = math.inf if value > type(value)(0) else -math.inf
+        found = -math.inf if abs(value) > value else math.inf
     return None if math.isnan(found) else found
 
 
