@@ -230,7 +230,7 @@ def test_new_simulations_are_the_same_again_and_not_the_runs_own():
     np.testing.assert_array_equal(first, second)
     shorter = predict(result.run, result.posterior, 0)
     assert not len(shorter.simulated)
-    assert "asked" in shorter.missing
+    assert "requested" in shorter.missing
 
 
 def test_new_simulations_stop_when_time_is_up(monkeypatch):
