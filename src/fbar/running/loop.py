@@ -50,7 +50,7 @@ def drive(
     Returns why it ended. ``progress`` is called with the run after every block; the run's ``expected`` is then the
     forecast, made at the end of the last round, of what is left to do. With a ``ledger``, recorded blocks are taken
     from it and new ones are recorded; workers start when the first block has to be simulated. With one that is only
-    read, a `LedgerReader`, it ends where the record ends. ``until_round`` ends at the start of that round.
+    read, a ``LedgerReader``, it ends where the record ends. ``until_round`` ends at the start of that round.
     ``history=False`` skips the intermediate estimates that fill ``run.history``.
     """
     instance(run, Run, "run", "a run, as a method's start gives it")
