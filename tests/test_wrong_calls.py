@@ -48,6 +48,8 @@ NOT_CALLED = {
     *("problems.Recipe", "scores.Approximation", "scores.Given", "scores.Scene", "scores.Summary", "scores.TrialError"),
     # To derive from.
     *("Distribution", "Method", "StoppingRule", "Target", "scores.Score"),
+    # Take what was derived; tested where scores and problems are added.
+    *("problems.register", "scores.register"),
     # Takes a cluster.
     "Dask",
 }
