@@ -87,6 +87,15 @@ def test_a_result_of_vectors_is_printed_from_its_record_as_it_was():
     assert Account.recorded(json.loads(json.dumps(result.as_dict()))).lines() == str(result).splitlines()
 
 
+def test_a_record_without_degrees_of_freedom_is_printed():
+    """Earlier versions did not record them."""
+    result = fbar.infer(problem(), TARGETS, method="rejection", tolerance=1.0, budget=500, seed=1, progress=False)
+    recorded = result.as_dict()
+    for estimate in recorded["estimates"].values():
+        del estimate["df"]
+    assert Account.recorded(recorded).lines() == str(result).splitlines()
+
+
 def test_one_simulation_is_counted_as_one():
     finite = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2]), [1.0, 0.0])
     result = fbar.infer(finite, fbar.mean("theta"), method="rejection", budget=1, seed=1, progress=False)
