@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.checks import FloatArray, IntArray, non_negative_number
-from fbar.designs.proposals import FromPrior, Learnt
+from fbar.designs.proposals import FromPrior, Learned
 from fbar.designs.schemes import scrambled
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.crossfitted import Crossfitted
@@ -174,7 +174,7 @@ class TargetedRun(Run):
         proposal = self.store.proposals[round][block % self.method.groups]
         if not even:
             return proposal.draw(rng, size)
-        assert isinstance(proposal, Learnt)
+        assert isinstance(proposal, Learned)
         return proposal.from_unit(scrambled(size, proposal.unit_dimension, rng))
 
     def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
@@ -320,13 +320,13 @@ class TargetedRun(Run):
     # ------------------------------------------------------------ records and extensions
 
     def round_state(self) -> dict[str, npt.NDArray[Any]] | None:
-        if self._ended or not all(isinstance(q, Learnt) for q in self.store.proposals[-1]):
+        if self._ended or not all(isinstance(q, Learned) for q in self.store.proposals[-1]):
             return None
         plan = [len(self._sizes), sum(self._sizes), self._even, self._evenly, self._kept is not None, self._at_wanted]
         found = {"plan": np.array(plan, dtype=np.float64)}
         found["tolerances"] = np.array([self.wanted.tolerance, self._reached[-1]])
         for a, proposal in enumerate(self.store.proposals[-1]):
-            assert isinstance(proposal, Learnt)
+            assert isinstance(proposal, Learned)
             found |= {f"{a}/{name}": array for name, array in proposal.arrays().items()}
         return found
 
@@ -342,7 +342,7 @@ class TargetedRun(Run):
             proposals: list[Proposal] = []
             for a in range(self.method.groups):
                 mine = {n.partition("/")[2]: array for n, array in state.items() if n.startswith(f"{a}/")}
-                proposals.append(Learnt.of(mine, self.space, self.defence))
+                proposals.append(Learned.of(mine, self.space, self.defence))
             self.store.proposals[-1] = proposals
         self._kept = list(self.store.proposals[-1]) if kept else None
 
