@@ -67,6 +67,7 @@ class Crossfitted:
         self, problem: Problem, space: Space, groups: int, draw: Draw | None = None, *, needs_costs: bool = False
     ) -> None:
         self.problem, self.space, self.groups, self._draw = problem, space, groups, draw
+        self.needs_costs = needs_costs
         self.proposals: list[Sequence[Proposal]] = []
         several = len(space.parts) > 1
         again = None if draw is None else self._drawn_again
@@ -137,10 +138,6 @@ class Crossfitted:
         for round, number, size, even, places in self.everything.in_blocks(rows):
             found.append(self._draw(round, number, size, even).take(places))
         return Particles.concatenate(found)
-
-    @property
-    def has_costs(self) -> bool:
-        return self.everything.cost.whole and self.simulations > 0
 
     def log_density(self, proposal: Proposal, rows: IntArray) -> FloatArray:
         return self._in_parts(rows, proposal.log_density)
