@@ -46,7 +46,7 @@ def _running(rooms: Rooms) -> list[Entrance]:
             {"precision": {"a": "10%"}, "budget": 200},
         ),
         Entrance("infer(workers=, engine=, timeout=)", as_engine, {}),
-        Entrance("fbar.Workers", fbar.Workers, {"count": 1}),
+        Entrance("fbar.Workers", fbar.Workers, {"workers": 1}),
         Entrance("fbar.Futures", fbar.Futures, {"executor": rooms.threads, "workers": 1}),
         Entrance(
             "fbar.load",
@@ -208,7 +208,7 @@ def _studies(rooms: Rooms) -> list[Entrance]:
             {"method": lambda problem, budget, rng: sample},
         ),
         Entrance("Study.only", rooms.study.only, {"problems": ["ramp"]}),
-        Entrance("Study.run", rooms.study.run, {"workers": 1, "progress": False}, ("client", "workers")),
+        Entrance("Study.run", rooms.study.run, {"workers": 1, "progress": False}, ("engine", "workers")),
         Entrance("StudyResult.ranking", scored.ranking, {}),
         Entrance("StudyResult.curve", scored.curve, {"problem": "ramp", "method": "rejection"}),
         Entrance("StudyResult.curves", scored.curves, {}),

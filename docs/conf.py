@@ -32,6 +32,7 @@ extensions = [
     "command_help",
     "methods_by_name",
     "public_names",
+    "target_kinds",
 ]
 exclude_patterns = ["_build"]
 

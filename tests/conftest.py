@@ -249,3 +249,11 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[P
             return pickle.loads(kept.read_bytes())
 
     return get
+
+
+@pytest.fixture(scope="module")
+def memory() -> Iterator[Path]:
+    """A directory in memory where there is one: what a death or damage leaves does not depend on waiting for a disk."""
+    place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=place) as directory:
+        yield Path(directory)

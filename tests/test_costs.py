@@ -12,7 +12,7 @@ import fbar
 from fbar import theory
 from fbar.cli import app
 from fbar.engine import Workers
-from fbar.ledger import Ledger, LedgerReader, decode, encode, pack, unpack
+from fbar.ledger import LedgerReader, decode, encode, pack, unpack
 from fbar.ledger.settings import describe
 from fbar.methods import stopping
 from fbar.question.outcomes import Batch, Failure, Simulated
@@ -20,6 +20,7 @@ from fbar.question.points import Points
 from fbar.question.simulators import RowFailed, Rows
 from fbar.seeds import Seeds
 from fbar.study.posed import Posed
+from forged_runs import execute, write_leg
 
 MU = fbar.mean("mu")
 PRIOR = fbar.Prior(mu=stats.uniform(0, 8))
@@ -611,8 +612,7 @@ def test_an_allocation_per_second_resumes_with_a_damaged_block(clock, tmp_path):
         return fbar.infer(problem, fbar.mean("theta"), method=method, budget=1500, seed=1, run=tmp_path / "r")
 
     first = do()
-    with Ledger(tmp_path / "r", create=False) as ledger:
-        ledger._connection.execute("UPDATE blocks SET payload = x'00' WHERE round = 2 AND block = 0")
+    execute(tmp_path / "r", "UPDATE blocks SET payload = x'00' WHERE round = 2 AND block = 0")
     pace = 1000.0
     again = do()
     assert any("block 0 of round 2" in note for note in again.notes)
@@ -630,10 +630,10 @@ def test_a_run_older_than_a_setting_goes_on(tmp_path):
         return fbar.infer(problem, fbar.mean("theta"), method=method, budget=1000, seed=1, run=tmp_path / "r")
 
     first = do()
-    with Ledger(tmp_path / "r", create=False) as ledger:
+    with LedgerReader(tmp_path / "r") as ledger:
         leg = ledger.legs[0]
-        del leg.settings["method"]["per"]
-        ledger._write_leg(0, leg)
+    del leg.settings["method"]["per"]
+    write_leg(tmp_path / "r", 0, leg)
     assert do().as_dict() == first.as_dict()
     with pytest.raises(fbar.InputError, match=r"other settings: method\.rounds"):
         do(rounds=3)

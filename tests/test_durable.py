@@ -16,6 +16,7 @@ from scipy import stats
 import fbar
 from fbar.ledger import LedgerReader, ledger
 from fbar.ledger.forcing import Forcing
+from fbar.methods import Run
 
 PRIOR = fbar.Prior(mu=stats.uniform(-2, 4))
 SLOW = """
@@ -101,13 +102,13 @@ def test_a_disk_that_fails_in_the_thread_is_found_by_the_next_who_writes():
 
     forcing = Forcing(force, 0.01)
     forcing.soon()
-    wait_for(lambda: forcing._failed is not None)
+    wait_for(lambda: forcing.has_failed)
     for call in (forcing.soon, forcing.now):  # the system says it once; so the thread remembers
         with pytest.raises(OSError, match="broken"):
             call()
         if call == forcing.soon:
             forcing.soon()  # it was told, and the thread is alive
-            wait_for(lambda: forcing._failed is not None)
+            wait_for(lambda: forcing.has_failed)
     forcing.stop()
     assert calls == ["fbar-ledger", "fbar-ledger"]
 
@@ -159,16 +160,15 @@ def test_a_directory_that_is_deleted_or_moved_ends_its_run_at_once(what, tmp_pat
 
 def test_all_that_arrives_together_is_recorded_before_the_run_looks_at_any(tmp_path, monkeypatch):
     """What a round's end costs may be minutes; the blocks that came with its last one must not wait for it."""
-    from fbar.running import loop
-
     told = []
-    plain = loop._tell
+    plain = Run.tell
 
-    def tell(run, batch, outcomes, *rest, **options):
+    def tell(run, *answers):
         connection = sqlite3.connect(f"file:{tmp_path / 'run' / 'ledger.sqlite'}?mode=ro", uri=True)
-        told.append((batch.key, {tuple(row) for row in connection.execute("SELECT round, block FROM blocks")}))
+        there = {tuple(row) for row in connection.execute("SELECT round, block FROM blocks")}
+        told.extend((batch.key, there) for batch, _ in answers)
         connection.close()
-        plain(run, batch, outcomes, *rest, **options)
+        plain(run, *answers)
 
     class Together(fbar.InProcess):
         def session(self, problem):
@@ -186,7 +186,7 @@ def test_all_that_arrives_together_is_recorded_before_the_run_looks_at_any(tmp_p
             inner.__class__ = All
             return inner
 
-    monkeypatch.setattr(loop, "_tell", tell)
+    monkeypatch.setattr(Run, "tell", tell)
     problem = fbar.Problem(PRIOR, lambda t, rng: t["mu"], observed=0.5)
     method = fbar.SMC([2.0, 1.0], accepted=30)
     options = {"block_size": 10, "seed": 1, "run": tmp_path / "run", "progress": False}

@@ -329,6 +329,7 @@ def test_an_executor_that_breaks_says_what_to_use():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: Workers(count=2), r"Workers\(count=…\) is now Workers\(workers=…\)"),
         (lambda: Workers(0), "workers must be a positive integer"),
         (lambda: Workers(timeout=0), "timeout must be greater than 0"),
         (lambda: Futures(ThreadPoolExecutor), "executor must be an open"),

@@ -14,8 +14,9 @@ import fbar
 from fbar.cli import app, main
 from fbar.cli.common import complain, open_console, plain_table, say
 from fbar.errors import FbarError, InputError, MissingExtra
-from fbar.ledger import Ledger, Leg
+from fbar.ledger import LedgerReader
 from fbar.system.terminal import clean, clean_lines
+from forged_runs import write_leg
 
 HOSTILE = "a\x1b]52;c;aGk=\x07b\x9b2Jc\u202ed\ne\rf\u2028g\x00h"
 """The clipboard, the screen, the direction of writing, other lines."""
@@ -83,7 +84,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plain = directory.parent / "plain"
     fbar.infer(PROBLEM, fbar.mean("x"), tolerance=1, method="rejection", budget=300, seed=1, run=plain)
     plain.rename(directory)
-    with Ledger(directory, create=False) as ledger:
+    with LedgerReader(directory) as ledger:
         (leg,) = ledger.legs
         assert leg.result is not None
         estimate = leg.result["estimates"].pop("mean:x")
@@ -96,8 +97,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         leg.result["missing"] = {HOSTILE: {"more": 1, "low": 1, "high": 1, "and": "more"}}
         leg.settings["method"] = {"type": HOSTILE}
         leg.settings["model"] = {"file": HOSTILE, "name": HOSTILE}
-        number = ledger._connection.execute("SELECT max(leg) FROM legs").fetchone()[0]
-        ledger._connection.execute("REPLACE INTO legs VALUES (?, ?, ?, ?)", Leg(leg.settings, leg.result).row(number))
+    write_leg(directory, 0, leg)
     return directory
 
 

@@ -115,7 +115,7 @@ def test_what_is_not_said_is_as_it_was(machine, given, expected):
 
 
 def test_a_record_cannot_ask_for_any_number_of_processes():
-    assert as_before({"workers": 10**6}).count <= max(64, 4 * (os.cpu_count() or 1))
+    assert as_before({"workers": 10**6}).workers <= max(64, 4 * (os.cpu_count() or 1))
     with pytest.raises(fbar.InputError, match="not both"):
         as_before({"workers": 2}, engine=InProcess(), workers=2)
     assert isinstance(as_before({"workers": 2, "timeout": 1.0}, engine=InProcess()), InProcess)

@@ -44,7 +44,7 @@ def test_dependence_is_found_and_named():
 def test_many_simulations_are_thinned_by_whole_blocks(monkeypatch):
     monkeypatch.setattr(faults, "MOST_ROWS", 500)
     watch = watched(np.random.default_rng(3), lambda t, r: r.random(t.rows) < 0.2 * (t["a"] > 0), blocks=64)
-    kept = sorted(watch._blocks)
+    kept = watch.blocks
     assert 0 < len(kept) * 60 <= 500
     assert len({block % kept[1][1] for _, block in kept}) == 1
     many = watched(np.random.default_rng(4), lambda t, r: r.random(t.rows) < 0.5 * (t["a"] > 0), blocks=200)
@@ -96,7 +96,7 @@ def test_parameters_that_hang_on_the_guilty_one_are_not_named():
 def test_the_strata_are_close_in_numbers_and_equal_in_categories():
     rng = np.random.default_rng(6)
     x, kind = rng.normal(size=2000), rng.choice(["u", "v"], 2000)
-    stratum = faults._strata([x, kind], 2000)
+    stratum = faults.strata_of([x, kind], 2000)
     sizes = np.bincount(stratum)
     assert sizes.min() >= faults.STRATUM
     assert sizes.max() < 2 * faults.STRATUM
@@ -105,7 +105,7 @@ def test_the_strata_are_close_in_numbers_and_equal_in_categories():
         assert np.unique(kind[mine]).size == 1
         within = (x >= x[mine].min()) & (x <= x[mine].max()) & (kind == kind[mine][0])
         assert (stratum[within] == number).all()
-    assert np.unique(faults._strata([], 10)).size == 1
+    assert np.unique(faults.strata_of([], 10)).size == 1
 
 
 def test_without_strata_it_is_the_rank_sum_and_the_chi_square_test():
@@ -113,7 +113,9 @@ def test_without_strata_it_is_the_rank_sum_and_the_chi_square_test():
     x, kind, failed = rng.normal(size=400), rng.choice(["u", "v", "w"], 400), rng.random(400) < 0.2
     one = np.zeros(400, dtype=np.int64)
     exact = stats.mannwhitneyu(x[failed], x[~failed], method="asymptotic", use_continuity=False).pvalue
-    assert np.exp(faults._log_p(x, failed, one)) == pytest.approx(exact, rel=1e-6)
+    assert np.exp(faults.log_p_value(x, failed, one)) == pytest.approx(exact, rel=1e-6)
     table = np.array([[np.sum(failed & (kind == k)), np.sum(~failed & (kind == k))] for k in "uvw"])
     pearson = stats.chi2_contingency(table, correction=False).statistic
-    assert np.exp(faults._log_p(kind, failed, one)) == pytest.approx(stats.chi2.sf(pearson * 399 / 400, 2), rel=1e-6)
+    assert np.exp(faults.log_p_value(kind, failed, one)) == pytest.approx(
+        stats.chi2.sf(pearson * 399 / 400, 2), rel=1e-6
+    )

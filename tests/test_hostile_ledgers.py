@@ -76,8 +76,8 @@ def test_links_are_not_written_through_when_a_file_is_repaired(run, sound, tmp_p
     for name in names:
         (run / name).symlink_to(tmp_path if name == "repair-2" else victim)
     (run / "ledger.sqlite").write_bytes(b"\0" * 4096 + (run / "ledger.sqlite").read_bytes()[4096:])
-    mended = fbar.infer(problem(), fbar.mean("mu"), **ASKED, run=run, progress=False)
-    assert mended.as_dict()["estimates"] == sound[1].as_dict()["estimates"]
+    repaired = fbar.infer(problem(), fbar.mean("mu"), **ASKED, run=run, progress=False)
+    assert repaired.as_dict()["estimates"] == sound[1].as_dict()["estimates"]
     assert victim.read_text() == "precious"
     assert all((run / name).is_symlink() for name in names)
     assert (run / "ledger.damaged-2").is_file()
@@ -147,8 +147,8 @@ def test_only_a_runs_own_tables_are_used(statements, run, sound):
     for read in (lambda: fbar.load(run, problem()), lambda: LedgerReader(run)):
         with pytest.raises(fbar.LedgerError, match="it holds other things than a run's tables"):
             read()
-    mended = fbar.infer(problem(), fbar.mean("mu"), **ASKED, run=run, progress=False)
-    assert mended.as_dict()["estimates"] == sound[1].as_dict()["estimates"]
+    repaired = fbar.infer(problem(), fbar.mean("mu"), **ASKED, run=run, progress=False)
+    assert repaired.as_dict()["estimates"] == sound[1].as_dict()["estimates"]
     connection = sqlite3.connect(run / "ledger.sqlite")
     kinds = connection.execute("SELECT DISTINCT type FROM sqlite_master").fetchall()
     connection.close()
@@ -212,8 +212,8 @@ def test_a_block_that_lies_is_a_damaged_one(payload, run, sound):
     with LedgerReader(run) as ledger:
         assert "1 of" in ledger.damage()
         assert f"block {number} of round {round}" in ledger.damage()
-    mended = fbar.infer(problem(), fbar.mean("mu"), **ASKED, run=run, progress=False)
-    assert mended.as_dict()["estimates"] == sound[1].as_dict()["estimates"]
+    repaired = fbar.infer(problem(), fbar.mean("mu"), **ASKED, run=run, progress=False)
+    assert repaired.as_dict()["estimates"] == sound[1].as_dict()["estimates"]
 
 
 @pytest.mark.processes
@@ -257,8 +257,8 @@ def test_pages_that_are_listed_more_than_once_come_to_an_end(run, sound, monkeyp
     (run / "ledger.sqlite").write_bytes(bytes(data))
     with pytest.raises(fbar.LedgerError, match="cannot be read"):
         LedgerReader(run)
-    mended = fbar.infer(problem(), fbar.mean("mu"), **ASKED, run=run, progress=False)
-    assert mended.as_dict()["estimates"] == sound[1].as_dict()["estimates"]
+    repaired = fbar.infer(problem(), fbar.mean("mu"), **ASKED, run=run, progress=False)
+    assert repaired.as_dict()["estimates"] == sound[1].as_dict()["estimates"]
 
 
 def _inner_page(data):
@@ -290,8 +290,8 @@ def test_a_hollow_file_is_repaired_without_filling_the_disk(run, sound):
         file.seek(0)
         file.write(bytes(100))
         file.truncate(200_000_000)
-    mended = fbar.infer(problem(), fbar.mean("mu"), **ASKED, run=run, progress=False)
-    assert mended.as_dict()["estimates"] == sound[1].as_dict()["estimates"]
+    repaired = fbar.infer(problem(), fbar.mean("mu"), **ASKED, run=run, progress=False)
+    assert repaired.as_dict()["estimates"] == sound[1].as_dict()["estimates"]
     assert (run / "ledger.damaged-1").stat().st_size == 200_000_000
     assert sum(path.stat().st_blocks * 512 for path in run.rglob("*")) < 20_000_000
 

@@ -96,7 +96,7 @@ def test_an_interrupted_run_from_python_is_gone_on_with_as_show_says(tmp_path, m
     interrupted(fbar.infer, PROBLEM, TARGETS, run="run 1", **options)
     told = printed(capsys, "show", "run 1")
     assert "fbar resume" not in told
-    line = told.partition("made from Python, go on there with: ")[2].strip()
+    line = told.partition("made from Python, resume it there with: ")[2].strip()
     with pytest.raises(fbar.InputError) as refused:
         call("resume", "run 1")
     assert line in str(refused.value)  # the same words
@@ -114,7 +114,7 @@ def test_an_interrupted_extension_from_python_is_gone_on_with_as_show_says(tmp_p
     fbar.infer(PROBLEM, TARGETS, budget=1000, tolerance=1.5, seed=7, block_size=100, run="r")
     more = {"targets": fbar.mean("a"), "budget": 2500, "tolerance": 1.0}
     interrupted(fbar.extend, "r", PROBLEM, **more, after=13)
-    line = printed(capsys, "show", "r").partition("go on there with: ")[2].strip()
+    line = printed(capsys, "show", "r").partition("resume it there with: ")[2].strip()
     assert line.startswith("fbar.extend('r', problem, targets=['mean:a'], tolerance=1.0, budget=2500")
     done = eval(line, NAMES)
     assert done.simulations == 2500
@@ -129,7 +129,7 @@ def test_a_run_of_a_model_file_goes_on_by_resume(model, capsys, monkeypatch):
     source.remember()
     task = make_task(source.problem, source.targets, budget=2000, tolerance=1.5, block_size=100)
     interrupted(run_task, task, seed=1, run="r", engine=fbar.InProcess(), model=source)
-    command = printed(capsys, "show", "r").partition("not finished; go on with: fbar ")[2].split()
+    command = printed(capsys, "show", "r").partition("not finished; resume it with: fbar ")[2].split()
     assert command == ["resume", "r"]
     assert as_json(capsys, *command)["simulations"] == 2000
 
@@ -261,7 +261,7 @@ def test_an_export_replaces_no_file_unless_told_to(model, capsys):
     call("infer", "model.py", "--budget", "500", "--tolerance", "2", "--run", "r", "--seed", "1")
     (model.parent / "r.csv").write_text("mine")
     for options in ((), ("--all",)):
-        with pytest.raises(fbar.InputError, match=r"r\.csv is there already; .*--out FILE.*--force"):
+        with pytest.raises(fbar.InputError, match=r"r\.csv already exists; .*--out FILE.*--force"):
             call("export", "r", *options)
     assert (model.parent / "r.csv").read_text() == "mine"
     assert "wrote" in printed(capsys, "export", "r", "--force")
@@ -385,7 +385,7 @@ def test_who_stops_a_run_and_who_looks_at_it_are_told_the_same_number(tmp_path, 
         if len(blocks) == 3:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt, match="stopped after 300 simulations, all recorded in r; give the same"):
+    with pytest.raises(KeyboardInterrupt, match="stopped after 300 simulations, all recorded in r; rerun the command"):
         fbar.infer(
             PROBLEM, TARGETS, method="rejection", tolerance=1, budget=16_000, block_size=100, seed=1, run="r",
             engine=Backwards(), progress=progress,

@@ -1,16 +1,19 @@
 """fbar paper: rows, claims, files, messages."""
 
 import csv
+import io
 import json
 import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
 
 import numpy as np
 import pytest
 
 from conftest import children, told
+from fbar.cli.app import main
 from fbar.paper import EXPERIMENTS, Claim, Options, Record, Row, experiment
 
 pytestmark = [
@@ -21,18 +24,33 @@ pytestmark = [
 COLUMNS = "experiment,setting,target,n,x_name,x,quantity,value,standard_error,trials,epsilon"
 
 
-def fbar_command(*arguments, cwd=None):
-    return subprocess.run([sys.executable, "-m", "fbar", *arguments], capture_output=True, text=True, cwd=cwd)
+FEW = ("fig3", "fig4", "fig5", "figS5", "beyond-continuous")
+"""What takes long, and of which only the files are looked at: ten trials are enough."""
+
+
+def fbar_command(*arguments):
+    """What the command prints to standard output and to standard error, and its exit status."""
+    out, error, status = io.StringIO(), io.StringIO(), 0
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(error):
+        patch.setattr(sys, "argv", ["fbar", *arguments])
+        try:
+            main()
+        except SystemExit as ended:
+            status = ended.code or 0
+    return out.getvalue(), error.getvalue(), status
 
 
 @pytest.fixture(scope="module")
 def printed(once):
-    """One run of everything, as a user would start it; one for all tests."""
+    """One run of everything, for all tests of all processes: where it wrote, and what it printed."""
 
     def run(directory):
-        done = fbar_command("paper", "--quick", "--json", "--out", str(directory))
-        assert done.returncode == 0, done.stderr
-        return directory, done
+        found = {}
+        for names, size in (([n for n in EXPERIMENTS if n not in FEW], ["--quick"]), (FEW, ["--trials", "10"])):
+            out, error, status = fbar_command("paper", *names, *size, "--json", "--out", str(directory))
+            assert (error, status) == ("", 0)
+            found |= json.loads(out)["experiments"]
+        return directory, found
 
     return once("paper", run)
 
@@ -41,7 +59,7 @@ def printed(once):
 def records(printed):
     """What it computed, from what it printed."""
     found = {}
-    for name, tree in json.loads(printed[1].stdout)["experiments"].items():
+    for name, tree in printed[1].items():
         found[name] = Record(name)
         found[name].rows = [Row(**row) for row in tree["rows"]]
         found[name].claims = [Claim(**claim) for claim in tree["claims"]]
@@ -49,10 +67,8 @@ def records(printed):
 
 
 def test_every_experiment_writes_its_files(printed):
-    out, done = printed
-    assert done.stderr == ""
-    results = json.loads(done.stdout)["experiments"]
-    assert list(results) == list(EXPERIMENTS)
+    out, results = printed
+    assert set(results) == set(EXPERIMENTS)
     for name in EXPERIMENTS:
         with (out / f"{name}.csv").open(encoding="utf-8") as file:
             reader = csv.DictReader(file)
@@ -66,8 +82,8 @@ def test_every_experiment_writes_its_files(printed):
 
 
 def test_json_holds_the_numbers_of_the_csv(printed):
-    out, done = printed
-    rows = json.loads(done.stdout)["experiments"]["table3"]["rows"]
+    out, results = printed
+    rows = results["table3"]["rows"]
     with (out / "table3.csv").open(encoding="utf-8") as file:
         assert [float(row["value"]) for row in csv.DictReader(file)] == [row["value"] for row in rows]
 
@@ -138,36 +154,43 @@ def test_the_same_seed_gives_the_same_rows(records):
         (("paper", "figs1"), "unknown experiment 'figs1'; did you mean 'figS1'?"),
         (("paper", "fig1", "--trials", "0"), "trials must be a positive integer; got 0"),
         (("paper", "fig1", "--seed", "-3"), "seed must be a whole number"),
+        (("paper", "fig1", "--workers", "0"), "workers must be a positive integer"),
     ],
 )
-def test_bad_arguments_are_one_line_on_standard_error(arguments, message, tmp_path):
-    done = fbar_command(*arguments, cwd=tmp_path)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert done.stdout == ""
+def test_bad_arguments_are_one_line_on_standard_error(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out, error, status = fbar_command(*arguments)
+    assert status == 2
+    assert message in error
+    assert error.count("\n") == 1
+    assert out == ""
     assert not list(tmp_path.iterdir())
 
 
 def test_claims_are_printed_for_people(tmp_path):
-    done = fbar_command("paper", "table3", "fig2", "--out", str(tmp_path))
-    assert done.returncode == 0
-    assert "8 of 8 claims agree" in done.stdout
-    assert "1.23" in done.stdout
+    out, _, status = fbar_command("paper", "table3", "fig2", "--out", str(tmp_path))
+    assert status == 0
+    assert "8 of 8 claims agree" in out
+    assert "1.23" in out
 
 
 def test_help_teaches():
-    top, paper = fbar_command("--help").stdout, fbar_command("paper", "--help").stdout
+    top, paper = fbar_command("--help")[0], fbar_command("paper", "--help")[0]
     assert "paper" in top
     for word in ("--trials", "--quick", "--seed", "--out", "--json", "figS4"):
         assert word in paper
 
 
+def test_the_number_of_processes_changes_nothing(tmp_path):
+    one, two = (experiment("fig4").compute(Options(trials=8, workers=workers)) for workers in (1, 2))
+    assert one.rows == two.rows
+
+
 @pytest.mark.processes
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_no_process_of_the_pool_outlives_its_driver(tmp_path):
-    command = [sys.executable, "-m", "fbar", "paper", "beyond-continuous", "--trials", "100000", "--out", str(tmp_path)]
-    with subprocess.Popen(command) as driver:
+    command = [sys.executable, "-m", "fbar", "paper", "beyond-continuous", "--trials", "100000", "--workers", "2"]
+    with subprocess.Popen(command, cwd=tmp_path) as driver:
         until = time.monotonic() + 60
         while len(children(driver.pid)) < 2 and time.monotonic() < until:
             time.sleep(0.05)

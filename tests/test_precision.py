@@ -20,7 +20,7 @@ def test_what_precision_means():
     assert wanted_precision("mean:theta", 0.1, TARGETS) == StandardError("mean:theta", 0.1)
     assert wanted_precision("mean:theta", "2.5%", TARGETS) == RelativeError("mean:theta", 0.025)
     assert wanted_precision("other", " 1% ", TARGETS) == RelativeError("mean:other", 0.01)
-    with pytest.raises(InputError, match="could be that of mean:theta or variance:theta"):
+    with pytest.raises(InputError, match="is ambiguous: mean:theta or variance:theta"):
         wanted_precision("theta", 0.1, TARGETS)
     for text in ("1", "one%", "%"):
         with pytest.raises(InputError, match="or a part such as '1%'"):
@@ -107,5 +107,5 @@ def test_estimates_are_found_by_what_follows_their_kind():
         == result.estimates.ratio("quantile:theta,0.9", "mean:theta").value
     )
     both = result.expect([fbar.mean("theta"), fbar.variance("theta")])
-    with pytest.raises(InputError, match="could be that of mean:theta or variance:theta"):
+    with pytest.raises(InputError, match="is ambiguous: mean:theta or variance:theta"):
         both["theta"]

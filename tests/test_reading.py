@@ -201,7 +201,7 @@ def test_a_file_that_changes_under_a_reader_is_no_damage(public):
         connection.execute("UPDATE blocks SET payload = x'00'")
         connection.commit()
         connection.close()
-        with pytest.raises(fbar.LedgerError, match="was changed while it was read; rerun the command"):
+        with pytest.raises(fbar.LedgerError, match="changed while it was being read; rerun the command"):
             ledger.simulations()
 
 

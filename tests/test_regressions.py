@@ -306,5 +306,5 @@ def test_each_sees_derived_parameters():
 def test_a_covariance_of_parameters_that_no_model_has_together_is_refused():
     models = fbar.ModelChoice({1: fbar.Prior(a=stats.uniform()), 2: fbar.Prior(b=stats.uniform())})
     problem = fbar.Problem.bernoulli(models, lambda t: np.full(t.rows, 0.5))
-    with pytest.raises(fbar.InputError, match="that no model has together"):
+    with pytest.raises(fbar.InputError, match="that no model has all of"):
         fbar.infer(problem, fbar.covariance("a", "b"), budget=100)

@@ -15,7 +15,7 @@ from scipy import stats
 
 import fbar
 from fbar.cli import app
-from fbar.diagnostics.faults import _parts
+from fbar.diagnostics.faults import parts_of
 from fbar.diagnostics.predictive import predict, resampled
 from fbar.errors import FbarError, InputError
 from fbar.results.again import again
@@ -543,7 +543,7 @@ def test_what_is_missing_without_matplotlib_is_said():
     ids=["none", "ties", "infinite", "many labels", "integers"],
 )
 def test_places_of_failures_are_parts_of_all_that_was_simulated(column):
-    parts = _parts(column)
+    parts = parts_of(column)
     assert (np.sum([rows for _, rows in parts], axis=0) == 1).all()
     assert all(rows.any() for _, rows in parts)
     assert len({words for words, _ in parts}) == len(parts)

@@ -43,7 +43,7 @@ def test_the_first_five_minutes(model, capsys):
     assert "mean:rate " in out
     assert "20,000 simulations" in out
     assert "seed 1" in out
-    with pytest.raises(fbar.InputError, match="is there already"):
+    with pytest.raises(fbar.InputError, match="already exists"):
         call("init")
 
 
@@ -211,7 +211,7 @@ def test_control_c_stops_cleanly_says_how_to_go_on_and_goes_on(tmp_path, capsys,
     driver.send_signal(signal.SIGINT)
     out, error = driver.communicate(timeout=30)
     assert driver.returncode == 130, (out, error)
-    assert "all recorded in r; give the same command again to go on" in error
+    assert "all recorded in r; rerun the command to resume" in error
     assert "Traceback" not in error
     assert not any(_alive(child) for child in children)
     assert 30 < as_json(capsys, "show", "r")["simulations"] < 1400

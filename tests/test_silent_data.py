@@ -50,7 +50,7 @@ def hidden(values, where):
     ],
 )
 def test_masked_values_are_refused_where_they_would_be_taken_for_data(call):
-    with pytest.raises(fbar.InputError, match=r"is masked in \d+ of \d+ places"):
+    with pytest.raises(fbar.InputError, match=r"is masked at \d+ of \d+ positions"):
         call()
 
 
@@ -106,7 +106,7 @@ def test_numbers_that_cannot_be_compared_are_refused():
         infer(lambda t, rng: noisy(t, rng) + 1j, "label", tolerance=0.0)
     with pytest.raises(fbar.InputError, match="distances must be numbers"):
         infer(noisy, distance=lambda x, o: np.abs(x - o).astype(str))
-    with pytest.raises(fbar.InputError, match="holds complex ones"):
+    with pytest.raises(fbar.InputError, match="is complex; take its real part"):
         infer(noisy, derived={"d": lambda t: t["a"] + 0j}, targets=fbar.mean("d"))
 
 

@@ -260,6 +260,12 @@ def test_more_bad_input():
         Study("ramp", "rejection", 10, truth="exact")
     with pytest.raises(InputError, match="engine must be an engine"):
         Study("ramp", "rejection", 10, trials=2).run(engine=3, progress=False)
+    with pytest.raises(InputError, match=r"Study\.run\(client=…\) is now Study\.run\(engine=…\)"):
+        Study("ramp", "rejection", 10, trials=2).run(client=3, progress=False)
+    with pytest.raises(InputError, match="limits single simulations, not trials"):
+        Study("ramp", "rejection", 10, trials=2).run(engine=fbar.Workers(2, timeout=1), progress=False)
+    with pytest.raises(InputError, match="either engine= or workers="):
+        Study("ramp", "rejection", 10, trials=2).run(engine=fbar.Workers(2), workers=2, progress=False)
     one = run("ramp", "rejection", 10, trials=1)
     with pytest.raises(InputError, match="at least 2 trials"):
         one.ranking()

@@ -11,7 +11,7 @@ from fbar.cli import app
 from fbar.errors import LedgerError
 from fbar.ledger.settings import describe
 from fbar.methods import Rejection
-from fbar.methods.summaries import learn as learning
+from fbar.methods.summaries import functions as learning
 from fbar.methods.summaries import regressions
 from fbar.methods.summaries.regressions import REGRESSIONS, fit_linear
 from fbar.problems import load, nested_models
@@ -167,7 +167,7 @@ def test_one_that_knows_its_simulations_by_heart_explains_nothing(monkeypatch):
     assert inside == pytest.approx(stats.zscore(points["theta"]))  # in its own sample it is perfect
     assert problem.r_squared["mean:theta"] == pytest.approx(0.0, abs=1e-12)  # out of fold it says the mean
     assert (problem.learning.summaries == 0).all()
-    assert "explain nothing of mean:theta" in problem.warning
+    assert "contain no information on mean:theta" in problem.warning
 
 
 @pytest.mark.slow
@@ -314,7 +314,7 @@ def test_derived_parameters_records_and_failures():
     assert "top" in result.posterior.points
     assert set(learnt.derived) == {"twice"}
     assert result.simulations == 1600
-    assert "400 more simulations taught the summaries" in str(result)
+    assert "learnt from 400 more simulations" in str(result)
 
 
 def test_the_truth_is_that_of_all_the_data_and_other_data_need_no_new_pilot():
@@ -415,7 +415,7 @@ def test_a_recorded_run_is_extended_with_the_summaries_it_has(tmp_path):
     assert str(fbar.extend(tmp_path, problem, fbar.quantile("theta", 0.5), budget=8000, tolerance=0.4)) == str(more)
     assert str(fbar.load(tmp_path, problem)) == str(more)
     assert simulator.count == 8000
-    with pytest.raises(fbar.InputError, match=r"leave nothing of the budget 900|spent already"):
+    with pytest.raises(fbar.InputError, match=r"use up the budget of 900|spent already"):
         fbar.extend(tmp_path, problem, budget=900)
 
 
@@ -452,7 +452,7 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
     call("init")
     asked = ["--summaries", "linear", "--tolerance", "0.5", "--budget", "5000", "--seed", "1", "--run", "r"]
     first = call("infer", "model.py", *asked)
-    assert "1,000 more simulations taught the summaries (linear regression" in first
+    assert "learnt from 1,000 more simulations (linear regression" in first
     assert call("resume", "r") == first
     assert "1,000 more simulations taught" in call("show", "r")
 
@@ -482,7 +482,7 @@ def test_settings_that_make_no_sense(options, message):
         ({"summaries": 5}, "name of a regression"),
         ({"tolerance": None, "method": "rejection"}, "give a tolerance"),
         ({"budget": 200}, "too small to learn"),
-        ({"summaries": fbar.LearnedSummaries(simulations=5000)}, "leave nothing of the budget"),
+        ({"summaries": fbar.LearnedSummaries(simulations=5000)}, "use up the budget"),
     ],
 )
 def test_questions_that_make_no_sense(options, message):

@@ -16,9 +16,10 @@ import pytest
 import fbar
 from fbar.cli import app
 from fbar.errors import InputError, LedgerError, UntrustedModel
-from fbar.ledger import Ledger, LedgerReader
+from fbar.ledger import LedgerReader
 from fbar.running import model_file
 from fbar.system import trust
+from forged_runs import write_leg
 
 MODEL = """
 from pathlib import Path
@@ -271,11 +272,10 @@ def test_somebody_elses_run_that_names_ones_own_file_does_not_execute_it(place: 
 
 def rename_model(run: str, path: Path | str) -> None:
     """Let a run's settings name another model file, under sound checksums."""
-    with Ledger(Path(run), create=False) as ledger:
+    with LedgerReader(Path(run)) as ledger:
         (leg,) = ledger.legs
-        leg.settings["model"]["file"] = str(path)
-        number = ledger._connection.execute("SELECT max(leg) FROM legs").fetchone()[0]
-        ledger._connection.execute("REPLACE INTO legs VALUES (?, ?, ?, ?)", leg.row(number))
+    leg.settings["model"]["file"] = str(path)
+    write_leg(Path(run), 0, leg)
     with LedgerReader(Path(run)) as ledger:
         assert ledger.legs[0].settings["model"]["file"] == str(path)
 

@@ -48,6 +48,8 @@ NOT_CALLED = {
     *("problems.Recipe", "scores.Approximation", "scores.Given", "scores.Scene", "scores.Summary", "scores.TrialError"),
     # To derive from.
     *("Distribution", "Method", "StoppingRule", "Target", "scores.Score"),
+    # Take what was derived; tested where scores and problems are added.
+    *("problems.register", "scores.register"),
     # Takes a cluster.
     "Dask",
 }
@@ -225,7 +227,7 @@ def simulate(theta, rng):
         ({"derived": 3}, "derived must be a mapping"),
         ({"derived": {"r": 3}}, "derived parameter 'r' must be a function"),
         ({"records": 3}, "records must be a list of names"),
-        ({"records": [3]}, "3 is no name"),
+        ({"records": [3]}, "3 is not a name"),
         ({"cost": 5e-324}, "use another unit"),
         ({"distance": 3}, "distance must be a function"),
     ],

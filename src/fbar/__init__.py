@@ -40,7 +40,6 @@ from fbar.methods.forecasts import Forecast
 from fbar.methods.smc import SMC
 from fbar.methods.smc.schedules import AcceptanceRateSchedule, QuantileSchedule
 from fbar.methods.stopping import AcceptedCount, Budget, CostBudget, RelativeError, StandardError, StoppingRule
-from fbar.methods.summaries import LearnedSummaries
 from fbar.question.acceptance import Acceptance
 from fbar.question.distances import PNorm, Scaled
 from fbar.question.points import Points
@@ -74,6 +73,7 @@ from fbar.question.targets import (
 )
 from fbar.results.result import Result
 from fbar.running import drive, extend, infer, load
+from fbar.running.summaries import LearnedSummaries
 from fbar.seeds import Seeds
 
 if TYPE_CHECKING:

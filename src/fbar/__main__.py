@@ -1,4 +1,4 @@
-"""The command line's door: a missing extra is said in one line."""
+"""The entry point of the command line: a missing extra is reported in one line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def main() -> None:
     try:
         from fbar.cli import main as command
     except ImportError as error:
-        if getattr(error, "name", None) not in ("cyclopts", "rich"):
+        if error.name not in ("cyclopts", "rich"):
             raise
         print(f"fbar: {error.name} is not installed; install it with: pip install 'fbar[cli]'", file=sys.stderr)
         raise SystemExit(1) from None

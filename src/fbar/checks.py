@@ -35,7 +35,7 @@ MOST_SHOWN = 120
 MOST_ERROR = 300
 """Characters of a value, and of what a user's function raised, in a message."""
 ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
-"""Where an object is in memory, which tells a user nothing."""
+"""Where an object is in memory, which is of no use to a user."""
 
 
 class _Shown(reprlib.Repr):
@@ -89,7 +89,7 @@ def real(value: Any) -> float | None:
     except (TypeError, ValueError):  # numpy counts a time span among the whole numbers
         return None
     except OverflowError:
-        found = math.copysign(math.inf, 1 if value > 0 else -1)  # type: ignore[operator]
+        found = math.copysign(math.inf, math.floor(value))
     return None if math.isnan(found) else found
 
 
@@ -159,7 +159,7 @@ def path(value: Any, name: str) -> Path:
         os.lstat(given)
     except OSError as error:
         if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
-            raise InputError(f"{name} must be a path; of {shown(given)} the system says: {error.strerror}") from None
+            raise InputError(f"{name} must be a path; got {shown(given)}: {error.strerror}") from None
     return Path(given)
 
 
@@ -185,7 +185,7 @@ def texts(values: Any, name: str, example: str) -> tuple[str, ...]:
     listed = listed_of(values, name)
     for value in listed:
         if not isinstance(value, str):
-            raise InputError(f"{name} must be a list of names, such as {example}; {shown(value)} is no name")
+            raise InputError(f"{name} must be a list of names, such as {example}; {shown(value)} is not a name")
     return tuple(listed)
 
 
@@ -206,7 +206,7 @@ def mapping(value: Any, name: str, example: str) -> Mapping[Any, Any]:
 
 
 def instance(value: Any, kind: type | tuple[type, ...], name: str, what: str) -> Any:
-    """Refuse what is of another type than the wanted one; ``what`` says that in the user's words."""
+    """Refuse what is of another type than the wanted one; ``what`` names the wanted one in the user's words."""
     if not isinstance(value, kind):
         raise InputError(f"{name} must be {what}; got {shown(value)}")
     return value
@@ -218,7 +218,7 @@ def function(value: Any, name: str) -> None:
 
 
 def arguments(value: Callable[..., Any], names: Sequence[str], name: str) -> None:
-    """Refuse a function that cannot be called so, before it is; one that does not tell its arguments is let be."""
+    """Refuse a function that cannot be called so, before it is; one whose arguments are not known passes."""
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):
@@ -261,11 +261,11 @@ def time_limit(seconds: Any, name: str) -> float | None:
 def in_words(error: BaseException) -> str:
     """What a user's function raised, in one line; if it wrote into what it was given, how to do without."""
     try:
-        said = " ".join(str(error).split())
+        message = " ".join(str(error).split())
     except BaseException:
-        said = "its message cannot be read"
-    words = f"{type(error).__name__}: {told(said)}"
-    if isinstance(error, ValueError) and "read-only" in said:
+        message = "its message cannot be read"
+    words = f"{type(error).__name__}: {told(message)}"
+    if isinstance(error, ValueError) and "read-only" in message:
         words += " (it writes into its input, which is shared; let it work on a copy, such as theta['a'].copy())"
     return words
 
@@ -276,7 +276,7 @@ def without_mask(values: Any, name: str) -> npt.NDArray[Any]:
         masked = int(np.ma.getmaskarray(values).sum())
         if masked:
             raise InputError(
-                f"{name} is masked in {masked} of {values.size} places, and there is no value for these; leave them "
+                f"{name} is masked at {masked} of {values.size} positions, which have no value; leave them "
                 "out, or fill them in (numpy.ma.filled)"
             )
         return np.ma.getdata(values)
@@ -298,19 +298,19 @@ def as_array(values: Any, name: str) -> npt.NDArray[Any]:
 
 
 def _no_array(error: Exception) -> str:
-    """Why numpy makes no array of something."""
+    """Why numpy cannot make an array of something."""
     if isinstance(error, ValueError) and "inhomogeneous" in str(error):
         return "whose rows differ in length"
     if isinstance(error, ValueError) and "maximum number of dimension" in str(error):
         return "which is nested too deep"
-    return f"of which numpy makes none ({in_words(error)})"
+    return f"of which numpy cannot make one ({in_words(error)})"
 
 
 def same_alone(alone: npt.NDArray[Any], among: npt.NDArray[Any], row: int) -> bool:
     """Whether a row has the value by itself that it has in its batch: no function of θ or of data may mix the rows.
 
     Grossly, to a hundredth of their spread: numbers may depend on the batch by rounding, or by a solver's steps. What
-    cannot be compared is let pass.
+    cannot be compared passes.
     """
     if alone.shape != (1, *among.shape[1:]) or among.dtype.kind not in "biuf" or alone.dtype.kind not in "biuf":
         return True
@@ -343,7 +343,7 @@ def finite_number(value: float, name: str) -> float:
 
 
 def floats(values: Any, name: str) -> FloatArray:
-    """Numbers as an array, which is the caller's own where it can be."""
+    """Numbers as an array, which is the caller's where it can be."""
     given = without_mask(values, name)
     if given.dtype == np.float64:
         return given
@@ -357,7 +357,7 @@ def floats(values: Any, name: str) -> FloatArray:
 
 
 def numeric_array(values: Any, name: str) -> FloatArray:
-    """Numbers as an array of their own: the caller may change its array later."""
+    """Numbers as a new array: the caller may change its array later."""
     return np.array(floats(values, name))
 
 
@@ -379,7 +379,7 @@ def probabilities(values: Any, name: str = "probabilities") -> FloatArray:
 
 
 def distribution(values: Any, size: int, name: str = "probabilities", each: str = "parameter value") -> FloatArray:
-    """Probabilities of ``size`` cells that sum to one; rounding in the last digits is mended."""
+    """Probabilities of ``size`` cells that sum to one; rounding in the last digits is corrected."""
     p = probabilities(values, name)
     if p.shape != (size,):
         raise InputError(f"{name} must be {size} numbers, one for each {each}; got shape {p.shape}")

@@ -1,13 +1,17 @@
-"""The rules that every method must keep, as tests to inherit.
+"""The rules that every method and every target must follow, as tests to inherit.
 
-Three lines check a method of your own with pytest::
+Three lines check a method of yours with pytest, or a target::
 
-    from fbar.testing import MethodConformance
+    from fbar.testing import MethodConformance, TargetConformance
 
     class TestMyMethod(MethodConformance):
         method = MyMethod()
 
-Override ``problem``, ``target`` and ``budget`` for a method that needs others. The problem must know its truth.
+    class TestMyTarget(TargetConformance):
+        target = my_target("a")
+
+Override ``problem``, ``target`` and ``budget`` for a method that needs others, where ``known`` must know its truth; and
+``points`` for a target that is not defined for positive parameters a and b.
 """
 
 from __future__ import annotations
@@ -18,13 +22,15 @@ from typing import Any
 
 import numpy as np
 
+from fbar.checks import FloatArray
 from fbar.engine import simulate
 from fbar.estimation.posterior import Posterior
 from fbar.methods import Method, Run
 from fbar.question.outcomes import Batch, Outcomes
+from fbar.question.points import Points
 from fbar.question.priors import Finite
 from fbar.question.problem import Problem
-from fbar.question.targets import Target, mean
+from fbar.question.targets import KINDS, Target, mean, parse
 
 RUNS = 200
 MISSES = 34
@@ -43,7 +49,7 @@ def bernoulli(p_star: Sequence[float]) -> Problem:
 
 
 def finish(run: Run, order: str = "in order") -> Posterior:
-    """Drive a run with its blocks told one by one, backwards, or all of a round at once."""
+    """Drive a run; the blocks of a round are told one by one, backwards, or all at once."""
     while batches := run.ask():
         answers: list[tuple[Batch, Outcomes]] = [(batch, simulate(run.problem, batch)) for batch in batches]
         if order == "together":
@@ -55,7 +61,7 @@ def finish(run: Run, order: str = "in order") -> Posterior:
 
 
 def same(first: Posterior, second: Posterior, target: Target) -> bool:
-    """Whether two posteriors agree to the last bit, in their points, weights, estimates and error bars."""
+    """Whether two posteriors agree to the last bit in points, weights, estimates and error bars."""
     if any(not np.array_equal(first.points[name], second.points[name]) for name in first.points):
         return False
     a, b = first.expect(target), second.expect(target)
@@ -65,6 +71,54 @@ def same(first: Posterior, second: Posterior, target: Target) -> bool:
         and np.array_equal(a.standard_error, b.standard_error, equal_nan=True)
         and a.simulations == b.simulations
     )
+
+
+STEP = 1e-6
+"""How far weights are moved for a finite difference."""
+
+
+def influence_by_differences(target: Target, points: Points, weights: FloatArray) -> FloatArray:
+    """ψ(θᵢ) = d/dt T((1−t)p + t δᵢ) at t = 0 by central differences, shape (n, m)."""
+    masses = np.eye(points.rows)
+    up = [target.value(points, (1 - STEP) * weights + STEP * mass) for mass in masses]
+    down = [target.value(points, (1 + STEP) * weights - STEP * mass) for mass in masses]
+    return (np.array(up) - np.array(down)) / (2 * STEP)
+
+
+class TargetConformance:
+    """Inherit, set ``target``, and pytest checks the rules of `fbar.question.targets.base`."""
+
+    target: Target
+    points: Points = Points({"a": [0.5, 1.0, 3.0, 2.0, 0.7], "b": [1.0, 0.1, 2.0, 2.0, 5.0]})
+    weights: FloatArray = np.array([0.1, 0.2, 0.3, 0.25, 0.15])
+
+    def test_the_influence_function_is_the_derivative_towards_a_point_mass(self) -> None:
+        if not self.target.smooth:
+            raise AssertionError(f"{self.target.name} is not smooth: its error has to be tested by how often it holds")
+        psi = self.target.influence(self.points, self.weights)
+        expected = influence_by_differences(self.target, self.points, self.weights)
+        assert psi.shape == expected.shape
+        assert np.allclose(psi, expected, rtol=1e-5, atol=1e-6)
+
+    def test_the_influence_function_has_mean_zero(self) -> None:
+        assert np.allclose(self.weights @ self.target.influence(self.points, self.weights), 0)
+
+    def test_trials_are_the_first_axes(self) -> None:
+        several = np.stack([self.weights, self.weights[::-1]])
+        for of in (self.target.value, self.target.influence):
+            assert np.allclose(of(self.points, several), [of(self.points, one) for one in several])
+
+    def test_points_are_treated_one_by_one(self) -> None:
+        self.target.check(self.points)
+
+    def test_the_target_is_read_from_its_name(self) -> None:
+        again = parse(self.target.name)
+        assert again.name == self.target.name
+        assert np.array_equal(again.value(self.points, self.weights), self.target.value(self.points, self.weights))
+
+    def test_the_example_of_its_kind_is_a_name(self) -> None:
+        kind = KINDS[self.target.name.partition(":")[0]]
+        assert parse(kind.example).name == kind.example
 
 
 class MethodConformance:
@@ -95,7 +149,7 @@ class MethodConformance:
                 setattr(self.method, field.name, None)
             except dataclasses.FrozenInstanceError:
                 continue
-            raise AssertionError(f"the setting {field.name!r} of a method can be changed after it was made")
+            raise AssertionError(f"the setting {field.name!r} of a method can be changed after it was created")
 
     def test_the_same_seed_gives_the_same_result(self) -> None:
         assert same(finish(self.start(1)), finish(self.start(1)), self.target)
@@ -108,7 +162,7 @@ class MethodConformance:
         for order in ("reversed", "together"):
             assert same(reference, finish(self.start(), order), self.target), order
 
-    def test_a_block_depends_on_seed_and_round_start_alone(self) -> None:
+    def test_a_block_depends_only_on_the_seed_and_the_start_of_its_round(self) -> None:
         whole, piecemeal = self.start(), self.start()
         while batches := whole.ask():
             pieces: list[Batch] = []
@@ -125,7 +179,7 @@ class MethodConformance:
         assert whole.finished
         assert piecemeal.finished
 
-    def test_blocks_have_random_numbers_of_their_own(self) -> None:
+    def test_blocks_have_different_random_numbers(self) -> None:
         run, first = self.start(), []
         while batches := run.ask():
             first += [batch.rng().random() for batch in batches]

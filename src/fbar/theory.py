@@ -156,7 +156,7 @@ def ratio_bias(mean_r: ArrayLike, mean_s: ArrayLike, cov_rs: ArrayLike, var_s: A
     """E[R/S] − μ_R/μ_S to leading order: the expectation of section S2's remainder Δ.
 
     The second-order terms of the Taylor series of R/S give −cov(R,S)/μ_S² + μ_R var(S)/μ_S³, of order
-    1/N; its square is negligible beside the variance.
+    1/N; its square is negligible compared with the variance.
     """
     r, s = _a(mean_r), _a(mean_s)
     return np.asarray(r / s**3 * _a(var_s) - _a(cov_rs) / s**2)

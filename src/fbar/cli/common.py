@@ -25,18 +25,22 @@ from fbar.system.terminal import clean, clean_lines
 
 
 def say(text: object) -> None:
-    """A line on standard output, in which names and messages of a run cannot do anything to the terminal."""
+    """A line on standard output; names and messages of a run cannot control the terminal."""
     print(clean(str(text)))
 
 
-MOST_SAID = 900
-"""Characters of a message."""
+MOST_CHARACTERS = 900
+"""Characters of a message, at most."""
 
 
 def complain(text: object) -> None:
-    """The same on standard error, of a length that can be read."""
+    """A line on standard error, of a length that can be read."""
     words = " ".join(str(text).split())
-    words = words if len(words) <= MOST_SAID else f"{words[: MOST_SAID // 2]} … {words[-MOST_SAID // 2 :]}"
+    words = (
+        words
+        if len(words) <= MOST_CHARACTERS
+        else f"{words[: MOST_CHARACTERS // 2]} … {words[-MOST_CHARACTERS // 2 :]}"
+    )
     print(clean(f"fbar: {words}"), file=sys.stderr)
 
 
@@ -63,12 +67,12 @@ def lacking(ledger: LedgerReader, sound: int) -> str:
 
 
 def keep_trust(run: Path, trust: bool) -> bool:
-    """Remember the model file that a run executes, if the user said so; whether it still takes his word then.
+    """Remember the model file that a run executes, if the user trusts it; returns whether it still needs to be trusted.
 
-    What is remembered is executed as what it is, and nothing that came in its place since.
+    What is remembered is this very content: a file that replaces it is not trusted.
     """
     if trust:
-        with suppress(FbarError), LedgerReader(run) as ledger:  # who executes it says the rest
+        with suppress(FbarError), LedgerReader(run) as ledger:  # whoever executes it reports the rest
             check_legs(ledger.legs, run)
             about = ledger.legs[0].settings.get("model") if ledger.legs else None
             if about is not None:
@@ -79,14 +83,14 @@ def keep_trust(run: Path, trust: bool) -> bool:
 
 
 class PlainConsole(Console):
-    """Prints texts without what could do something to the terminal."""
+    """Prints texts without control characters."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         super().print(*(clean_lines(item) if isinstance(item, str) else item for item in objects), **options)
 
 
 class PlainTable(Table):
-    """Its cells are texts as they are, without markup and what could do something to the terminal."""
+    """Its cells are plain texts, without markup and control characters."""
 
     def add_row(self, *cells: Any, **options: Any) -> None:
         super().add_row(*(Text(clean(cell)) if isinstance(cell, str) else cell for cell in cells), **options)
@@ -105,7 +109,7 @@ def plain_table(*columns: str) -> Table:
 
 
 def _whole(_: object, tokens: Sequence[Token]) -> int:
-    """A whole number, and nothing that only rounds to one; 1e5 is whole."""
+    """A whole number, not one that only rounds to it; 1e5 is whole."""
     text = tokens[0].value
     try:
         return int(text)

@@ -53,29 +53,31 @@ def export(
     out
         The file to write; RUN.FORMAT in this directory by default.
     all
-        Every recorded simulation in place of the weighted posterior: round and block, parameters, summaries, recorded
+        Every recorded simulation instead of the weighted posterior: round and block, parameters, summaries, recorded
         outputs, failure and, where known, cost; its distance to the data, whether it was accepted, and its weight in
-        the posterior where there is one for each simulation. Of a run that was made from Python these last three are
-        not known. Of a damaged record the simulations that are sound are written, what is missing is said on standard
-        error, and the exit status is 1.
+        the posterior where each simulation has one. These last three are not known for a run that was made from
+        Python. If the record is damaged, the intact simulations are written, standard error lists what is missing,
+        and the exit status is 1.
     force
-        Replace a file that is there already.
+        Replace an existing file.
     trust
-        Execute the model file of a run that is not yours, and remember that it may be.
+        Execute the model file of a run that is not yours, and remember that it is trusted.
     """
     path = out or Path(f"{run.resolve().name}.{'nc' if format == 'netcdf' else format}")
     if path.exists() and not force:
-        raise InputError(f"{path} is there already; give another name (--out FILE), or --force to replace it")
+        raise InputError(f"{path} already exists; choose another name (--out FILE), or use --force to replace it")
     if all:
         if format == "netcdf":
-            raise InputError("--all writes csv or parquet; netcdf holds a posterior")
+            raise InputError("--all writes csv or parquet; netcdf is for posteriors")
         if view:
-            raise InputError("--all writes the simulations as they are; --at, --adjusted and --extrapolated do not")
+            raise InputError(
+                "--all writes what was recorded; it cannot be combined with --at, --adjusted or --extrapolated"
+            )
         note, lacks = _write_all(run, path, format, keep_trust(run, trust))
     else:
         result, note, lacks = view.of(load(run, trust=keep_trust(run, trust))), "", ""
         if result.damage:
-            raise LedgerError(f"{result.damage}. Nothing was written; --all writes the simulations that are sound")
+            raise LedgerError(f"{result.damage}. Nothing was written; --all writes the intact simulations")
         if format == "netcdf":
             with whole(path) as new:
                 result.to_arviz().to_netcdf(str(new))
@@ -85,7 +87,7 @@ def export(
     if note:
         say(note)
     if lacks:
-        warn(f"{path} is not complete: {lacks}; mend the run with: fbar resume {run}")
+        warn(f"{path} is incomplete: {lacks}; repair the run with: fbar resume {run}")
         raise SystemExit(1)
 
 
@@ -94,10 +96,10 @@ def _say_rows(rows: int, path: Path) -> None:
 
 
 def _write_all(run: Path, path: Path, format: str, trust: bool) -> tuple[str, str]:
-    """Write every recorded simulation; returns what is not said of them, and what is damaged or missing.
+    """Write every recorded simulation; returns which columns are missing and why, and what is damaged or missing.
 
-    Blocks are read from the record one after the other, twice: to see which columns there are and who was accepted, and
-    to write them.
+    Blocks are read from the record one by one, twice: to find the columns and the accepted simulations, and to write
+    them.
     """
     try:
         import pandas
@@ -129,7 +131,7 @@ def _write_all(run: Path, path: Path, format: str, trust: bool) -> tuple[str, st
                 for part in columns.parts(ledger, line):
                     frame = part.frame(pandas).reindex(columns=taken)
                     frame = frame.astype({n: shape[n].dtype for n in taken if frame[n].dtype != shape[n].dtype})
-                    for name, column in ({} if judge is None else judge.said(start, part.distance)).items():
+                    for name, column in ({} if judge is None else judge.columns(start, part.distance)).items():
                         frame[_free(name, taken)] = column
                     start += len(frame)
                     yield frame
@@ -139,7 +141,7 @@ def _write_all(run: Path, path: Path, format: str, trust: bool) -> tuple[str, st
 
 
 ROWS = 2**16
-"""Rows that are written together, about."""
+"""Rows that are written together, approximately."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +205,7 @@ class Columns:
         if not isinstance(outcomes, Simulated):
             times = np.ones(points.rows, dtype=np.int64) if repeats is None else np.asarray(repeats)
             about: dict[str, Any] = {"simulations": times, "accepted": np.asarray(outcomes.weight)}
-            return Part(own, _beside(own, before, about), tuple(theta), None, simulations)
+            return Part(own, _with_ours(own, before, about), tuple(theta), None, simulations)
         own |= {name: np.asarray(values) for name, values in outcomes.recorded.items()}
         summaries = np.asarray(outcomes.summaries).reshape(len(outcomes.summaries), -1)
         about = {f"summary{i + 1}": summaries[:, i] for i in range(summaries.shape[1])}
@@ -212,7 +214,7 @@ class Columns:
         about["failure"] = np.where(outcomes.failure == 0, "", kinds[outcomes.failure])
         about |= {} if outcomes.cost is None else {"cost": outcomes.cost}
         distance = None if self._judge is None else self._judge.distances(outcomes)
-        return Part(own, _beside(own, before, about), tuple(theta), distance, simulations)
+        return Part(own, _with_ours(own, before, about), tuple(theta), distance, simulations)
 
 
 def _joined(parts: list[Part]) -> Part:
@@ -230,20 +232,20 @@ def _joined(parts: list[Part]) -> Part:
 
 
 def _judge(run: Path, trust: bool) -> tuple[Judge | None, str]:
-    """What tells distances and who was accepted, and what is said where that cannot be had."""
+    """What finds distances and accepted simulations; without it, the reason why there is none."""
     result, problem, note = _loaded(run, trust)
     return (None if problem is None else Judge(problem, result)), note
 
 
 def _loaded(run: Path, trust: bool) -> tuple[Result | None, Problem | None, str]:
-    """A run's result and problem, and what is said where they cannot be had: who accepted nothing has no result."""
+    """A run's result and problem, and the reason where one is missing: a run that accepted nothing has no result."""
     try:
         result = load(run, trust=trust)
         return result, result.run.problem, ""
     except NoPosterior:
         with LedgerReader(run) as ledger:
             first = ledger.legs[0].settings
-        if first.get("summaries") or first["method"].get("distance"):  # these were learnt
+        if first.get("summaries") or first["method"].get("distance"):  # these were learned
             return None, None, "without distance: nothing was accepted"
         return None, model_file.of_run(run, first["model"], trust=trust).problem, "nothing was accepted"
     except FbarError as error:
@@ -255,7 +257,7 @@ def _free(name: str, taken: Any) -> str:
     return f"{name}_of_simulation" if name in taken else name
 
 
-def _beside(own: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+def _with_ours(own: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """Our columns before and after the user's, which keep their names."""
     return {
         **{_free(name, own): values for name, values in before.items()},
@@ -297,7 +299,7 @@ class Judge:
             return
         assert self._within is not None
         candidates = np.flatnonzero(~np.isnan(distance) if self._all else distance <= self._within)
-        rows = candidates[_places(self._points, self._found, theta.take(candidates))]
+        rows = candidates[_rows_of(self._points, self._found, theta.take(candidates))]
         self._rows.append(self._seen + rows)
         self._found += rows.size
         self._seen += distance.size
@@ -313,24 +315,24 @@ class Judge:
         self._start_again()
         return True
 
-    def said(self, start: int, distance: FloatArray | None) -> dict[str, npt.NDArray[Any]]:
+    def columns(self, start: int, distance: FloatArray | None) -> dict[str, npt.NDArray[Any]]:
         """The columns of the simulations from ``start`` on."""
         if distance is None:
             return {}
-        said: dict[str, npt.NDArray[Any]] = {"distance": distance}
+        found: dict[str, npt.NDArray[Any]] = {"distance": distance}
         if self._within is None:
-            return {**said, "accepted": np.zeros(distance.size, dtype=bool)}
+            return {**found, "accepted": np.zeros(distance.size, dtype=bool)}
         if self._points is None:
-            return {**said, "accepted": distance <= self._within}
+            return {**found, "accepted": distance <= self._within}
         rows = np.concatenate(self._rows) if len(self._rows) != 1 else self._rows[0]
         self._rows = [rows]
         low, high = np.searchsorted(rows, [start, start + distance.size])
         accepted, weight = np.zeros(distance.size, dtype=bool), np.zeros(distance.size)
         accepted[rows[low:high] - start], weight[rows[low:high] - start] = True, self._weights[low:high]
-        return {**said, "accepted": accepted, "weight": weight}
+        return {**found, "accepted": accepted, "weight": weight}
 
 
-def _places(points: Points, first: int, theta: Points) -> npt.NDArray[np.int64]:
+def _rows_of(points: Points, first: int, theta: Points) -> npt.NDArray[np.int64]:
     """Where the points from ``first`` on stand among the next θ, in the same order."""
     few = min(theta.rows, points.rows - first)
     wanted = points.take(np.arange(first, first + few))

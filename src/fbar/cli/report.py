@@ -28,7 +28,7 @@ def report(
     """Write a recorded run's report: one HTML file that opens from disk and loads nothing.
 
     The answer first, then how its error fell, where simulations went and which of them carry it, estimate against
-    tolerance, rounds, posterior, the model against the data, failures, settings. Nothing is inferred anew.
+    tolerance, rounds, posterior, the model against the data, failures, settings. No inference is repeated.
 
     Example: "fbar report my-run --out my-run.html".
 
@@ -41,17 +41,18 @@ def report(
     title
         The report's title; the model file's name by default.
     predictive
-        New simulations from the posterior to put beside the data; by default up to 200, as many as 20 seconds allow;
-        0 for none. They run in processes of their own, where one that crashes or hangs is only a failed one.
+        New simulations from the posterior to compare with the data; by default up to 200, as many as 20 seconds
+        allow; 0 for none. They run in separate processes, where one that crashes or hangs only counts as failed.
     workers
-        Local processes for them; as the run was started by default, at least one. 0 to simulate in this process.
+        Local processes for these; by default as many as the run was started with, at least one. 0 to simulate in this
+        process.
     timeout
-        Seconds that one of them may take; as the run was started by default, inf for no limit.
+        Seconds that one of them may take; by default as in the run, inf for no limit.
     trust
-        Execute the model file of a run that is not yours, and remember that it may be.
+        Execute the model file of a run that is not yours, and remember that it is trusted.
     """
     if (run / "trials.jsonl").is_file():
-        raise InputError(f"{run} is a study, which writes its report itself: {run / 'report.html'}")
+        raise InputError(f"{run} is a study, which writes its own report: {run / 'report.html'}")
     from fbar.results.report import report_run
 
     result = view.of(load(run, trust=keep_trust(run, trust)))

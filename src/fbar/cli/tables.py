@@ -26,9 +26,9 @@ def whole(path: Path) -> Iterator[Path]:
 
 
 def write_table(path: Path, format: str, frames: Iterable[DataFrame]) -> int:
-    """Write frames of the same columns one after the other, as csv or parquet; returns the number of rows.
+    """Write frames with the same columns one after the other, as csv or parquet; returns the number of rows.
 
-    The file takes its place when it is complete: what goes wrong on the way leaves the one that was there.
+    The file takes its place when it is complete: after an error the previous one is still there.
     """
     rows = 0
     with whole(path) as new:
@@ -80,7 +80,7 @@ class _Parquet:
         if self._writer is None:
             table = arrow.Table.from_pandas(frame, preserve_index=False)
             for at, column in enumerate(table.schema):
-                if arrow.types.is_null(column.type):  # nothing to see yet: failures and the like are text
+                if arrow.types.is_null(column.type):  # no value yet: failures and the like are text
                     table = table.set_column(at, column.name, table.column(at).cast(arrow.string()))
             self._writer = arrow.parquet.ParquetWriter(self._path, table.schema)
         else:

@@ -21,7 +21,7 @@ RULES: dict[str, Rule] = {
     "min-unnormalised-mse": lambda prior, p_star, f: theory.min_unnormalised_mse(prior, p_star),
     "min-mse": theory.min_mse,
 }
-"""The allocations of the paper's table 3, and the prior and the posterior beside them, by name: each takes
+"""The allocations of the paper's table 3, and the prior and the posterior, by name: each takes
 (prior, p_star, f) and gives the shares n_i/N."""
 
 

@@ -128,15 +128,15 @@ def _build_models(prior: ModelChoice, factor: Factor, floor: bool) -> tuple[Dist
     """Each model by itself; the models' probabilities are their masses."""
     designs: dict[object, Distribution | None] = {}
     masses = []
-    for label, own in prior.models.items():
-        if own is None:
+    for label, inner in prior.models.items():
+        if inner is None:
             designs[label] = None
             masses.append(float(factor.function(prior.embed(label, None))[0]))
             continue
         try:
-            design, mass = build(own, Factor(_within(factor, prior, label), factor.parts))
+            design, mass = build(inner, Factor(_within(factor, prior, label), factor.parts))
         except ZeroDensity:
-            design, mass = own, 0.0
+            design, mass = inner, 0.0
         designs[label] = design
         masses.append(mass)
     weights = prior.probabilities * np.array(masses)
@@ -308,7 +308,7 @@ def stratified(
 
 
 class Defensive(Mixture):
-    """(1−δ) q + δ p: a design that leaves no place out, whose weights p/q are at most 1/δ (Hesterberg 1995)."""
+    """(1−δ) q + δ p: a design that leaves nothing out, whose weights p/q are at most 1/δ (Hesterberg 1995)."""
 
     def __init__(self, q: Distribution, prior: Distribution, share: float) -> None:
         super().__init__([q, prior], [1 - share, share])
@@ -339,16 +339,16 @@ def log_weights(prior: Distribution, q: Distribution, points: Points) -> FloatAr
 def _model_log_weights(prior: ModelChoice, q: ModelChoice, points: Points) -> FloatArray:
     """Model by model, so that each model's rows are looked up once."""
     result = np.empty(points.rows)
-    for label, own, rows in prior.split(points):
+    for label, inner, rows in prior.split(points):
         proposal = q.models[label]
         with np.errstate(divide="ignore"):
             share = np.log(prior.probability(label)) - np.log(q.probability(label))
-        if own is None and proposal is None:
+        if inner is None and proposal is None:
             result[rows] = share
-        elif own is None or proposal is None:
+        elif inner is None or proposal is None:
             raise InputError(f"model {shown(label)} has parameters in the prior or in q, but not in both")
         elif rows.size:
-            result[rows] = share + log_weights(own, proposal, prior.own(label, points.take(rows)))
+            result[rows] = share + log_weights(inner, proposal, prior.parameters_of(label, points.take(rows)))
     return result
 
 
@@ -375,7 +375,7 @@ def lost_mass(problem: Problem, q: Any, tolerance: float) -> float:
     points = prior.from_unit(np.random.default_rng(0).random((4096, prior.dimension)))
     density = -log_weights(prior, q, points)
     if np.isnan(density).any() or np.isposinf(density).any():
-        raise InputError("the design's log density is not a finite number at some places the prior can reach")
+        raise InputError("the design's log density is not a finite number at some points that the prior can reach")
     weight = np.ones(points.rows)
     if problem.knows_acceptance:
         weight = problem.acceptance_probability(points.with_derived(problem.derived), tolerance)

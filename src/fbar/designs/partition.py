@@ -87,7 +87,7 @@ def _shares(
 class Partition:
     """The distribution with density ≈ p(θ)·factor(θ)/∫, constant on boxes of the prior's unit cube.
 
-    A share of 5% is the prior itself, so that no place the prior can reach is left out.
+    A share of 5% is the prior itself, so that nothing the prior can reach is left out.
     """
 
     def __init__(self, prior: Distribution, factor: Callable[[Points], FloatArray], *, seed: int = 0) -> None:
@@ -107,7 +107,7 @@ class Partition:
                 raise InputError(f"the wanted density is not a number of at least 0 somewhere: {value[bad][0]:g}")
             weight = value if self._tree is None else value * np.exp(-self._tree.log_relative(u))
             if not weight.sum() > 0:
-                raise ZeroDensity("the wanted density was zero at every place looked at; it cannot be normalised")
+                raise ZeroDensity("the wanted density was zero at every point tried; it cannot be normalised")
             self.mass = float(weight.mean())
             """∫ p·factor."""
             self._tree = self._grow(u, value, weight, factor, rng)
@@ -239,4 +239,4 @@ class Partition:
         return self.prior.logpdf(points) + self.log_relative(points)
 
     def to_unit(self, points: Points) -> FloatArray:
-        raise InputError("a partition's own coordinates are not kept")
+        raise InputError("the coordinates of a partition are not kept")

@@ -62,9 +62,14 @@ class FailureWatch:
             self._blocks = kept
             self._rows = sum(failed.size for _, failed in kept.values())
 
+    @property
+    def blocks(self) -> list[tuple[int, int]]:
+        """The rounds and numbers of the blocks that are kept."""
+        return sorted(self._blocks)
+
     def _seen(self) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.bool_]]:
         """The columns of θ and who failed, in the order of the blocks."""
-        blocks = [self._blocks[key] for key in sorted(self._blocks)]
+        blocks = [self._blocks[key] for key in self.blocks]
         columns = {
             name: np.concatenate([theta[name] for theta, _ in blocks]) for name in (blocks[0][0] if blocks else ())
         }
@@ -78,7 +83,7 @@ class FailureWatch:
         return tuple(
             FailedPlace(name, words, int(rows.sum()), int(failed[rows].sum()))
             for name, column in columns.items()
-            for words, rows in _parts(column)
+            for words, rows in parts_of(column)
         )
 
     def dependence(self) -> str:
@@ -98,7 +103,7 @@ class FailureWatch:
         )
 
 
-def _parts(column: npt.NDArray[Any]) -> list[tuple[str, npt.NDArray[np.bool_]]]:
+def parts_of(column: npt.NDArray[Any]) -> list[tuple[str, npt.NDArray[np.bool_]]]:
     """Parts of a parameter's values in words, and the rows of each: fifths of numbers, or the values themselves."""
     known = column == column  # a parameter that a model does not have is no number
     if column.dtype.kind not in "biuf" or np.unique(column).size <= MOST_CATEGORIES:
@@ -121,7 +126,7 @@ def _named(columns: Mapping[str, npt.NDArray[Any]], failed: npt.NDArray[np.bool_
     rate, found = FALSE_ALARM / len(columns), list[str]()
 
     def given(name: str, others: list[str]) -> float:
-        return _log_p(columns[name], failed, _strata([columns[other] for other in others], failed.size))
+        return log_p_value(columns[name], failed, strata_of([columns[other] for other in others], failed.size))
 
     while len(found) < len(columns):
         tested = {name: given(name, found) for name in columns if name not in found}
@@ -138,7 +143,7 @@ def _named(columns: Mapping[str, npt.NDArray[Any]], failed: npt.NDArray[np.bool_
     return [name for name in columns if name in found]
 
 
-def _strata(columns: Sequence[npt.NDArray[Any]], size: int) -> IntArray:
+def strata_of(columns: Sequence[npt.NDArray[Any]], size: int) -> IntArray:
     """Numbers of the strata of all rows: the same categories, and numbers close to each other."""
     stratum = np.zeros(size, dtype=np.int64)
     numbers = []
@@ -173,7 +178,7 @@ def _strata(columns: Sequence[npt.NDArray[Any]], size: int) -> IntArray:
     return result
 
 
-def _log_p(column: npt.NDArray[Any], failed: npt.NDArray[np.bool_], stratum: IntArray) -> float:
+def log_p_value(column: npt.NDArray[Any], failed: npt.NDArray[np.bool_], stratum: IntArray) -> float:
     """log of the p-value of failures against a parameter within strata; 0 where there is too little to be seen."""
     from scipy import stats
 

@@ -1,4 +1,4 @@
-"""Blocks simulated by an engine outside the loop: a pilot's, and new simulations from a posterior."""
+"""Blocks simulated by an engine outside the loop of a run, such as new simulations from its posterior."""
 
 from __future__ import annotations
 

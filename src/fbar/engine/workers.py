@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from fbar import former
 from fbar.checks import positive_integer, positive_number, time_limit
 from fbar.engine.base import Engine, Session
 from fbar.engine.dispatch import Pool, Splittable, Workload
@@ -37,13 +38,10 @@ class Workers(Engine):
         About how long a worker is busy before it reports. Changes no result.
     """
 
+    @former.arguments(count="workers")
     def __init__(
-        self, workers: int | None = None, *, timeout: float | None = None, bundle_seconds: float = 0.5, **removed: Any
+        self, workers: int | None = None, *, timeout: float | None = None, bundle_seconds: float = 0.5
     ) -> None:
-        if "count" in removed:
-            raise TypeError("Workers() has no argument count any more; it is called workers")
-        if removed:
-            raise TypeError(f"Workers() has no argument {next(iter(removed))}")
         self.workers = processors() if workers is None else positive_integer(workers, "workers")
         self.timeout = None if timeout is None else time_limit(timeout, "timeout")
         self.bundle_seconds = positive_number(bundle_seconds, "bundle_seconds")

@@ -21,6 +21,7 @@ from fbar.checks import IntArray
 from fbar.errors import FbarError, InputError
 from fbar.question.outcomes import Batch, Failure, Outcomes, Seen, Simulated, Tally
 from fbar.question.points import Points
+from fbar.system.json_values import as_json
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -101,7 +102,7 @@ def encode(batch: Batch, outcomes: Outcomes) -> bytes:
         arrays["repeats"] = batch.repeats
     if isinstance(outcomes, Tally):
         arrays |= {"weight": outcomes.weight, "square": outcomes.square}
-        return pack(arrays, kind="tally", seed=str(batch.seeds.entropy), closest=_number(outcomes.seen.closest))
+        return pack(arrays, kind="tally", seed=str(batch.seeds.entropy), closest=as_json(outcomes.seen.closest))
     arrays["summaries"] = outcomes.summaries
     arrays |= {f"recorded:{name}": np.asarray(values) for name, values in outcomes.recorded.items()}
     if outcomes.failure is not None and outcomes.failure.any():
@@ -115,10 +116,6 @@ def encode(batch: Batch, outcomes: Outcomes) -> bytes:
         examples={int(kind): text for kind, text in outcomes.examples.items()},
         details={int(kind): text for kind, text in outcomes.details.items()},
     )
-
-
-def _number(value: float) -> float | None:
-    return value if np.isfinite(value) else None
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,11 @@ class Forcing:
         self._failed: OSError | None = None
         self._thread: threading.Thread | None = None
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether an error waits to be raised."""
+        return self._failed is not None
+
     def soon(self) -> None:
         with self._changed:
             self._raise_failure()

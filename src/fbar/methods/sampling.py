@@ -36,7 +36,7 @@ from fbar.methods.registry import Needs, register
 from fbar.methods.run import ROUNDS
 from fbar.methods.start import Start
 from fbar.question.acceptance import Acceptance
-from fbar.question.priors import Distribution, ModelChoice, Prior
+from fbar.question.priors import Distribution
 from fbar.question.problem import Problem
 from fbar.question.targets import Target
 
@@ -115,7 +115,7 @@ class Importance(Method):
         """q on any other space."""
         if isinstance(self.q, str):
             return named(choice(self.q, NAMED, "design"), problem, tuple(targets), self.tolerance)
-        if not isinstance(self.q, Prior | ModelChoice) and not isinstance(self.q, Distribution):
+        if not isinstance(self.q, Distribution):
             raise InputError(f"q must be a distribution of {', '.join(problem.prior.names)}; got {shown(self.q)}")
         if set(self.q.names) != set(problem.prior.names):
             raise InputError(

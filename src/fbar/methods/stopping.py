@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import Any, get_type_hints
@@ -349,6 +349,6 @@ def restored(described: Mapping[str, Any]) -> StoppingRule:
         raise InputError("the run has a custom stopping rule; rerun the original fbar.infer call")
     inner = {str(k): restored(v) if isinstance(v, Mapping) else v for k, v in described.items() if k != "type"}
     hints = get_type_hints(rule)
-    if set(inner) != {field.name for field in fields(rule)} or not all(fits(inner[k], hints[k]) for k in inner):  # type: ignore[arg-type]
+    if set(inner) != set(hints) or not all(fits(inner[k], hints[k]) for k in inner):
         raise InputError(f"the run's stopping rule is recorded as {described!r:.100}, which is not a valid rule")
     return rule(**inner)

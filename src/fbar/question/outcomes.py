@@ -23,7 +23,7 @@ class Batch:
 
     ``points`` has one row for each distinct θ and ``repeats`` its number of simulations, with leading trial
     axes when a run carries several trials at once; None stands for one each. ``theta`` is the same written out,
-    one row a simulation. ``cells`` says which value of a finite prior each row is.
+    one row for each simulation. ``cells`` has the number of the value of a finite prior each row is.
     """
 
     round: int
@@ -90,7 +90,7 @@ _WORDS = {
     Failure.TIMED_OUT: "took longer than the time-out",
     Failure.KILLED: "killed the worker process",
     Failure.UNUSABLE: "gave a result that cannot be used",
-    Failure.REFUSED: "raised an error of fbar's own",
+    Failure.REFUSED: "raised one of fbar's errors",
 }
 
 MISTAKES = frozenset({Failure.WRONG_SHAPE, Failure.UNUSABLE, Failure.REFUSED})
@@ -106,7 +106,7 @@ class Simulated:
 
     ``failure`` has a `Failure` for every simulation, ``examples`` a message for each kind that occurred, and
     ``details`` its traceback or standard error. ``cost`` is what every simulation cost, in seconds where it was
-    measured and in the simulator's own unit where it said so; NaN for a failed one of which it is not known, and None
+    measured and in the simulator's unit where it returned it; NaN for a failed one of which it is not known, and None
     if it is not known at all.
     """
 
@@ -149,7 +149,7 @@ class Seen:
 
     @classmethod
     def of(cls, distance: FloatArray, failure: npt.NDArray[np.int8] | None, outcomes: Simulated) -> Seen:
-        """What ``distance`` (NaN where a simulation failed) and the failures tell."""
+        """What ``distance`` (NaN where a simulation failed) and the failures show."""
         known = distance[~np.isnan(distance)]
         closest = float(known.min()) if known.size else math.inf
         sample = known[:SAMPLE]
@@ -178,7 +178,7 @@ class Seen:
         )
 
     def all_failed(self, simulations: int, kind: Failure, example: str) -> Seen:
-        """The same if those that succeeded, of so many, turn out to have failed after all."""
+        """The same if those that succeeded, of ``simulations``, turn out to have failed after all."""
         more = simulations - self.failures
         counts = {k: self.counts.get(k, 0) + more * (k == kind) for k in Failure if k in self.counts or k == kind}
         return Seen(
@@ -234,7 +234,7 @@ class FailedPlace:
 class Tally:
     """Sums of the acceptance weights a over the repeats of each row: Σa and Σa², shape (..., rows).
 
-    ``seen`` is what a message can tell about the simulations behind the sums.
+    ``seen`` is what a message can report of the simulations behind the sums.
     """
 
     weight: FloatArray
@@ -246,7 +246,7 @@ Outcomes: TypeAlias = Simulated | Tally
 
 
 def require_simulated(outcomes: object) -> Simulated:
-    """What a run was told, if it is what simulations gave."""
+    """Outcomes given to a run, refused unless they are what simulations gave."""
     if not isinstance(outcomes, Simulated):
         raise InputError(
             "tell takes pairs (batch, outcomes) with outcomes made by problem.outcomes(x, batch.simulations) "
@@ -258,9 +258,7 @@ def require_simulated(outcomes: object) -> Simulated:
 def tally(batch: Batch, weights: FloatArray, seen: Seen) -> Tally:
     """Sum the acceptance weights of single simulations over the repeats of each row, in index order."""
     if len(weights) != batch.simulations:
-        raise InputError(
-            f"block {batch.key} asked for {batch.simulations} simulations and was told {len(weights)} outcomes"
-        )
+        raise InputError(f"block {batch.key} asked for {batch.simulations} simulations and got {len(weights)} outcomes")
     if batch.repeats is None:
         return Tally(weights, weights**2, seen)
     row = np.repeat(np.arange(batch.points.rows), batch.repeats)

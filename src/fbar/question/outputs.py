@@ -1,8 +1,8 @@
 """What a simulator gave, row by row: what can be used, and why the rest cannot.
 
 Whether a row can be used depends on that row and on the problem, as far as it can: rejecting it is then like rejecting
-any other failed simulation, whatever else is in its block. Where a whole batch cannot be used and its rows do not tell
-why, `Unusable` is raised, and `fbar.engine.recovery` finds the guilty rows.
+any other failed simulation, whatever else is in its block. Where a whole batch cannot be used and its rows do not
+show why, `Unusable` is raised, and `fbar.engine.recovery` finds the guilty rows.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ Usable = tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any]]]
 
 
 def read(output: Any, simulations: int, form: Form) -> Table:
-    """A simulator's output, which says nothing of costs any more."""
+    """A simulator's output, from which the costs have been taken."""
     if isinstance(output, np.ndarray) and output.dtype == object and output.ndim:
         output = list(output)
     if isinstance(output, list):
@@ -181,7 +181,7 @@ def _of_rows(rows: list[Any], simulations: int, form: Form) -> Table:
     kinds: dict[tuple[tuple[int, ...], str], list[int]] = {}
     for i, (x, _) in good.items():
         kinds.setdefault((x.shape, _class(x)), []).append(i)
-    table.groups = [(np.array(own), np.stack([good[i][0] for i in own])) for own in kinds.values()]
+    table.groups = [(np.array(which), np.stack([good[i][0] for i in which])) for which in kinds.values()]
     for name in next(iter(good.values()))[1]:
         values = [recorded.get(name) for _, recorded in good.values()]
         column = _column(values)
@@ -215,13 +215,13 @@ def _numbers(values: list[Any]) -> npt.NDArray[Any] | None:
         return None
     try:
         found = np.asarray(values)
-    except Exception:  # ragged, or no arrays at all
+    except Exception:  # ragged, or not arrays at all
         return None
     return found if found.dtype.kind in NUMBERS else None
 
 
 def _require_numbers_where_there_are(good: dict[int, Usable], table: Table, form: Form) -> None:
-    """A record that is a number in some rows must be one in all. Rows that fail for NaN in their data have no say."""
+    """A record that is a number in some rows must be one in all. Rows that fail for NaN in their data do not count."""
     for name in form.records:
         text = [i for i, (_, recorded) in good.items() if recorded[name].dtype.kind not in NUMBERS]
         numbers = [i for i, (_, recorded) in good.items() if recorded[name].dtype.kind in NUMBERS]
@@ -262,7 +262,7 @@ def _of_batch(output: Any, simulations: int, form: Form) -> Table:
         if values.shape[:1] != (simulations,):
             raise _another_number(simulations, name, values.shape)
     others = {name: values for name, values in arrays.items() if name != "x"}
-    if any(values.dtype == object for values in arrays.values()):  # each row tells for itself
+    if any(values.dtype == object for values in arrays.values()):  # each row is read by itself
         rows = [{name: values[i] for name, values in arrays.items()} for i in range(simulations)]
         return _of_rows(rows if others else [row["x"] for row in rows], simulations, form)
     x = arrays["x"]
@@ -293,7 +293,7 @@ def _array(values: Any, name: Any) -> npt.NDArray[Any]:
             f"the simulator's outputs {name!r} differ in shape from row to row", Failure.WRONG_SHAPE
         ) from None
     except Exception as error:
-        raise Unusable(f"the simulator's output {name!r} is no array: {type(error).__name__}") from None
+        raise Unusable(f"the simulator's output {name!r} is not an array: {type(error).__name__}") from None
 
 
 def _plain(value: Any, name: Any) -> npt.NDArray[Any]:

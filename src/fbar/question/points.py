@@ -54,7 +54,7 @@ def _rows(index: npt.ArrayLike, size: int) -> npt.NDArray[Any]:
 
 
 def require_points(given: Any, name: str = "points", needed: Iterable[str] = ()) -> Points:
-    """A user's batch of θ; refused if it is none, or lacks a parameter."""
+    """A user's batch of θ; refused if it is something else, or lacks a parameter."""
     if not isinstance(given, Points):
         raise InputError(f"{name} must be fbar.Points, such as fbar.Points({{'beta': [1.0, 2.0]}}); got {shown(given)}")
     for parameter in needed:
@@ -215,7 +215,7 @@ class Points(Mapping[str, Column]):
         return Points({**self._columns, **columns}, self.derived, self._present, self.unit, self.owner)
 
     def repeat(self, times: npt.ArrayLike) -> Points:
-        """Each row as often as ``times`` says, in row order."""
+        """Each row repeated ``times`` times, in row order."""
         counts = whole_numbers(times, "times")
         if counts.shape not in ((), (self.rows,)) or (counts < 0).any():
             raise InputError(

@@ -22,7 +22,7 @@ from fbar.system.keeping import Done, KeeperLost, run_program
 PLACE = re.compile(r"\{(\w+)\}")
 SEED = "seed"
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-"""Signals by which others end a program, the system for one when memory runs out; not those of its own errors."""
+"""Signals by which others end a program, the system for one when memory runs out; not those of its errors."""
 
 
 class ProgramFailed(SimulationError):
@@ -37,7 +37,7 @@ class program(each):
     runs out, is called once more with the same arguments.
 
     A call is over when the program ends; what it has started and left behind is killed then. All of it is killed when
-    this process ends before the program, by ``kill -9`` too. On Linux that includes daemons in sessions of their own,
+    this process ends before the program, by ``kill -9`` too. On Linux that includes daemons in their own sessions,
     elsewhere the processes of the program's group.
 
     Parameters
@@ -52,7 +52,7 @@ class program(each):
         Seconds that one call may take. The program is then killed with all that it started, and called once more with
         the same arguments: a call that is late again is a failed simulation.
     cwd, env
-        The directory to run in, and the environment in place of this process's own.
+        The directory to run in, and the environment in place of this process's.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class program(each):
         if parse is not None:
             check_function(parse, "parse")
         if cwd is not None and not path(cwd, "cwd").is_dir():
-            raise InputError(f"cwd must be a directory; there is none at {shown(str(cwd))}")
+            raise InputError(f"cwd must be a directory; there is no directory at {shown(str(cwd))}")
         if env is not None:
             for name, value in mapping(env, "env", "{'PATH': '/usr/bin'}").items():
                 text(name, "a name in env")

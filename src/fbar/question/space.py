@@ -103,8 +103,7 @@ class _Theta:
             if marginal is None and (values.dtype.kind != "f" or np.unique(values).size < PROBED // 2):
                 raise InputError(
                     f"parameter {shown(name)} takes the same values again and again and cannot be perturbed "
-                    "as if it were "
-                    "continuous; give it as fbar.Categorical(...), or use coordinates='normal'"
+                    "as if it were continuous; give it as fbar.Categorical(...), or use coordinates='normal'"
                 )
 
     def points(self, x: FloatArray) -> Points:
@@ -137,8 +136,7 @@ class _Theta:
         if values.dtype.kind not in "biuf":
             raise InputError(
                 f"parameter {shown(self.prior.names[column])} is not a number; give it as "
-                "fbar.Categorical(...), or use "
-                "coordinates='normal'"
+                "fbar.Categorical(...), or use coordinates='normal'"
             )
         return np.asarray(values, dtype=np.float64)
 
@@ -186,7 +184,7 @@ class _Cells:
 
 
 class _Normal:
-    """z = Φ⁻¹(u), every coordinate continuous: a discrete parameter is a step function of its own."""
+    """z = Φ⁻¹(u), every coordinate continuous: a discrete parameter is a step function of its coordinate."""
 
     def __init__(self, prior: Distribution) -> None:
         self.prior = prior
@@ -256,7 +254,7 @@ class Space:
         self.prior, self.coordinates = prior, coordinates
         self._models = structure(prior).models
         models = {None: prior} if self._models is None else self._models.models
-        self.parts = tuple(_part(own, coordinates) for own in models.values())
+        self.parts = tuple(_part(inner, coordinates) for inner in models.values())
         self.shares = np.ones(1) if self._models is None else self._models.probabilities
         self.dimensions = tuple(part.discrete.size for part in self.parts)
         self.dimension = max(self.dimensions)

@@ -82,7 +82,7 @@ def known_values(truth: Mapping[Any, Any]) -> list[Known]:
 
 
 def moments(names: Sequence[str]) -> list[Target]:
-    """The mean and the second moment of each parameter: what every truth tells at least."""
+    """The mean and the second moment of each parameter: what every truth contains at least."""
     return [kind(name) for name in names for kind in (mean, second_moment)]
 
 
@@ -116,7 +116,7 @@ class Reference(ABC):
 
 
 class Nodes(Reference):
-    """A posterior as weighted points, in parts whose scatter tells the error.
+    """A posterior as weighted points, in parts whose scatter gives the error.
 
     Parameters
     ----------

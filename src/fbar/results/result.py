@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -300,15 +300,9 @@ class Result:
         """A warning of them, with what would help."""
         if not self.biased:
             return ""
-        remedies = "".join(f", or see result.{name}()" for name in ("extrapolated", "adjusted") if self._can(name))
+        ways: dict[str, Callable[[], Posterior]] = {"extrapolated": self.run.extrapolated, "adjusted": self.run.adjusted}
+        remedies = "".join(f", or see result.{name}()" for name, way in ways.items() if _works(way))
         return f"the tolerance biases {', '.join(self.biased)} by more than the error bar; lower it{remedies}"
-
-    def _can(self, name: str) -> bool:
-        try:
-            getattr(self.run, name)()
-        except (InputError, NoPosterior):
-            return False
-        return True
 
     def predictive(
         self, number: int | None = None, *, workers: int | None = None, timeout: float | None = None
@@ -389,6 +383,14 @@ class Result:
             what they compute from these points is not about the posterior.
         """
         return to_arviz(self.run, self.posterior, draws=draws, weighted=weighted)
+
+
+def _works(way: Callable[[], Posterior]) -> bool:
+    try:
+        way()
+    except (InputError, NoPosterior):
+        return False
+    return True
 
 
 def spent(run: Run) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from fbar.checks import instance
 from fbar.engine import as_engine
 from fbar.methods import Method
 from fbar.methods.stopping import StoppingRule
-from fbar.methods.summaries import LearnedSummaries
 from fbar.question.problem import Problem
 from fbar.question.targets import Target
 from fbar.results.result import Result
 from fbar.running.loop import Progress
 from fbar.running.recall import as_directory
 from fbar.running.recorded import engine_for, extend_run, load_run, run_task
+from fbar.running.summaries import LearnedSummaries
 from fbar.running.task import make_task
 from fbar.system.terminal import waiting
 

@@ -58,7 +58,7 @@ class State:
     rate: float | None
     """Simulations a second."""
     more: int | None
-    """Simulations to come, as far as they can be told."""
+    """Simulations to come, as far as they are known."""
     accepted: float | None
     tolerance: float | None
     falling: bool
@@ -94,18 +94,20 @@ class State:
     def where(self) -> list[str]:
         found = [self.title] if self.title else []
         found.append(f"round {self.round + 1}")
-        if self.falling and self.tolerance is not None:
-            to = f" to {self.wanted_tolerance:.4g}" if self.wanted_tolerance is not None else ""
-            found.append(f"on the way down{to}, tolerance {self.tolerance:.4g}")
-        elif self.falling:
-            found.append("on the way down")
-        elif self.tolerance is not None:
-            found.append(f"tolerance {self.tolerance:.4g}")
+        found += [self.tolerance_in_words] if self.tolerance_in_words else []
         return found + ([] if self.accepted is None else [f"{self.accepted:,.6g} accepted"])
 
     @property
+    def tolerance_in_words(self) -> str:
+        at = "" if self.tolerance is None else f" {self.tolerance:.4g}"
+        if not self.falling:
+            return f"tolerance{at}" if at else ""
+        to = "" if self.wanted_tolerance is None else f" to {self.wanted_tolerance:.4g}"
+        return f"tolerance{at}, falling{to}" if at else f"tolerance falling{to}"
+
+    @property
     def share(self) -> float | None:
-        """The part of the work that is done."""
+        """The fraction of the work that is done."""
         if self.more is None:
             return None
         return min(self.simulations / max(self.simulations + self.more, 1), 0.99)
@@ -121,7 +123,7 @@ class Pace:
     def __init__(self) -> None:
         self._at: deque[tuple[float, int]] = deque()
 
-    def tell(self, now: float, run: Run) -> None:
+    def note(self, now: float, run: Run) -> None:
         if run.simulations <= run.replayed:
             self._at.clear()
         self._at.append((now, run.simulations))
@@ -157,7 +159,7 @@ class Looks:
         try:
             posterior = run.glance()
             self.estimates, self.accepted = posterior.expect(list(run.targets)), float(posterior.accepted)
-        except FbarError:  # nothing accepted yet; whatever else it is, the end of the run will say so
+        except FbarError:  # nothing accepted yet; any other error comes again at the end of the run
             self.estimates = self.accepted = None
         self._last = time.monotonic() - begun
         self._spent += self._last
@@ -166,8 +168,8 @@ class Looks:
 class LiveProgress:
     """Called with the run after every block; writes to standard error.
 
-    ``stop`` is the rule that ends the run, ``plain`` asks for plain lines where there is no terminal; ``title`` says
-    what the simulations are for where that is no estimate.
+    ``stop`` is the rule that ends the run, ``plain`` asks for plain lines if there is no terminal; ``title`` names
+    what the simulations are for if it is not an estimate.
     """
 
     def __init__(self, stop: StoppingRule | None = None, *, plain: bool = False, title: str = "") -> None:
@@ -180,7 +182,7 @@ class LiveProgress:
 
     def __call__(self, run: Run) -> None:
         now = time.monotonic()
-        self._pace.tell(now, run)
+        self._pace.note(now, run)
         if now < self._next or (self._screen is None and not self._plain):
             return
         try:
@@ -230,7 +232,7 @@ class LiveProgress:
 
 
 def to_come(run: Run) -> int | None:
-    """Simulations to come: the rest of the budget, or what the last forecast says, within the limit."""
+    """Simulations to come: the rest of the budget, or the last forecast, within the limit."""
     if run.budget is not None:
         return max(run.budget - run.simulations, 0)
     if run.expected is None:
@@ -254,7 +256,7 @@ def label(name: str) -> str:
 
 
 def block(state: State, wanted: dict[str, str], columns: int, rows: int) -> list[str]:
-    """Some lines: an estimate each, a bar, and how far it is."""
+    """Some lines: the estimates, a bar, and how far it is."""
     lines = _table(list(state.estimates or ()), wanted, columns, rows - 6)
     if state.share is not None:
         lines.append(_bar(state.share, min(columns, 72)))
@@ -288,24 +290,24 @@ def _bar(share: float, columns: int) -> str:
 
 def short_line(state: State, columns: int) -> str:
     """One line: how far it is, before it as many estimates as there is room for, and behind it the simulations."""
-    told = [f"{state.share:.0%}"] if state.share is not None else [state.done]
-    told += [state.left_in_words.removeprefix("about ")] if state.left_in_words else []
-    first = [part for part in state.where if part.startswith("on the way")]
+    progress = [f"{state.share:.0%}"] if state.share is not None else [state.done]
+    progress += [state.left_in_words.removeprefix("about ")] if state.left_in_words else []
+    first = [state.tolerance_in_words] if state.falling else []
     for item in () if first else state.estimates or ():
-        if first and cells(", ".join([*first, _brief(item), *told])) > columns:
+        if first and cells(", ".join([*first, _brief(item), *progress])) > columns:
             break
         first.append(_brief(item))
-    line = ", ".join([*first, *told])
-    return cut(line if state.done in told else f"{line}, {state.done}", columns)
+    line = ", ".join([*first, *progress])
+    return cut(line if state.done in progress else f"{line}, {state.done}", columns)
 
 
 def plain_line(state: State) -> str:
-    """One line without an end to its width, for a log."""
-    told = ", ".join([state.done, *state.pace, *state.where])
+    """One line of any length, for a log."""
+    progress = ", ".join([state.done, *state.pace, *state.where])
     estimates = [f"{label(item.name)} {clean(str(item))}" for item in state.estimates or ()]
-    return f"{told}: {', '.join(estimates)}" if estimates else told
+    return f"{progress}: {', '.join(estimates)}" if estimates else progress
 
 
 def _brief(estimate: Estimate) -> str:
-    mark = "" if np.all(estimate.trusted) else " untrusted"
+    mark = "" if np.all(estimate.trusted) else " unreliable"
     return f"{label(estimate.name)} {clean(str(replace(estimate, trusted=True)))}{mark}"

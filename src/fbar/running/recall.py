@@ -13,11 +13,11 @@ from fbar.ledger import LedgerReader, Leg
 from fbar.ledger.settings import describe, differences, is_source
 from fbar.methods import stopping
 from fbar.methods.restored import restored, restored_method
-from fbar.methods.summaries import LearnedSummaries
 from fbar.question.problem import Problem
 from fbar.question.targets import Target, as_targets, parse
 from fbar.results.again import going_on
 from fbar.running import model_file
+from fbar.running.summaries import LearnedSummaries
 from fbar.running.task import Lesson, Task
 from fbar.seeds import Seeds
 from fbar.system.schema import check_legs, fits

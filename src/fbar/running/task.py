@@ -13,9 +13,10 @@ from fbar.methods import AdaptiveAllocation, Method, Run, Targeted
 from fbar.methods.registry import as_method
 from fbar.methods.smc import SMC
 from fbar.methods.stopping import StoppingRule, as_rule, require_rule
-from fbar.methods.summaries import LearnedSummaries, LearntProblem
+from fbar.methods.summaries import LearntProblem
 from fbar.question.problem import Problem
 from fbar.question.targets import Target, as_targets
+from fbar.running.summaries import LearnedSummaries
 from fbar.seeds import Seeds
 
 MOST_SIMULATIONS = 10_000_000

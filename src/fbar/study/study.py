@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, Never
+from typing import Any
 
 import numpy as np
 
@@ -211,6 +211,7 @@ class Study:
 
     # ------------------------------------------------------------ running
 
+    @former.arguments(client="engine")
     def run(
         self,
         out: str | os.PathLike[str] | None = None,
@@ -218,7 +219,6 @@ class Study:
         workers: int | None = None,
         engine: Any = None,
         progress: bool | Progress = True,
-        **removed: Never,
     ) -> StudyResult:
         """Run the trials that are not recorded yet, and give the results.
 
@@ -236,10 +236,6 @@ class Study:
             Whether to show progress, or a function that is called with the share of the work that is done, the trials
             done, and all trials to run.
         """
-        if removed:
-            name = next(iter(removed))
-            instead = "; it is called engine" if name == "client" else ""
-            raise TypeError(f"Study.run() has no argument {name}{instead}")
         if workers is not None:
             positive_integer(workers, "workers")
         chosen = None if engine is None else as_engine(engine, workers)

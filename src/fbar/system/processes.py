@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
-LOOK = 1.0
+POLL_SECONDS = 1.0
 
 
 @lru_cache(maxsize=1)
@@ -28,7 +28,7 @@ def prepare() -> None:
 
 
 def bind_to_parent(parent: int, number: int) -> None:
-    """Have the kernel send this process a signal when its parent ends; on Linux alone.
+    """Have the kernel send this process a signal when its parent ends; only on Linux.
 
     It is tied to the thread that forked, which must live as long as the process is to.
     """
@@ -53,7 +53,7 @@ def end_with_driver(driver: int) -> None:
 
 def _watch(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(LOOK)
+        time.sleep(POLL_SECONDS)
     os._exit(1)
 
 
@@ -61,7 +61,7 @@ def keep_to_one_openmp_thread() -> None:
     """From here to the end of this process, in the libraries that are loaded.
 
     After a fork OpenMP waits for ever for threads that only the parent has, unless one thread is all it wants.
-    Libraries that are loaded later, and programs that are started, have threads of their own. Linear algebra is left as
+    Libraries that are loaded later, and programs that are started, have their own threads. Linear algebra is left as
     it is: it knows of forks, and its sums may depend on the number of threads.
     """
     limit_threads("openmp")

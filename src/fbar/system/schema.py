@@ -2,7 +2,7 @@
 
 They are read from files that may have been damaged, or made by somebody who means harm, under checksums that are right.
 What is done with them relies on what is checked here: the shape of the JSON, and how large it may be. Whether the
-values make sense together is for those who use them to say.
+values make sense together is checked by those who use them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def check_settings(settings: Any, result: Any = None, run: object = "the run") -
     try:
         _check(settings, result)
     except _Wrong as error:
-        raise LedgerError(f"the settings of {run} cannot be used: {error}; they are damaged, or not fbar's") from None
+        raise LedgerError(f"the settings of {run} cannot be used: {error}; damaged, or not written by fbar") from None
 
 
 def _check(settings: Any, result: Any) -> None:
@@ -100,7 +100,7 @@ def _is_nan(value: float) -> bool:
 
 
 def _limits(tree: Any) -> None:
-    """Refuse JSON that is too deep or too large, whatever it says."""
+    """Refuse JSON that is too deep or too large, whatever it contains."""
     level, parts = [tree], 0
     for _ in range(MOST_LEVELS):
         parts += len(level)
@@ -227,7 +227,7 @@ def _named(inner: Check) -> Check:
 
 
 def _fields(needed: Mapping[str, Check], further: Mapping[str, Check] | None = None) -> Check:
-    """An object with these fields; others are let be, for they may be of a later version."""
+    """An object with these fields; others are ignored, since they may be of a later version."""
     further = further or {}
 
     def check(value: Any, where: str) -> None:

@@ -13,8 +13,8 @@ from types import FrameType
 ASKING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 """Sent by ``kill`` and by batch systems before they kill; sent when a terminal is closed."""
 
-ONCE = 1.0
-"""Seconds in which a signal that is repeated says nothing new: the command ``timeout`` sends it twice."""
+REPEATED_WITHIN = 1.0
+"""Seconds in which a repeated signal means nothing new: the command ``timeout`` sends it twice."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -26,7 +26,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def exit_status(error: KeyboardInterrupt) -> int:
-    """What a shell would say of a process that the signal ended: 130 for Ctrl-C, 143 for SIGTERM."""
+    """The exit status that a shell reports of a process that the signal ended: 130 for Ctrl-C, 143 for SIGTERM."""
     return 128 + (error.number if isinstance(error, Terminated) else signal.SIGINT)
 
 
@@ -37,9 +37,9 @@ def interrupted(error: KeyboardInterrupt, message: str) -> KeyboardInterrupt:
 
 @contextmanager
 def ending_as_by_ctrl_c() -> Iterator[None]:
-    """Raise `Terminated` in the body on SIGTERM and SIGHUP, in the main thread alone.
+    """Raise `Terminated` in the body on SIGTERM and SIGHUP, only in the main thread.
 
-    Only where nobody has said what else is to be done; the handlers are put back.
+    Only where no other handler is set; the handlers are put back.
     """
     owner, last = os.getpid(), float("-inf")
 
@@ -50,7 +50,7 @@ def ending_as_by_ctrl_c() -> Iterator[None]:
             os.kill(os.getpid(), number)
             return
         now = time.monotonic()
-        if now - last > ONCE:
+        if now - last > REPEATED_WITHIN:
             last = now
             raise Terminated(number=number)
 

@@ -4,8 +4,8 @@ import numpy as np
 from scipy import stats
 
 import fbar
-import fbar.question.targets.make as makers
-from fbar.question.targets.kinds import DensityAt, Expectation
+import fbar.targets.make as makers
+from fbar.targets.kinds import DensityAt, Expectation
 
 prior = fbar.Prior(rate=stats.uniform(0, 10))
 

@@ -23,7 +23,7 @@ from fbar.designs.proposals.sums import box_sums, normal_sums
 from fbar.errors import FbarError, InputError
 
 FLAT = 1e-12
-"""A covariance is singular when a direction's variance, given the others, is below this share of its own."""
+"""A covariance is singular when a direction's variance, given the others, is below this share of its whole variance."""
 
 BORROWED = 0.01
 """The share of the whole population's covariance that a singular local one is given."""
@@ -79,7 +79,7 @@ class Components(ABC):
 
     @abstractmethod
     def arrays(self) -> dict[str, FloatArray]:
-        """What it is made of, beside the weights; `restored` makes the same of it."""
+        """What it is made of, apart from the weights; `restored` makes the same of it."""
 
     @abstractmethod
     def restored(self, arrays: dict[str, FloatArray]) -> Components:
@@ -189,8 +189,8 @@ def _factors(covariances: FloatArray, whole: FloatArray) -> FloatArray:
     except np.linalg.LinAlgError:
         pass
     bad = _flat(covariances)
-    mended = np.where(bad[:, None, None], (1 - BORROWED) * covariances + BORROWED * whole, covariances)
-    return _cholesky(mended)
+    repaired = np.where(bad[:, None, None], (1 - BORROWED) * covariances + BORROWED * whole, covariances)
+    return _cholesky(repaired)
 
 
 def _cholesky(covariances: FloatArray) -> FloatArray:

@@ -61,13 +61,13 @@ class Learnt:
         )
 
         def inner(m: int, rows: IntArray) -> FloatArray:
-            own = defensive if len(self.parts) == 1 else defensive[rows]
+            from_prior = defensive if len(self.parts) == 1 else defensive[rows]
             part, prior = self.parts[m], self.space.parts[m]
             if part is None:
-                return prior.draw(rng, len(own))
-            x = np.empty((len(own), self.space.dimensions[m]))
-            x[own] = prior.draw(rng, int(own.sum()))
-            x[~own] = part.draw(rng, int((~own).sum()))
+                return prior.draw(rng, len(from_prior))
+            x = np.empty((len(from_prior), self.space.dimensions[m]))
+            x[from_prior] = prior.draw(rng, int(from_prior.sum()))
+            x[~from_prior] = part.draw(rng, int((~from_prior).sum()))
             return x
 
         return self.space.assemble(model, inner)
@@ -81,8 +81,8 @@ class Learnt:
             x = particles.x[rows, : self.space.dimensions[m]]
             prior = self.space.parts[m].log_prior(x)
             part = self.parts[m]
-            own = prior if part is None else part.log_density(x)
-            result[rows] = np.logaddexp(keep + log_share[m] + own, defend + log_prior_share[m] + prior)
+            learnt = prior if part is None else part.log_density(x)
+            result[rows] = np.logaddexp(keep + log_share[m] + learnt, defend + log_prior_share[m] + prior)
         return result
 
     # ------------------------------------------------------------ points of the unit cube
@@ -103,14 +103,14 @@ class Learnt:
         model, defensive = which % models, which < models
 
         def inner(m: int, rows: IntArray) -> FloatArray:
-            own = np.arange(len(unit)) if models == 1 else rows
-            x = np.empty((len(own), self.space.dimensions[m]))
+            at = np.arange(len(unit)) if models == 1 else rows
+            x = np.empty((len(at), self.space.dimensions[m]))
             part, d = self.parts[m], self.space.dimensions[m]
-            from_prior = defensive[own] | (part is None)
+            from_prior = defensive[at] | (part is None)
             if from_prior.any():
-                x[from_prior] = self.space.parts[m].from_unit(unit[own[from_prior], 1 : 1 + d])
+                x[from_prior] = self.space.parts[m].from_unit(unit[at[from_prior], 1 : 1 + d])
             if part is not None and not from_prior.all():
-                x[~from_prior] = part.from_unit(unit[own[~from_prior], 1 : 1 + part.unit_dimension])
+                x[~from_prior] = part.from_unit(unit[at[~from_prior], 1 : 1 + part.unit_dimension])
             return x
 
         return self.space.assemble(model.astype(np.int64), inner)
@@ -130,8 +130,9 @@ class Learnt:
         """From recorded numbers."""
         parts: list[Part] = []
         for m in range(len(space.parts)):
-            own = {name.partition(":")[2]: array for name, array in arrays.items() if name.startswith(f"{m}:")}
-            parts.append(
-                Table(own["probabilities"]) if "probabilities" in own else StudentMixture.of(own) if own else None
-            )
+            given = {name.partition(":")[2]: array for name, array in arrays.items() if name.startswith(f"{m}:")}
+            if "probabilities" in given:
+                parts.append(Table(given["probabilities"]))
+            else:
+                parts.append(StudentMixture.of(given) if given else None)
         return Learnt(space, arrays["shares"], tuple(parts), defence)

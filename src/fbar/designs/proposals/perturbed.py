@@ -85,21 +85,21 @@ class _Moved:
             return np.asarray(np.log((1 - self.jump) * same + self.jump * np.exp(log_p)))
 
     def log_own(self) -> FloatArray:
-        """log w_j K_j(c_j): what each centre contributes to the density at its own place."""
+        """log w_j K_j(c_j): what each centre contributes to the density at itself."""
         with np.errstate(divide="ignore"):
-            own = np.log(self.weights)
+            found = np.log(self.weights)
         if self.components is not None:
-            own = own + self.components.log_height()
+            found = found + self.components.log_height()
         for column in np.flatnonzero(self.part.discrete):
             log_p = self.part.log_probability(int(column), self.centres[:, column])
-            own = own + self._log_jump(np.ones(len(own)), log_p)
-        return own
+            found = found + self._log_jump(np.ones(len(found)), log_p)
+        return found
 
 
 class Perturbed:
     """Particles of the last round, drawn by weight and perturbed.
 
-    A model index, and every discrete parameter, is kept with probability 1 − ``jump`` and drawn anew from the prior
+    A model index, and every discrete parameter, is kept with probability 1 − ``jump`` and redrawn from the prior
     otherwise; a particle of the new model is then drawn and perturbed. A model that has too few particles for a
     kernel is drawn from its prior, so that none is lost for good.
 
@@ -108,7 +108,7 @@ class Perturbed:
     particles, weights, distance
         The last round's accepted particles.
     most
-        With more particles than this in a model, so many are resampled as centres: the proposal's density then costs
+        With more particles than this in a model, this many are resampled as centres: the proposal's density then costs
         in proportion to the number of particles, not to its square, and stays exact.
     """
 
@@ -136,20 +136,20 @@ class Perturbed:
             continuous = np.flatnonzero(~part.discrete)
             if share[m] == 0 or d == 0 or (len(space.parts) > 1 and rows.size < perturbation.least(continuous.size)):
                 continue
-            x, own, far = particles.x[rows, :d], weights[rows] / share[m], distance[rows]
+            x, within, far = particles.x[rows, :d], weights[rows] / share[m], distance[rows]
             chosen = np.arange(rows.size)
             if most is not None and rows.size > most:
                 assert rng is not None
-                chosen = systematic(own, most, rng)
+                chosen = systematic(within, most, rng)
             kernels = None
             if continuous.size:
                 try:
-                    kernels = perturbation.fit(Population(x[:, continuous], own, far), chosen, next_tolerance)
+                    kernels = perturbation.fit(Population(x[:, continuous], within, far), chosen, next_tolerance)
                 except Degenerate:
                     if len(space.parts) == 1:
                         raise
                     continue
-            centre_weights = own if chosen.size == rows.size else np.full(chosen.size, 1 / chosen.size)
+            centre_weights = within if chosen.size == rows.size else np.full(chosen.size, 1 / chosen.size)
             self.components[m] = _Moved(part, x[chosen], centre_weights, kernels, jump)
             self.centre_rows[m] = rows[chosen]
         self.shares = share if len(share) == 1 else (1 - jump) * share + jump * space.shares

@@ -107,7 +107,7 @@ def fit(
     """Fit a mixture to weighted points in a space where the prior is standard normal.
 
     The number of components follows the effective sample size, at most one for three points a parameter; each
-    covariance is shrunk to that of all points, and the latter to the prior's where there are too few points to tell.
+    covariance is shrunk to that of all points, and the latter to the prior's where there are too few points.
     An ``inflation`` c > 1 takes every component to p^(1−1/c) t^(1/c), as if both were normal: a narrow one becomes c
     times as wide, and none wider than the prior.
     """
@@ -144,9 +144,9 @@ def fit(
         covariances = np.empty((len(pi), d, d))
         for m in range(len(pi)):
             away = x - means[m]
-            own = (u[m][:, None] * away).T @ away / pi[m]
+            sample = (u[m][:, None] * away).T @ away / pi[m]
             shrink = min(0.5, (d + 1) / (pi[m] * ess)) if len(pi) > 1 else 0.0
-            covariances[m] = (1 - shrink) * own + shrink * scale
+            covariances[m] = (1 - shrink) * sample + shrink * scale
         if unknown > 0:
             covariances = covariances * (1 - unknown) + unknown * scale
         mixture = _made(pi / pi.sum(), means, covariances)

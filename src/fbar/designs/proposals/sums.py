@@ -214,6 +214,6 @@ def _compiled(name: str) -> Callable[..., None] | None:
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
     try:
         compiled: Callable[..., None] = numba.njit(cache=True, **options)(_LOOPS[name])
-    except RuntimeError:  # no place on disk to keep it
+    except RuntimeError:  # no room on disk to keep it
         compiled = numba.njit(**options)(_LOOPS[name])
     return compiled

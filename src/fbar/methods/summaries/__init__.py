@@ -1,7 +1,6 @@
-"""Summary statistics that are learnt for the targets: `LearnedSummaries`, their pilot, and the problem with them."""
+"""Summary statistics that are learnt for the targets: the pilot, regressions, and the problem with learnt summaries."""
 
-from fbar.methods.summaries.learn import LearnedSummaries
 from fbar.methods.summaries.learnt import LearntProblem
 from fbar.methods.summaries.pilot import Pilot
 
-__all__ = ["LearnedSummaries", "LearntProblem", "Pilot"]
+__all__ = ["LearntProblem", "Pilot"]

@@ -1,4 +1,4 @@
-"""A distribution of one parameter from its density alone, by numerical inversion to full precision.
+"""A distribution of one parameter from its density, by numerical inversion to full precision.
 
 The density need not be normalised. It is integrated over panels that are halved until Gauss-Legendre rules of
 two orders agree; panels that keep failing enclose a kink or a jump, where the support is split. Each smooth
@@ -236,17 +236,17 @@ class Density:
         if wrong.any():
             raise InputError(
                 f"the density could not be inverted near {float(x[wrong][0]):.6g}; "
-                "name the places where it is not smooth with breaks="
+                "give the points where it is not smooth as breaks="
             )
 
     def _cluster(self, rough: list[float]) -> FloatArray:
-        """One place for each kink: the centre of the last panel that enclosed it."""
+        """One point for each kink: the centre of the last panel that enclosed it."""
         width = (self.high - self.low) * 2.0**-12
-        places: list[float] = []
+        kinks: list[float] = []
         for x in reversed(rough):  # the smallest panels came last
-            if all(abs(x - place) > width for place in places):
-                places.append(x)
-        return np.array(places)
+            if all(abs(x - kink) > width for kink in kinks):
+                kinks.append(x)
+        return np.array(kinks)
 
     # ------------------------------------------------------------ inversion
 
@@ -285,7 +285,7 @@ class Density:
             except UNURANError as error:
                 raise InputError(
                     f"the density could not be inverted on [{low:.6g}, {high:.6g}] ({error}); "
-                    "name the places where it is not smooth with breaks="
+                    "give the points where it is not smooth as breaks="
                 ) from None
             pieces.append((before, mass, inverse))
             before += mass

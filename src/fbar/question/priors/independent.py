@@ -22,7 +22,7 @@ from fbar.checks import function as check_function
 from fbar.errors import InputError
 from fbar.question.points import Points, require_points
 from fbar.question.priors.base import as_unit, draws
-from fbar.question.priors.marginals import Marginal, as_marginal
+from fbar.question.priors.marginals import Marginal, as_marginal, quantile_function
 from fbar.question.priors.structure import Structure, Structured
 
 MOST_DIMENSIONS = 100_000
@@ -30,7 +30,7 @@ MOST_DIMENSIONS = 100_000
 
 
 class Prior(Structured):
-    """Named parameters, each with its distribution, independent unless said otherwise.
+    """Named parameters, each with its distribution, independent unless one is given as a function of others.
 
     A distribution is one of scipy.stats, frozen or new-style, `Categorical`, `truncate`, or a function of the
     parameters before it that gives one: a dependent prior, written down as it is sampled.
@@ -135,12 +135,13 @@ class _Row:
     support = (-np.inf, np.inf)
 
     def __init__(self, given: Any, name: str) -> None:
-        if not hasattr(given, "logpdf") or not (hasattr(given, "ppf") or hasattr(given, "icdf")):
+        quantiles = quantile_function(given)
+        if not hasattr(given, "logpdf") or quantiles is None:
             raise InputError(
                 f"the function for {shown(name)} must give a distribution such as scipy.stats.norm(...); "
                 f"got {type(given).__name__}"
             )
-        self._given, self._name = given, name
+        self._given, self._name, self._quantiles = given, name, quantiles
 
     def _checked(self, values: Any) -> FloatArray:
         result = floats(values, f"the conditional distribution of {shown(self._name)}")
@@ -151,7 +152,7 @@ class _Row:
         return result
 
     def ppf(self, u: FloatArray) -> FloatArray:
-        return self._checked((self._given.ppf if hasattr(self._given, "ppf") else self._given.icdf)(u))
+        return self._checked(self._quantiles(u))
 
     def cdf(self, x: FloatArray) -> FloatArray:
         return self._checked(self._given.cdf(x))
@@ -173,7 +174,7 @@ class UnitTransform(Structured):
         The parameters, and how many coordinates the function takes (as many as parameters by default).
     logpdf
         The log density of a batch, if there is a formula. Without it, θ can be drawn from designs that are
-        built on the unit cube, but not from a distribution of θ of your own.
+        built on the unit cube, but not from your own distribution of θ.
     """
 
     def __init__(
@@ -247,7 +248,7 @@ class UnitTransform(Structured):
         """Refuse a density that is not that of the transform: with p = 1/|det ∂θ/∂u|, draws and weights agree.
 
         By differences at 64 points, where all parameters are continuous and as many as coordinates. Kinks spoil some of
-        them, so the median decides: a factor of 1.05 is let pass.
+        them, so the median decides: a factor of up to 1.05 passes.
         """
         d = self._dimension
         if d != len(self._names):

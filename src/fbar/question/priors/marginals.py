@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -62,12 +63,20 @@ class Uniform:
         return np.where((x >= self.low) & (x <= self.high), self._log, -np.inf)
 
 
+def quantile_function(given: Any) -> Callable[[FloatArray], Any] | None:
+    """``ppf`` of scipy's frozen distributions, ``icdf`` of its new-style ones; None of what has neither."""
+    found: Callable[[FloatArray], Any] | None = getattr(given, "ppf", None) or getattr(given, "icdf", None)
+    return found
+
+
 class Scipy:
     """A distribution of scipy.stats: frozen (``stats.gamma(2)``) or new-style (``stats.Normal()``)."""
 
     def __init__(self, given: Any) -> None:
         self.given = given
-        self._ppf = given.ppf if hasattr(given, "ppf") else given.icdf
+        quantiles = quantile_function(given)
+        assert quantiles is not None
+        self._ppf = quantiles
         if hasattr(given, "icdf"):  # a new-style discrete distribution has an infinite "density" at its values
             self.discrete = bool(np.isposinf(given.logpdf(given.icdf(0.5))))
         else:
@@ -238,11 +247,10 @@ def as_marginal(given: Any, name: str) -> Marginal:
             _require_one_distribution(given, name)
         return given
     has_density = hasattr(given, "logpdf") or hasattr(given, "logpmf")
-    if not has_density or not (hasattr(given, "ppf") or hasattr(given, "icdf")):
+    if not has_density or quantile_function(given) is None:
         raise InputError(
             f"parameter {shown(name)} needs a distribution, such as scipy.stats.uniform(0, 1) or "
-            "fbar.Categorical(...); "
-            f"got {shown(given)}"
+            f"fbar.Categorical(...); got {shown(given)}"
         )
     if isinstance(given, type) or (hasattr(given, "freeze") and not hasattr(given, "args")):
         raise InputError(
@@ -261,7 +269,7 @@ def as_marginal(given: Any, name: str) -> Marginal:
             f"the distribution of {shown(name)} is improper or has no mass: {shown(given)}; check its parameters"
         )
     known = type(getattr(given, "dist", given)).__module__
-    if not known.startswith("scipy."):  # one of the user's own
+    if not known.startswith("scipy."):  # written by the user
         _require_one_distribution(marginal, name)
     if getattr(getattr(given, "dist", None), "name", None) == "uniform":
         return Uniform(*marginal.support)
@@ -269,7 +277,7 @@ def as_marginal(given: Any, name: str) -> Marginal:
 
 
 def _require_one_distribution(marginal: Marginal, name: str) -> None:
-    """Refuse a continuous distribution of the user's own whose density is not that of its distribution function.
+    """Refuse a user's continuous distribution whose density is not that of its distribution function.
 
     Draws come by the one, weights by the other: the answer would be that of neither. The mass of small intervals around
     nine quantiles is compared with density times width, to 5%; kinks spoil a few of them, so most must disagree.
@@ -288,7 +296,6 @@ def _require_one_distribution(marginal: Marginal, name: str) -> None:
     if wrong.sum() > 4 or over.any():
         what = "its distribution function exceeds 1" if over.any() else "its density is not that of its ppf and cdf"
         raise InputError(
-            f"the distribution of {shown(name)} contradicts itself: {what}; the density must be normalised, "
-            "and belong to "
-            "the same distribution"
+            f"the distribution of {shown(name)} contradicts itself: {what}; the density must be normalised "
+            "and belong to the same distribution"
         )

@@ -1,4 +1,4 @@
-"""Model choice: a model index, and parameters of its own for each model."""
+"""Model choice: a model index, and for each model its own parameters."""
 
 from __future__ import annotations
 
@@ -116,15 +116,16 @@ class ModelChoice(Structured):
         absent = {name: mask for name, mask in present.items() if not mask.all()}
         return Points(columns, present=absent, unit=unit, owner=Coordinates(self, owners))
 
-    def embed(self, label: Any, own: Points | None, rows: int = 1) -> Points:
+    def embed(self, label: Any, parameters: Points | None, rows: int = 1) -> Points:
         """A batch of one model's own parameters as a batch of the choice: with the columns of all models."""
-        n = rows if own is None else own.rows
+        n = rows if parameters is None else parameters.rows
         columns: dict[str, Any] = {self.name: np.full(n, label)}
         present = {}
         for name in self.parameters:
-            has = own is not None and name in own
-            columns[name] = own[name] if own is not None and has else np.full(n, np.nan)
-            if not has:
+            if parameters is not None and name in parameters:
+                columns[name] = parameters[name]
+            else:
+                columns[name] = np.full(n, np.nan)
                 present[name] = np.zeros(n, dtype=bool)
         return Points(columns, present=present)
 
@@ -135,8 +136,8 @@ class ModelChoice(Structured):
             known = ", ".join(map(str, self.models))
             raise InputError(f"there is no {self.name} {shown(label)}; known: {known}") from None
 
-    def own(self, label: Any, points: Points) -> Points:
-        """The own parameters of a batch of one model, with their unit coordinates if they are known."""
+    def parameters_of(self, label: Any, points: Points) -> Points:
+        """The parameters that a model has, of a batch of that model, with their unit coordinates if they are known."""
         prior = self.models[label]
         assert prior is not None
         part = points.only(prior.names)

@@ -1,4 +1,4 @@
-"""What a simulator says of the costs of its simulations: returned under ``"cost"``, or measured in seconds."""
+"""The costs that come with a simulator's output: returned under ``"cost"``, or measured in seconds."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Costs:
 
 
 def without_costs(output: Any) -> tuple[Any, Costs | None]:
-    """A simulator's output without what it says of costs, and that; None if it says nothing.
+    """A simulator's output without the costs in it, and these costs; None if there are none.
 
-    A row whose cost is not a positive number has failed, unless it has failed anyway and says NaN.
+    A row whose cost is not a positive number has failed, unless it has failed anyway and its cost is NaN.
     """
     if isinstance(output, Mapping):
         if COST not in output:
@@ -72,6 +72,6 @@ def _cost(value: Any) -> float:
 
 
 def _without_cost(row: Any) -> Any:
-    """A row's other outputs; its data alone if there are no others."""
+    """A row's other outputs; just its data if there are no others."""
     rest = {name: value for name, value in row.items() if name != COST}
     return rest["x"] if list(rest) == ["x"] else rest

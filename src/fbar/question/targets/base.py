@@ -26,7 +26,7 @@ class Target(ABC):
 
     name: str
     note: str = ""
-    """What every estimate of this target must say about itself."""
+    """A warning that every estimate of this target carries."""
 
     @abstractmethod
     def components(self, points: Points) -> FloatArray:
@@ -66,7 +66,7 @@ class Target(ABC):
 
     @property
     def binary(self) -> bool:
-        """Whether f takes the values 0 and 1 alone (a probability)."""
+        """Whether f takes only the values 0 and 1 (a probability)."""
         return False
 
     @property
@@ -79,7 +79,7 @@ class Target(ABC):
         self.check(points)
         given = self.given(points)
         if given is not None and not given.any():
-            raise InputError(f"target {shown(self.name)} needs parameters that no model has together")
+            raise InputError(f"target {shown(self.name)} needs parameters that no model has all of")
 
     def check(self, points: Points) -> None:
         """Raise an `InputError` when the target is not defined on these points."""
@@ -97,13 +97,13 @@ class Target(ABC):
         for row in {0, points.rows - 1} if points.rows > 1 else ():
             try:
                 alone = self.components(points.take([row]))
-            except InputError:  # it works on several rows alone: nothing can be compared
+            except InputError:  # it works only on several rows: nothing can be compared
                 continue
             if not same_alone(alone, values, row):
                 raise InputError(
-                    f"target {shown(self.name)} is {alone[0].squeeze()} at {points.label(row)} alone and "
-                    f"{values[row].squeeze()} in a batch; it, and the derived parameters that it uses, must treat "
-                    "every row by itself, and without random numbers"
+                    f"target {shown(self.name)} gives {alone[0].squeeze()} at {points.label(row)} and "
+                    f"{values[row].squeeze()} for the same row in a batch; it, and derived parameters that it uses, "
+                    "must treat every row by itself, without random numbers"
                 )
 
     def __repr__(self) -> str:
@@ -126,7 +126,7 @@ def as_targets(targets: Target | Sequence[Target]) -> tuple[Target, ...]:
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise InputError(
-            f"target {shown(sorted(twice)[0])} is given twice; leave one out, or tell functions apart by name="
+            f"target {shown(sorted(twice)[0])} is given twice; remove one, or give functions different names with name="
         )
     return listed
 
@@ -151,7 +151,7 @@ def whole_name(name: str, names: Sequence[str], what: str = "target") -> str:
         former.refuse_target(name)
         return name
     if len(short) > 1:
-        raise InputError(f"{what} {shown(name)} could be that of {' or '.join(short)}; give the whole name")
+        raise InputError(f"{what} {shown(name)} is ambiguous: {' or '.join(short)}; give the whole name")
     return short[0]
 
 
@@ -170,7 +170,7 @@ def mean_of(values: FloatArray, weights: FloatArray, given: BoolArray | None) ->
     """The mean of values (n, c) over the given points, shape (..., c), and the probability of these points."""
     if given is None:
         mean = average(weights, values)
-        # Weights sum to one up to rounding: values that do not differ would seem to, by 1e-16, and be trusted.
+        # Weights sum to one up to rounding: equal values would seem to differ, by 1e-16, and their error be trusted.
         same = (values == values[:1]).all(axis=0) & np.isfinite(mean)
         return np.where(same, values[:1].sum(axis=0), mean), np.ones(weights.shape[:-1])
     share = average(weights, given[:, None].astype(np.float64))[..., 0]
@@ -196,23 +196,21 @@ def restricted(psi: FloatArray, given: BoolArray | None, share: FloatArray) -> F
 def column_of(points: Points, name: str, target: str) -> FloatArray:
     column = points[name]
     if column.dtype.kind == "c":
-        raise InputError(
-            f"target {shown(target)} needs real numbers, and {shown(name)} holds complex ones; take its real part"
-        )
+        raise InputError(f"target {shown(target)} needs real numbers, but {shown(name)} is complex; take its real part")
     if column.dtype.kind not in "biuf":
         raise InputError(
-            f"target {shown(target)} needs numbers, and {shown(name)} holds labels; "
-            f"ask for fbar.probability(\"{name} == '{column[0]}'\") instead"
+            f"target {shown(target)} needs numbers, but {shown(name)} holds labels; "
+            f"use fbar.probability(\"{name} == '{column[0]}'\") instead"
         )
     return column.astype(np.float64)
 
 
 def continuous_column(points: Points, name: str, target: str) -> FloatArray:
-    """A column that has a density, for targets whose error is in terms of it."""
+    """A column of a continuous parameter, for targets that need its density."""
     if points[name].dtype.kind in "biu":
         raise InputError(
-            f"target {shown(target)} needs a continuous parameter, and {shown(name)} takes whole numbers: ask for "
-            f"fbar.probability('{name} > 2') and the like, or make it a float if it takes so many values that it is as "
-            "good as continuous"
+            f"target {shown(target)} needs a continuous parameter, but {shown(name)} takes whole numbers; use "
+            f"fbar.probability('{name} > 2') or similar, or make it a float if it takes so many values that it is "
+            "practically continuous"
         )
     return column_of(points, name, target)

@@ -24,7 +24,7 @@ class DensityAt(Target):
     x: float
     name: str
     bandwidth: float | None = None
-    note: str = "the bias of smoothing the density is not part of the error bar"
+    note: str = "the error bar does not include the bias of smoothing the density"
 
     def components(self, points: Points) -> FloatArray:
         return continuous_column(points, self.parameter, self.name)[:, None]
@@ -43,7 +43,7 @@ class DensityAt(Target):
             h = np.broadcast_to(self.bandwidth, (*weights.shape[:-1], 1))
 
         def at(where: Points) -> FloatArray:
-            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # one point alone has no bandwidth
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # a single point has no bandwidth
                 u = (self.components(where)[:, 0] - self.x) / h
                 return np.asarray(np.exp(-0.5 * u**2) / (h * np.sqrt(2 * np.pi)))
 

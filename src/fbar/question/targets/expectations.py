@@ -38,17 +38,17 @@ class Expectation(Target):
     component_labels: tuple[str, ...] | None = field(default=None)
     conditional_on: tuple[str, ...] = ()
     requires_each: Callable[[int, Points], str] | None = field(default=None, compare=False)
-    """What to say when a component is zero on the whole space, for targets that name values of it."""
+    """The error message for a component that is zero on the whole space, for targets that name values of it."""
 
     def components(self, points: Points) -> FloatArray:
         try:
-            raw = without_mask(self.function(points), f"what target {shown(self.name)} gives")
+            raw = without_mask(self.function(points), f"what target {shown(self.name)} returns")
         except InputError:
             raise
         except Exception as error:
-            raise InputError(f"target {shown(self.name)} failed on the parameters: {in_words(error)}") from error
+            raise InputError(f"target {shown(self.name)} failed: {in_words(error)}") from error
         if raw.dtype.kind not in "biuf":
-            raise InputError(f"target {shown(self.name)} must give numbers; it gives {raw.dtype} values")
+            raise InputError(f"target {shown(self.name)} must return numbers; it returns {raw.dtype} values")
         values = raw.astype(np.float64)
         if values.ndim == 0:
             values = np.broadcast_to(values, (points.rows,))
@@ -56,8 +56,8 @@ class Expectation(Target):
             values = values[:, None]
         if values.ndim != 2 or values.shape[0] != points.rows or (values.shape[1] != 1 and not self.vector):
             raise InputError(
-                f"target {shown(self.name)} must give one value for each of {points.rows} points"
-                f"{' (or a row of values)' if self.vector else ''}; it gives shape {raw.shape}"
+                f"target {shown(self.name)} must return one value for each of {points.rows} points"
+                f"{' (or a row of values)' if self.vector else ''}; it returns shape {raw.shape}"
             )
         return values
 
@@ -126,9 +126,11 @@ def probability(predicate: str | Function, *, name: str | None = None) -> Target
     label = name or f"probability:{predicate if isinstance(predicate, str) else _called(predicate)}"
 
     def indicator(points: Points) -> npt.NDArray[np.bool_]:
-        held = without_mask(function(points), f"what target {shown(label)} gives")
+        held = without_mask(function(points), f"what target {shown(label)} returns")
         if held.dtype != np.bool_:
-            raise InputError(f"target {shown(label)} must be true or false at each point; it gives {held.dtype} values")
+            raise InputError(
+                f"target {shown(label)} must be true or false at each point; it returns {held.dtype} values"
+            )
         if isinstance(function, Expression) and not points.complete:
             for parameter in function.names:
                 held = held & points.present(parameter)
@@ -163,7 +165,7 @@ def probability_between(name: str, low: float, high: float) -> Target:
 def model_probability(model: Any, *, name: str = "model") -> Target:
     """Posterior probability of one model among those of a model choice."""
     if not isinstance(model, str | int | float | np.generic):
-        raise InputError(f"a model is known by text or a number; got {shown(model)}")
+        raise InputError(f"a model is named by text or a number; got {shown(model)}")
     parameter(name)
     label = f"model_probability:{model}"
 

@@ -28,13 +28,14 @@ import numpy.typing as npt
 
 from fbar.checks import BoolArray, shown
 from fbar.errors import InputError
+from fbar.question.points import Points
 
 MOST_CHARACTERS = 10_000
 MOST_LEVELS = 200
 MOST_PARTS = 2_000
 """How long and how deep an expression may be, and of how many names, numbers and operators."""
 ROWS = 1 << 16
-"""So many rows are evaluated at a time: what is held meanwhile does not grow with their number."""
+"""Rows that are evaluated at a time: what is held meanwhile does not grow with their number."""
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -116,7 +117,7 @@ class Expression:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parameters that it speaks of."""
+        """The parameters that it depends on."""
         called = {id(node.func) for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
         found = [node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name) and id(node) not in called]
         return tuple(dict.fromkeys(found))
@@ -196,14 +197,13 @@ class Expression:
                 raise self._cannot("it gives labels, neither numbers nor a condition")
             unknown = self._unknown(found, columns)
         except InputError as error:
-            told = str(error)
-            raise error if told.startswith("the expression ") or "parameter" in told else self._cannot(told) from None
+            why = str(error)
+            raise error if why.startswith("the expression ") or "parameter" in why else self._cannot(why) from None
         except Exception as error:
             raise self._cannot(error) from None
         if unknown is not None and unknown.any():
             row = int(np.argmax(unknown))
-            label = getattr(columns, "label", None)
-            where = f"at {label(row)}" if label is not None and unknown.ndim else f"in row {row}"
+            where = f"at {columns.label(row)}" if isinstance(columns, Points) and unknown.ndim else f"in row {row}"
             raise InputError(
                 f"the expression {self.text!r:.200} is not defined {where}: it compares something that is not a number "
                 "(NaN); rule that out, as in 'a > 0 and log(a) > 1'"
@@ -212,10 +212,9 @@ class Expression:
 
     def _unknown(self, found: _Value, columns: Mapping[str, Any]) -> BoolArray | None:
         """Where it is not known whether it holds, and all its parameters exist."""
-        present = getattr(columns, "present", None)
-        if found.unknown is None or present is None or getattr(columns, "complete", True):
+        if found.unknown is None or not isinstance(columns, Points) or columns.complete:
             return found.unknown
-        exist = np.logical_and.reduce([present(name) for name in self.names])
+        exist = np.logical_and.reduce([columns.present(name) for name in self.names])
         return np.asarray(found.unknown & exist)
 
     def _found(self, columns: Mapping[str, Any]) -> _Value:
@@ -236,7 +235,8 @@ class Expression:
     def _evaluate(self, node: ast.AST, columns: Mapping[str, Any]) -> _Value:
         if isinstance(node, ast.Constant):
             value = node.value
-            return _Value(np.asarray(value if isinstance(value, str | bool) else float(value)))  # type: ignore[arg-type]
+            assert isinstance(value, bool | int | float | str)
+            return _Value(np.asarray(value if isinstance(value, str | bool) else float(value)))
         if isinstance(node, ast.Name):
             return self._column(columns[node.id], node.id)
         if isinstance(node, ast.UnaryOp):

@@ -21,7 +21,7 @@ draws, trusted intervals at the level 0.9 held in 96% (93% of 400 runs were trus
 one draw carries over a fifth of V̂, in 92% (55% were).
 
 A discrete variable, of which accepted simulations take few values, has no interpolation: the quantile and its limits
-are order statistics, the limits rounded outwards, and hold at least as often as they say.
+are order statistics, the limits rounded outwards, and cover at least as often as stated.
 
 Where k would be below 1 or above n_eff, fewer simulations lie beyond the quantile than a limit needs: there is none.
 
@@ -44,17 +44,17 @@ from fbar.question.points import Points
 from fbar.question.targets.base import Target, column_of, present, restricted
 from fbar.question.targets.registry import parameter, register
 
-SURE = 0.95
+ERROR_BAR_LEVEL = 0.95
 """The level whose half width over its critical value is the standard error."""
 
 FEW_VALUES = 0.5
 """Accepted simulations with fewer distinct values than this share of their number are those of a discrete variable."""
 
-CARRIES = 0.2
+MOST_OF_TAIL = 0.2
 """The share of the weight beyond a quantile that a single simulation may have."""
 
 LEAST_LEVEL = 1e-12
-"""A quantile nearer to 0 or 1 cannot be told apart from them by any number of simulations."""
+"""No number of simulations distinguishes a quantile closer to 0 or 1 from the extremes."""
 
 TINY = 1e-9
 """The least width of an interval that ψ is scaled by, relative to the values: that of an atom would be zero."""
@@ -145,33 +145,35 @@ class Inverted:
 
     def _too_few(self) -> str:
         """Why there is no 95% interval; or nothing."""
-        low, high = self._levels(SURE)
+        low, high = self._levels(ERROR_BAR_LEVEL)
         sides = (("below", low, self.level), ("above", high, 1 - self.level))
         few = [f"{self.effective * share:.2g} {side} it" for side, end, share in sides if end is None]
         return (
-            f"too few simulations lie beyond the quantile for an interval, in effect {' and '.join(few)}" if few else ""
+            f"too few simulations lie beyond the quantile for an interval: effectively {' and '.join(few)}"
+            if few
+            else ""
         )
 
     @property
     def note(self) -> str:
-        """What is to be said of a discrete variable."""
+        """A remark about a discrete variable."""
         if not self.atoms:
             return ""
-        few = f"the accepted simulations take {self.atoms} values only"
+        few = f"the accepted simulations take only {self.atoms} values"
         return f"{few}: the quantile is one of them, and so are its limits"
 
     def standard_error(self) -> float:
         """Half the width of the 95% interval over Student's t."""
         from scipy.special import stdtrit
 
-        low, high = self(SURE)
-        return float((high - low) / 2 / stdtrit(self.df, 0.5 + SURE / 2)) if high > low else 0.0
+        low, high = self(ERROR_BAR_LEVEL)
+        return float((high - low) / 2 / stdtrit(self.df, 0.5 + ERROR_BAR_LEVEL / 2)) if high > low else 0.0
 
     def slope(self) -> float:
         """dQ/dF over the width of the 95% interval, cut at the outermost simulations; never zero."""
         if not self.x.size:
             return math.nan
-        low, high = (float(np.clip(end, self.x[0], self.x[-1])) for end in self(SURE))
+        low, high = (float(np.clip(end, self.x[0], self.x[-1])) for end in self(ERROR_BAR_LEVEL))
         width = 2 * 1.959964 * math.sqrt(self.level * (1 - self.level) / self.effective)
         return max(high - low, TINY * max(abs(self.value), float(self.x[-1] - self.x[0]))) / width
 
@@ -187,7 +189,7 @@ class Inverted:
             return None, None
         found = []
         for probability in (1 - tail, tail):
-            k = _rank(n, self.level, probability)
+            k = order_rank(n, self.level, probability)
             m = (k - 0.5) / n
             found.append(m if 1 <= k <= n and self.mass[0] <= m <= self.mass[-1] else None)
         return found[0], found[1]
@@ -201,7 +203,7 @@ class Inverted:
 
 
 @lru_cache(maxsize=256)
-def _rank(n: float, level: float, probability: float) -> float:
+def order_rank(n: float, level: float, probability: float) -> float:
     """k with I_level(k, n − k + 1) = probability, between 0 and n + 1."""
     from scipy.optimize import brentq
     from scipy.special import betainc
@@ -226,7 +228,7 @@ class Sides:
     def df(self) -> float:
         """How well V̂ is known.
 
-        How many draws fall below is not part of its error, as Satterthwaite's formula for an expectation has it: Q̂ is
+        Unlike in Satterthwaite's formula for an expectation, the number of draws below is not part of its error: Q̂ is
         where their weight is p. What is left is how much the weights vary on each side: given their sum, Σ w² has the
         error Σ (w² − λw), λ = Σw²/Σw. Equal weights have none, and rejection's limits are exact.
         """
@@ -247,9 +249,9 @@ class Sides:
     def carried(self) -> str:
         """A reason for doubt where one draw makes up much of a side; or nothing."""
         share = max((float(w.max() / w.sum()) for w, _ in self._sides), default=0.0)
-        if share <= CARRIES + 1e-9:
+        if share <= MOST_OF_TAIL + 1e-9:
             return ""
-        return f"one accepted simulation carries over {CARRIES:.0%} of the weight beyond the quantile"
+        return f"one accepted simulation contributes more than {MOST_OF_TAIL:.0%} of the weight beyond the quantile"
 
 
 @dataclass(frozen=True, repr=False)

@@ -89,7 +89,10 @@ if sys.platform == "linux":
                 bind_to_parent(keeper, signal.SIGKILL)
                 super().run()
                 return
-            os.write(self._writer, worker.to_bytes(SIZE, sys.byteorder))
+            try:
+                os.write(self._writer, worker.to_bytes(SIZE, sys.byteorder))
+            except BrokenPipeError:  # the driver was interrupted while it waited for the number: it knows of no worker
+                end()
             os.close(self._writer)
             os._exit(_watch(worker))
 

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from fbar.checks import choice, instance, positive_integer, shown
-from fbar.engine import Engine, InProcess
-from fbar.engine.blocks import SimulatedBlocks
+from fbar.engine import Engine
 from fbar.errors import InputError
 from fbar.methods.start import Start
 from fbar.methods.summaries.functions import functions, out_of_fold
@@ -30,6 +29,7 @@ from fbar.methods.summaries.pilot import LEAST, Pilot
 from fbar.methods.summaries.regressions import REGRESSIONS
 from fbar.question.problem import Problem
 from fbar.question.targets import Target, as_targets
+from fbar.running.loop import drive
 from fbar.seeds import Purpose, Seeds
 
 PILOT, EACH = 1000, 20
@@ -169,7 +169,5 @@ class LearnedSummaries:
         """Run the pilot and give the problem with learnt summaries, for any method."""
         chosen = self if simulations is None else LearnedSummaries(self.regression, simulations, self.folds)
         pilot = chosen.pilot(problem, targets, seed)
-        with (engine or InProcess()).session(problem) as session:
-            for answers in SimulatedBlocks(session, pilot.ask()):
-                pilot.tell(*answers)
+        drive(pilot, engine=engine, history=False)
         return chosen.fit(pilot)

@@ -1,0 +1,133 @@
+"""Recorded runs that go on after their end, or after an interruption: exact, bit for bit."""
+
+import pytest
+from scipy import stats
+
+import fbar
+import fbar.ledger
+from fbar.errors import InputError
+from recorded_cases import CALLS, CASES, MU, Enough, do, everything_of, normal_problem, simulated, stop_at
+
+
+def test_a_larger_budget_simulates_what_is_missing_alone(tmp_path):
+    do("rejection", tmp_path, block_size=100)
+    problem, targets, options = CASES["rejection"]()
+    longer, blocks = simulated(fbar.extend, tmp_path, problem, budget=5000)
+    assert longer.simulations == 5000
+    assert blocks == 16 * 2  # 2000 simulations in 16 rounds of 125, in blocks of at most 100
+    loaded, more = simulated(fbar.load, tmp_path, problem)
+    assert (everything_of(loaded), more) == (everything_of(longer), 0)
+    same = {**options, "budget": 5000, "block_size": 100}
+    again, more = simulated(fbar.infer, problem, targets, seed=7, run=tmp_path, **same)
+    assert (everything_of(again), more) == (everything_of(longer), 0)
+    with pytest.raises(fbar.InputError, match="budget was 5000, is 3000"):
+        do("rejection", tmp_path, block_size=100)
+
+
+def test_extended_twice_in_every_way(tmp_path):
+    problem, _, _ = CASES["smc"]()
+    do("smc", tmp_path)
+    finer = fbar.extend(tmp_path, problem, tolerance=0.15)
+    assert finer.run.tolerance == 0.15
+    both = [MU, fbar.variance("mu")]
+    more = fbar.extend(tmp_path, problem, both, budget=finer.simulations + 700)
+    assert [estimate.name for estimate in more.estimates] == ["mean:mu", "variance:mu"]
+    last = fbar.extend(tmp_path, problem, precision={"mean:mu": 0.06})
+    assert last["mean:mu"].standard_error <= 0.06
+    loaded, blocks = simulated(fbar.load, tmp_path, problem)
+    assert (everything_of(loaded), blocks) == (everything_of(last), 0)
+    again, blocks = simulated(
+        fbar.infer,
+        problem,
+        both,
+        method=fbar.SMC([4, 1, 0.3, 0.15], accepted=100),
+        precision={"mean:mu": 0.06},
+        block_size=50,
+        seed=7,
+        run=tmp_path,
+    )
+    assert (everything_of(again), blocks) == (everything_of(last), 0)
+
+
+def test_a_smaller_tolerance_of_rejection_keeps_what_fits(tmp_path):
+    problem, _, _ = CASES["rejection"]()
+    do("rejection", tmp_path)
+    finer, blocks = simulated(fbar.extend, tmp_path, problem, tolerance=0.25, budget=4000)
+    assert blocks == 16
+    assert everything_of(fbar.load(tmp_path, problem)) == everything_of(finer)
+    plain = do("rejection", budget=3000).at(0.25)
+    assert plain.accepted < finer.accepted < 1.6 * plain.accepted
+
+
+def test_other_targets_of_an_adaptive_run(tmp_path):
+    problem, _, _ = CASES["adaptive"]()
+    do("adaptive", tmp_path)
+    other = fbar.extend(tmp_path, problem, fbar.probability("rate > 4"), budget=4000)
+    assert everything_of(fbar.load(tmp_path, problem)) == everything_of(other)
+
+
+def test_an_unfinished_run_is_loaded_resumed_and_not_extended(tmp_path):
+    whole = do("rejection", block_size=100)
+    with pytest.raises(Enough):
+        do("rejection", tmp_path, block_size=100, progress=stop_at(1000))
+    problem, _, _ = CASES["rejection"]()
+    part, blocks = simulated(fbar.load, tmp_path, problem)
+    assert (part.simulations, part.stopped_by, blocks) == (1037, "not finished", 0)
+    assert abs(part["mean:mu"].value - whole["mean:mu"].value) < 5 * part["mean:mu"].standard_error
+    with pytest.raises(fbar.InputError, match="is not finished"):
+        fbar.extend(tmp_path, problem, budget=5000)
+    assert everything_of(do("rejection", tmp_path, block_size=100)) == everything_of(whole)
+
+
+@pytest.mark.parametrize("case", ["smc", "smc of models", "adaptive"])
+def test_an_interrupted_extension_goes_on(case, tmp_path):
+    problem, _, _ = CASES[case]()
+    for name in ("whole", "cut"):
+        do(case, tmp_path / name)
+    there = do(case, tmp_path / "cut").simulations
+    whole = fbar.extend(tmp_path / "whole", problem, budget=there + 1000)
+    with pytest.raises(Enough):
+        fbar.extend(tmp_path / "cut", problem, budget=there + 1000, progress=stop_at(there + 500))
+    part = fbar.load(tmp_path / "cut", problem)
+    assert there + 500 <= part.simulations < there + 1000
+    again = do(case, tmp_path / "cut", budget=there + 1000)
+    assert everything_of(again) == everything_of(whole)
+    assert everything_of(fbar.load(tmp_path / "cut", problem)) == everything_of(whole)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"budget": 100}, "budget 100 is spent already"), ({"tolerance": 0.7, "budget": 9000}, "look at a smaller one")],
+)
+def test_a_refused_extension_leaves_the_run_as_it_was(changes, message, tmp_path):
+    first = do("rejection", tmp_path)
+    problem, _, _ = CASES["rejection"]()
+    with pytest.raises(fbar.InputError, match=message):
+        fbar.extend(tmp_path, problem, **changes)
+    again, blocks = simulated(do, "rejection", tmp_path)
+    assert (everything_of(again), blocks) == (everything_of(first), 0)
+    assert fbar.extend(tmp_path, problem, budget=4000).simulations == 4000
+
+
+def test_a_run_that_accepted_nothing_is_kept_and_can_be_extended(tmp_path):
+    problem = normal_problem(observed=8.0)
+    options = {"method": fbar.Rejection(tolerance=0.5), "budget": 200, "seed": 1, "run": tmp_path}
+    for blocks in (16, 0):
+        before = len(CALLS)
+        with pytest.raises(fbar.NoPosterior):
+            fbar.infer(problem, MU, **options)
+        assert len(CALLS) - before in (blocks, blocks and blocks + 1)  # the first one may be looked at twice
+    assert fbar.extend(tmp_path, problem, budget=60_000).simulations == 60_000
+
+
+def test_extended_to_a_smaller_tolerance_alone(tmp_path):
+    """What is left out stays as it was: a precision; a budget that is spent must be given anew."""
+    problem = fbar.Problem(fbar.Prior(mu=stats.norm(0, 1)), lambda t, rng: t["mu"] + rng.standard_normal(t.rows), 0.5)
+    first = fbar.infer(problem, fbar.mean("mu"), tolerance=1, precision={"mu": 0.05}, seed=1, run=tmp_path / "a")
+    more = fbar.extend(tmp_path / "a", problem, tolerance=0.3)
+    assert more.simulations > first.simulations
+    assert more["mean:mu"].standard_error <= 0.05
+    assert more.run.tolerance_told == 0.3
+    fbar.infer(problem, fbar.mean("mu"), tolerance=1, budget=2000, seed=1, run=tmp_path / "b")
+    with pytest.raises(InputError, match="spent its budget of 2000 simulations; to go on"):
+        fbar.extend(tmp_path / "b", problem, tolerance=0.3)
