@@ -32,7 +32,7 @@ from fbar.study.journal import Journal
 from fbar.study.progress import StudyProgress
 from fbar.study.ranking import ERROR
 from fbar.study.results import StudyResult
-from fbar.study.trials import Arena, Cell, Record, StudyTrials
+from fbar.study.trials import Arena, Cell, StudyTrials, TrialRecord
 from fbar.system.signals import ending_as_by_ctrl_c, interrupted
 
 DEFAULT_SCORES = ("mse", "coverage", "acceptance-rate", "ess")
@@ -245,7 +245,7 @@ class Study:
                 line = StudyProgress(progress)
                 stack.callback(line.end)
                 trials = StudyTrials(self.arenas, {c.name: c for c in self.contenders}, self.scores, self.seed)
-                found: Found[Cell, Record] = replicate(
+                found: Found[Cell, TrialRecord] = replicate(
                     trials, self.cells, self.trials, engine=chosen, workers=workers, journal=journal, progress=line
                 )
         except KeyboardInterrupt as error:
