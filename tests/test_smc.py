@@ -574,7 +574,7 @@ def test_settings_are_checked(settings, text):
 
 
 def test_an_endless_schedule_needs_a_budget():
-    with pytest.raises(InputError, match="say when to stop"):
+    with pytest.raises(InputError, match="nothing ends this run"):
         fbar.infer(filippi(), MEAN, method=fbar.SMC())
     result = fbar.infer(filippi(), MEAN, method=fbar.SMC(accepted=200), budget=5000, seed=1)
     assert result.simulations == 5000

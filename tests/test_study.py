@@ -141,7 +141,7 @@ def test_a_function_sees_no_truth():
 
     problem = problems.load("gaussian-linear")
     problem.truth()
-    assert not Posed.of(own_problem(0.1, 0.5), 10).arguments["truth"]
+    assert not Posed.of(own_problem(0.1, 0.5), 10).arguments["truth"].truth()
     result = run({"seen": problem}, {"peeks": peeks}, 10, trials=1, tolerance={"seen": 1.0})
     assert [row["message"] for row in result.failures()] == ["RuntimeError: nothing to be seen"]
 

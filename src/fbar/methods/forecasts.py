@@ -44,11 +44,11 @@ class Forecast:
         """In two digits.
 
         >>> str(Forecast(12345, 9871, 15432, 1000)), str(Forecast(7, 7, 7, 0))
-        ('about 12,000 simulations more (9,900 to 15,000)', '7 simulations more')
+        ('about 12,000 more simulations (9,900 to 15,000)', '7 more simulations')
         """
         if self.low == self.high:
-            return f"{counted(self.more, 'simulation')} more"
-        return f"about {brief(self.more)} simulations more ({brief(self.low)} to {brief(self.high)})"
+            return counted(self.more, "more simulation")
+        return f"about {brief(self.more)} more simulations ({brief(self.low)} to {brief(self.high)})"
 
     def largest(self, other: Forecast) -> Forecast:
         """Until both are there."""

@@ -340,6 +340,9 @@ class SMCRun(Run):
         found = account.mixture_ahead(self.store, self._present.record.proposal, posterior, target)
         return super().ahead(posterior, target) if found is None else found
 
+    def _drawn_from(self) -> Rounds:
+        return self.store
+
     def _own_tolerance(self) -> float:
         return self.tolerance
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fbar.checks import FloatArray, IntArray
-from fbar.designs.proposals import Learnt
-from fbar.designs.proposals.learnt import Part, Table
+from fbar.designs.proposals import Learned
+from fbar.designs.proposals.learned import Part, Table
 from fbar.designs.proposals.student import fit
 from fbar.estimation.crossfitted import Crossfitted
 from fbar.methods.targeted.aim import Aim
@@ -49,10 +49,10 @@ FITTED = 1500
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class FittedProposal:
     """A proposal, and the share of the variance that evenly spread draws from it could remove."""
 
-    proposal: Learnt
+    proposal: Learned
     removable: float
 
 
@@ -63,10 +63,10 @@ def learn(
     aim: Aim | None,
     defence: float,
     rng: np.random.Generator,
-) -> Lesson:
+) -> FittedProposal:
     """Fit a proposal for a group to the simulations of the others: for the aim, or without one to ABC's posterior.
 
-    Where the store has costs, the proposal is the best one for what simulations cost, not for their number.
+    Where the store needs costs, the proposal is the best one for what simulations cost, not for their number.
     """
     space = store.space
     hit, a = store.everything.accepted(acceptance, without=group)
@@ -104,7 +104,7 @@ def learn(
         x, weight = _resampled(x, weight, rng)
         inflation = 1.0 if aim is None else INFLATION_IN_ONE if d == 1 else INFLATION
         parts[m] = fit(x, weight, rng, inflation=inflation)
-    return Lesson(Learnt(space, _with_a_chance(shares, space, particles), tuple(parts), defence), removable)
+    return FittedProposal(Learned(space, _with_a_chance(shares, space, particles), tuple(parts), defence), removable)
 
 
 def _with_a_chance(shares: FloatArray, space: Space, particles: Particles) -> FloatArray:
@@ -140,7 +140,7 @@ def _costs(store: Crossfitted, group: int | None, accepted_rows: IntArray) -> Fl
     The mean of log cost is not that of cost; they differ by a factor that is the same for all if the scatter is.
     """
     result = np.ones(accepted_rows.size)
-    if not store.has_costs:
+    if not store.needs_costs:
         return result
     rows = store.others(group)
     cost, hit = store.everything.cost.take(rows), np.searchsorted(rows, accepted_rows)
