@@ -15,7 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from fbar.checks import BoolArray, FloatArray, IntArray, choice, shown
+from fbar.arrays import BoolArray, FloatArray, IntArray
+from fbar.checks import choice, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.priors import Categorical, Distribution, Finite, Marginal, structure

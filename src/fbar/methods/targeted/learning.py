@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.designs.proposals import Learned
 from fbar.designs.proposals.learned import Part, Table
 from fbar.designs.proposals.student import fit
