@@ -30,7 +30,8 @@ from typing import Protocol
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray, choice
+from fbar.arrays import FloatArray, IntArray
+from fbar.checks import choice
 from fbar.estimation.coordinates import Coordinates
 from fbar.estimation.doubts import none_within
 from fbar.estimation.draws import DrawErrors, Draws

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, IntArray
+from fbar.arrays import BoolArray, FloatArray, IntArray
 from fbar.errors import InputError
 from fbar.estimation.kept import PART
 from fbar.estimation.store import NotKept, Store, failures

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fbar import theory
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.designs.allocation import RULES
 from fbar.paper.record import Experiment, FigureRecord, Options
 from fbar.problems import two_hypotheses

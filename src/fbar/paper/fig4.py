@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.designs.optimal import NAMED
 from fbar.designs.schemes import Independent, Scheme, Stratified
 from fbar.estimation import KernelRegression, WeightedAverage

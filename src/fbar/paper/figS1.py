@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.methods.finite.allocation import oracle_shares
 from fbar.paper.record import Experiment, FigureRecord, Options
 from fbar.problems import discretised_gaussian

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fbar import theory
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.methods import Allocation
 from fbar.methods.finite.allocation import oracle_shares
 from fbar.paper.figS1 import GENERIC, TITLES, named_targets

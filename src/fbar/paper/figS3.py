@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fbar import theory
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.estimation.cells import ActualCounts
 from fbar.methods import AdaptiveAllocation, AdaptivePosterior, Importance, Method
 from fbar.methods.finite.adaptive import PSEUDO_COUNT

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.designs.proposals import LocalNormalKernel, UniformKernel
 from fbar.estimation.posterior import Posterior
 from fbar.methods.smc import SMC, SMCRun

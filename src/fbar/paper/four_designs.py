@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.designs.optimal import log_weights, reference, true_posterior
 from fbar.paper.record import FigureRecord
 from fbar.question.priors import Distribution

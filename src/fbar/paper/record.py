@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, positive_integer
+from fbar.arrays import FloatArray
+from fbar.checks import positive_integer
 from fbar.errors import InputError
 from fbar.estimation.estimate import shorthand
 from fbar.system.csv_cells import write_rows

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray, choice, positive_integer
+from fbar.arrays import FloatArray, IntArray
+from fbar.checks import choice, positive_integer
 from fbar.errors import InputError, MissingExtra
 from fbar.scores.approximation import Approximation
 from fbar.scores.arrays import (

@@ -15,7 +15,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from fbar.checks import FloatArray, non_negative_number
+from fbar.arrays import FloatArray
+from fbar.checks import non_negative_number
 from fbar.errors import InputError
 from fbar.problems.benchmark import Recipe
 from fbar.problems.truths import truncated
