@@ -279,5 +279,5 @@ def test_recorded_runs_explain_themselves_on_the_command_line(tmp_path, capsys, 
     text = command("explain", "kept", "theta")
     result = fbar.load("kept")
     assert text == f"{result.explain('mean:theta')}\n"
-    assert "Halving the error takes about 6,000 simulations more" in text
+    assert "Halving the error takes about 6,000 more simulations" in text
     assert json.loads(command("explain", "kept", "mean:theta", "--json")) == result.explain("theta").as_dict()
