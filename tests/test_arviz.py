@@ -78,9 +78,9 @@ def test_arviz_takes_it(result):
 
 
 def test_what_cannot_be_drawn_is_refused(result):
-    with pytest.raises(fbar.InputError, match="does not go with weighted=True"):
+    with pytest.raises(fbar.InputError, match="cannot be combined with weighted=True"):
         result.to_arviz(draws=3, weighted=True)
     with pytest.raises(fbar.InputError, match="draws must be a positive integer; got 0"):
         result.to_arviz(draws=0)
-    with pytest.raises(fbar.InputError, match="ask for weighted=True"):
+    with pytest.raises(fbar.InputError, match="use weighted=True"):
         result.extrapolated(ratio=2).to_arviz()

@@ -83,7 +83,7 @@ def test_a_bias_that_cannot_be_told_is_not_zero():
     counts = fbar.Problem(fbar.Prior(a=stats.uniform(1, 9)), lambda t, rng: rng.poisson(t["a"]), observed=4)
     result = fbar.infer(counts, fbar.mean("a"), tolerance=1.5, budget=4000, seed=1)
     assert result.bias is None
-    assert "tolerance 1.5; what bias it leaves cannot be told" in str(result)
+    assert "tolerance 1.5; the remaining bias cannot be estimated" in str(result)
 
 
 def test_a_budget_too_small_for_a_tolerance_warns():

@@ -13,6 +13,7 @@ import fbar
 from extending import example
 from fbar.cli import app
 from fbar.question.targets import KINDS, parse, register
+from fbar.question.targets.registry import unregister
 from fbar.testing import TargetConformance
 
 ROOT = Path(__file__).parent.parent
@@ -41,6 +42,7 @@ def package(tmp_path_factory):
         patch.syspath_prepend(directory)
         yield importlib.import_module("variations")
         sys.modules.pop("variations")
+        unregister("variation")
 
 
 @pytest.fixture
@@ -109,6 +111,21 @@ def test_it_is_in_the_reference(place, capsys, monkeypatch):
     import target_kinds
 
     assert any(line.startswith("| `variation:NAME` |") for line in target_kinds.listed())
+
+
+def test_an_installed_plugin_is_found_by_name(place, tmp_path):
+    """Nothing imports it: its package is declared as an entry point."""
+    (place / "variations-1.0.dist-info").mkdir(exist_ok=True)
+    (place / "variations-1.0.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: variations\nVersion: 1.0\n"
+    )
+    (place / "variations-1.0.dist-info" / "entry_points.txt").write_text("[fbar.plugins]\nvariations = variations\n")
+    code = "from fbar.question.targets import parse, registered; print(parse('variation:a').name, *registered())"
+    told = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    assert told.split()[0] == "variation:a"
+    assert told.split()[1:] == sorted([*KINDS])
 
 
 # ---------------------------------------------------------------- the registry

@@ -203,10 +203,10 @@ def test_a_run_says_what_is_left_after_every_round_and_what_it_lacked(tmp_path, 
     (name, found), *_ = short.missing.items()
     assert 2000 + found.more == pytest.approx(needed, rel=4.5 * math.sqrt(2 / 1000))
     assert found == short.forecast({"theta": 0.004}) == short.run.forecast(fbar.mean("theta"), 0.004)
-    assert f"{name} would need {found}" in str(short)
+    assert f"{name} needs {found}" in str(short)
     assert short.as_dict()["missing"] == {"mean:theta": {"more": found.more, "low": found.low, "high": found.high}}
     app(["show", str(tmp_path / "short")], exit_on_error=False, print_error=False, result_action="return_value")
-    assert f"mean:theta would need {found}" in capsys.readouterr().out
+    assert f"mean:theta needs {found}" in capsys.readouterr().out
     app(
         ["show", str(tmp_path / "short"), "--json"],
         exit_on_error=False,

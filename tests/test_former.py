@@ -7,6 +7,7 @@ then ``fbar extend run --budget 400``.
 """
 
 import importlib
+import inspect
 import json
 import shutil
 import subprocess
@@ -105,6 +106,31 @@ def test_public_names_are_not_hidden_by_modules_that_moved():
     assert not {"fbar.posterior", "fbar.program"} & set(sys.modules)
     with pytest.raises(AttributeError, match=r"fbar\.posterior is now fbar\.probabilities"):
         fbar.posterior({"a": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        *(("fbar.priors", "Prior"), ("fbar.priors.finite", "Finite"), ("fbar.priors.marginals", "Categorical")),
+        *(
+            ("fbar.points", "Points"),
+            ("fbar.problem", "Problem"),
+            ("fbar.simulators", "each"),
+            ("fbar.program", "program"),
+        ),
+        *(("fbar.distances", "Scaled"), ("fbar.acceptance", "Acceptance"), ("fbar.targets", "mean")),
+        *(("fbar.targets.make", "quantile"), ("fbar.stopping", "Budget"), ("fbar.summaries", "LearnedSummaries")),
+        *(("fbar.methods", "Targeted"), ("fbar.methods.smc", "SMC"), ("fbar.methods.schedules", "QuantileSchedule")),
+        *(("fbar.methods.base", "Method"), ("fbar.methods.base", "Run"), ("fbar.methods.sampling", "Rejection")),
+        *(("fbar.methods.targeted", "Targeted"), ("fbar.methods.adaptive", "AdaptiveAllocation")),
+        *(("fbar.estimators", "DoublyRobust"), ("fbar.proposals", "NormalKernel"), ("fbar.proposals.space", "Space")),
+        *(("fbar.inference", "infer"), ("fbar.result", "Result"), ("fbar.posterior", "Posterior")),
+    ],
+)
+def test_what_an_old_model_imported_is_found(module, name):
+    with former.allowed():
+        found = getattr(importlib.import_module(module), name)
+    assert getattr(fbar, name, found) is found
 
 
 def test_every_place_of_a_former_module_exists():
@@ -222,13 +248,14 @@ def test_a_model_file_with_a_former_name_is_refused_with_the_present_one(tmp_pat
 
 
 def test_former_arguments_are_refused_with_the_present_ones():
-    @former.arguments(count="workers")
-    def start(workers=None):
-        return workers
-
-    assert start(workers=3) == start(3) == 3
-    with pytest.raises(fbar.InputError, match=r"start\(count=…\) is now .*start\(workers=…\)"):
-        start(count=3)
+    with pytest.raises(TypeError, match=r"^Workers\(count=\.\.\.\) is now Workers\(workers=\.\.\.\)$"):
+        fbar.Workers(count=3)
+    study = fbar.Study("ramp", "rejection", budgets=10, trials=1)
+    with pytest.raises(TypeError, match=r"^Study\.run\(client=\.\.\.\) is now Study\.run\(engine=\.\.\.\)$"):
+        study.run(client=None)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'nothing'"):
+        fbar.Workers(nothing=3)
+    assert list(inspect.signature(fbar.Workers).parameters) == ["workers", "timeout", "bundle_seconds"]
 
 
 # ---------------------------------------------------------------- what is public

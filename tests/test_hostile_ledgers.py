@@ -145,7 +145,7 @@ def test_only_a_runs_own_tables_are_used(statements, run, sound):
     except sqlite3.OperationalError as error:
         pytest.skip(f"this SQLite cannot make it: {error}")
     for read in (lambda: fbar.load(run, problem()), lambda: LedgerReader(run)):
-        with pytest.raises(fbar.LedgerError, match="it holds other things than a run's tables"):
+        with pytest.raises(fbar.LedgerError, match="it holds something other than a run's tables"):
             read()
     repaired = fbar.infer(problem(), fbar.mean("mu"), **ASKED, run=run, progress=False)
     assert repaired.as_dict()["estimates"] == sound[1].as_dict()["estimates"]

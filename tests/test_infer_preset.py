@@ -358,7 +358,7 @@ def test_a_part_of_a_study_has_the_trials_of_the_whole():
     assert set(part.arenas) == {"ramp"}
     for key, record in part.trials.items():
         assert record.estimates == whole.trials[key].estimates
-    with pytest.raises(InputError, match="none of these"):
+    with pytest.raises(InputError, match="has none of these problems"):
         study.only(["sir"])
 
 

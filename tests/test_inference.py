@@ -187,7 +187,7 @@ MEAN = fbar.mean("theta")
         (lambda: fbar.infer(NEVER, MEAN, budget=-5), "budget must be a positive integer; got -5"),
         (lambda: fbar.infer(NEVER, MEAN, budget=10.5), "budget must be a positive integer; got 10.5"),
         (lambda: fbar.infer(NEVER, MEAN, budget="many"), "budget must be a positive integer; got 'many'"),
-        (lambda: fbar.infer(NEVER, MEAN), "say when to stop"),
+        (lambda: fbar.infer(NEVER, MEAN), "nothing ends this run"),
         (lambda: fbar.infer(NEVER, MEAN, budget=1), "budget must be at least 2, one simulation for each"),
         (lambda: fbar.infer(NEVER, MEAN, method=fbar.Allocation(floor=3), budget=5), "budget must be at least 6"),
         (lambda: fbar.infer(NEVER, fbar.mean("thata"), budget=10), "there is no parameter 'thata'"),

@@ -217,7 +217,7 @@ def test_inverse_binomial_sampling_ends_with_its_budget():
     assert run.simulations <= 300
     assert run.open.any()
     assert "the budget ended before every value had its hits" in run.log_likelihood().warnings[0]
-    with pytest.raises(fbar.InputError, match="would not end"):
+    with pytest.raises(fbar.InputError, match="would never end"):
         fbar.InverseBinomial().start(fbar.Problem.tabulated(fbar.Finite(theta=[1, 2]), [0.1, 0]), TARGET)
 
 

@@ -179,7 +179,7 @@ def test_another_look_can_be_had_again_by_the_commands_of_its_report(how, record
     call(*shlex.split(lines[0])[1:], "--quiet")
     assert as_json(capsys, *shlex.split(lines[1])[1:]) == json.loads(json.dumps(result.as_dict()))
     odd = again(own.extrapolated(ratio=3)).splitlines()[-1]
-    assert odd == "# then .extrapolated(ratio=3) of what it gives"  # no option says it
+    assert odd == "# then .extrapolated(ratio=3) of its result"  # no option says it
 
 
 def test_after_at_the_other_looks_are_at_that_tolerance():

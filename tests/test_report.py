@@ -24,7 +24,7 @@ from fbar.results.markup import element
 SECTIONS = [
     "answer",
     "precision",
-    "posterior",
+    "probabilities",
     "places",
     "influence",
     "tolerance",
@@ -168,14 +168,14 @@ def test_vectors_have_a_row_for_each_component(tmp_path):
     result = CASES["finite"]()
     words = read(result, tmp_path).words
     for label, value, error in zip(
-        ("1", "2", "3"), result["posterior"].value, result["posterior"].standard_error, strict=True
+        ("1", "2", "3"), result["probabilities"].value, result["probabilities"].standard_error, strict=True
     ):
         assert fbar.estimation.estimate.shorthand(value, error) in words, label
 
 
 @pytest.mark.slow
 def test_a_run_that_missed_its_precision_says_what_it_takes(tmp_path):
-    assert "mean:mu would need about" in read(CASES["missed"](), tmp_path).words
+    assert "mean:mu needs about" in read(CASES["missed"](), tmp_path).words
 
 
 @pytest.mark.slow
@@ -230,7 +230,7 @@ def test_new_simulations_are_the_same_again_and_not_the_runs_own():
     np.testing.assert_array_equal(first, second)
     shorter = predict(result.run, result.posterior, 0)
     assert not len(shorter.simulated)
-    assert "asked" in shorter.missing
+    assert "requested" in shorter.missing
 
 
 def test_new_simulations_stop_when_time_is_up(monkeypatch):

@@ -147,8 +147,8 @@ def test_exports(model, capsys):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["infer", "nowhere.py", "--budget", "10"], "there is no model file nowhere.py; write one with: fbar init"),
-        (["infer", "model.py"], "say when to stop"),
+        (["infer", "nowhere.py", "--budget", "10"], "there is no model file nowhere.py; create one with: fbar init"),
+        (["infer", "model.py"], "nothing ends this run"),
         (["infer", "model.py:other", "--budget", "10"], "must define other = fbar.Problem"),
         (["infer", "model.py", "--budget", "10", "-t", "men:rate"], "did you mean 'mean'"),
         (["infer", "model.py", "--budget", "10", "-t", "mean:rat"], "there is no parameter 'rat'"),

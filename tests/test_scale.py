@@ -142,14 +142,14 @@ def test_a_round_is_asked_for_in_portions(monkeypatch, tmp_path):
     monkeypatch.setattr(loop, "AT_A_TIME", 10**9)
     whole = ask(6000, block_size=50)
     most = []
-    real = loop._asked
+    real = fbar.Run.ask
 
-    def asked(run, ahead):
-        batches = real(run, ahead)
+    def asked(run, *how, **more):
+        batches = real(run, *how, **more)
         most.append(run.under_way)
         return batches
 
-    monkeypatch.setattr(loop, "_asked", asked)
+    monkeypatch.setattr(fbar.Run, "ask", asked)
     monkeypatch.setattr(loop, "AT_A_TIME", 120)
     found = ask(6000, block_size=50, run=tmp_path / "r")
     assert max(simulations for simulations, _ in most) == 150

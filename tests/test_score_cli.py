@@ -74,8 +74,8 @@ def test_the_truth_of_other_data(capsys, tmp_path):
     ("text", "message"),
     [
         ("1,2,3\n", "are 10 numbers; got 3"),
-        ("1,2\n3,4\n", "must hold one row of numbers, with or without a header; it has 2 rows"),
-        ("a,b\n", "must hold one row of numbers"),
+        ("1,2\n3,4\n", "must contain one row of numbers, with or without a header; it has 2 rows"),
+        ("a,b\n", "must contain one row of numbers"),
         ("", "it has 0 rows"),
         ("nan" + ",1" * 9, "finite numbers"),
     ],

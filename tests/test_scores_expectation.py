@@ -171,7 +171,7 @@ def test_not_defined():
     alone = Approximation(None, None, 9, given={"mean:theta": Given(0.7)})
     with pytest.raises(InputError, match="does not accept"):
         as_score("acceptance-rate").compute(alone, scene)
-    with pytest.raises(InputError, match="needs its points"):
+    with pytest.raises(InputError, match="needs weighted points"):
         as_score("ess").compute(alone, scene)
     given = Approximation(None, None, 9, given={"mean:phi": Given(0.7)})
     with pytest.raises(InputError, match="truth of 'mean:phi' is not known"):

@@ -14,8 +14,8 @@ from scipy import stats
 
 import fbar
 from fbar import problems
-from fbar.designs.proposals import Learnt
-from fbar.designs.proposals.learnt import Table
+from fbar.designs.proposals import Learned
+from fbar.designs.proposals.learned import Table
 from fbar.designs.proposals.student import DF, StudentMixture, _widened, fit
 from fbar.estimation.crossfitted import Crossfitted
 from fbar.estimation.store import Entry
@@ -181,7 +181,7 @@ CHOICE = fbar.ModelChoice(
 
 def learnt(defence=0.15):
     shares = np.array([0.1, 0.5, 0.3, 0.1])
-    return Learnt(Space(CHOICE, "normal"), shares, (ONE, TWO, Table(np.array([0.2, 0.0, 0.8])), None), defence)
+    return Learned(Space(CHOICE, "normal"), shares, (ONE, TWO, Table(np.array([0.2, 0.0, 0.8])), None), defence)
 
 
 def test_a_learnt_density_sums_to_one_over_its_models():
@@ -221,7 +221,7 @@ def test_learnt_draws_agree_with_their_density(how):
 
 def test_a_proposal_comes_back_from_its_arrays_bit_for_bit():
     q = learnt()
-    again = Learnt.of(q.arrays(), q.space, q.defence)
+    again = Learned.of(q.arrays(), q.space, q.defence)
     ours, theirs = (one.draw(np.random.default_rng(4), 500) for one in (q, again))
     assert np.array_equal(ours.x, theirs.x)
     assert np.array_equal(q.log_density(ours), again.log_density(ours))
@@ -830,7 +830,7 @@ def test_a_model_that_nothing_was_accepted_of_is_not_forgotten():
         run = until(fbar.Targeted().start(NESTED, target, seed, 2000), 1)
         hit = run.store.everything.accepted(Acceptance(0.0))[0]
         for a, q in enumerate(run.store.proposals[1]):
-            if isinstance(q, Learnt):
+            if isinstance(q, Learned):
                 others = hit[run.store.everything.group_of(hit) != a]
                 unseen += not (run.store.take(others).model == 1).any()
                 assert q.shares[1] > 0.05

@@ -491,6 +491,6 @@ def test_the_whole_program_tells_it_in_one_line(place: Place) -> None:
     place.forget()
     done = subprocess.run([sys.executable, "-m", "fbar", "explain", "r"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith("fbar: r is not a run of yours")
+    assert done.stderr.startswith("fbar: r does not seem to be a run of yours")
     assert done.stderr.count("\n") == 1
     assert place.executed == ""

@@ -6,12 +6,12 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from fbar.question.targets import KINDS
+from fbar.question.targets import registered
 
 
 def listed() -> list[str]:
     """The table in Markdown, a row for each kind."""
-    kinds = sorted(KINDS.values(), key=lambda kind: kind.name)
+    kinds = registered().values()
     rows = [f"| `{kind.text}` | `{kind.example}` | {kind.title.replace('|', chr(92) + '|')} |" for kind in kinds]
     return ["| written | example | what it is |", "|---|---|---|", *rows]
 

@@ -89,7 +89,7 @@ def real(value: Any) -> float | None:
     except (TypeError, ValueError):  # numpy counts a time span among the whole numbers
         return None
     except OverflowError:
-        found = math.copysign(math.inf, math.floor(value))
+        found = -math.inf if abs(value) > value else math.inf
     return None if math.isnan(found) else found
 
 

@@ -87,6 +87,8 @@ MODULES: dict[str, str | tuple[str, ...]] = {
     "fbar.program": "fbar.question.program",
     "fbar.progress": "fbar.running.progress",
     "fbar.proposals": "fbar.designs.proposals",
+    "fbar.proposals.learnt": "fbar.designs.proposals.learned",
+    "fbar.proposals.space": "fbar.question.space",
     "fbar.report": "fbar.results.report",
     "fbar.result": "fbar.results.result",
     "fbar.schema": "fbar.system.schema",
@@ -94,8 +96,13 @@ MODULES: dict[str, str | tuple[str, ...]] = {
     "fbar.signals": "fbar.system.signals",
     "fbar.simulators": "fbar.question.simulators",
     "fbar.stopping": "fbar.methods.stopping",
-    "fbar.summaries": "fbar.methods.summaries",
-    "fbar.summaries.learn": "fbar.methods.summaries",
+    "fbar.summaries": ("fbar.methods.summaries", "fbar.running.summaries"),
+    "fbar.summaries.learn": (
+        "fbar.methods.summaries.learned",
+        "fbar.methods.summaries.pilot",
+        "fbar.running.summaries",
+    ),
+    "fbar.summaries.regressions": "fbar.methods.summaries.regressions",
     "fbar.targets": "fbar.question.targets",
     "fbar.targets.kinds": (
         "fbar.question.targets.expectations",
@@ -120,9 +127,6 @@ TARGETS: dict[str, str] = {
 WHOLE_TARGETS: dict[str, str] = {"posterior": "probabilities"}
 """Targets whose name has no colon."""
 
-OPTIONS: dict[str, str] = {}
-"""Options of the command line."""
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -145,7 +149,7 @@ def arguments(**renamed: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             for before in renamed.keys() & kwargs.keys():
                 called = function.__qualname__.removesuffix(".__init__")
-                raise InputError(f"{called}({before}=…) is now {called}({renamed[before]}=…)")
+                raise TypeError(f"{called}({before}=...) is now {called}({renamed[before]}=...)")
             return function(*args, **kwargs)
 
         return checked

@@ -24,7 +24,7 @@ def problems(
     observed: Path | None = None,
     json_: JsonFlag = False,
 ) -> None:
-    """List the problems with known truth, or tell one problem's truth.
+    """List the problems with known truth, or show the truth of one.
 
     Examples: "fbar problems", "fbar problems two-moons", "fbar problems two-moons --observation 3 --json",
     "fbar problems sir --observed data.csv".
@@ -32,18 +32,18 @@ def problems(
     Parameters
     ----------
     name
-        A problem; all are listed without one.
+        A problem; by default all are listed.
     observation
         Which of its ten stored observations, 1 to 10; the first by default.
     observed
-        A CSV file with one row of data of your own, with or without a header: the truth is computed for it, which
-        takes up to a minute.
+        A CSV file with one row of your own data, with or without a header. Its truth is computed, which takes up to a
+        minute.
     json_
         Print one JSON object, and nothing else, to standard output.
     """
     if name is None:
         if observation is not None or observed is not None:
-            raise InputError("name the problem whose data these are: fbar problems NAME --observation 3")
+            raise InputError("name the problem too, as in: fbar problems NAME --observation 3")
         _list_problems(json_)
         return
     if observation is not None and observed is not None:
@@ -52,7 +52,7 @@ def problems(
     if observed is not None:
         problem = problem.with_observed(read_row(observed))
         if sys.stderr.isatty():
-            print("computing the truth for these data; up to a minute", file=sys.stderr)
+            print("computing the truth for these data; this can take a minute", file=sys.stderr)
     tree = told(name, problem)
     if json_:
         print(json.dumps(tree))
@@ -117,7 +117,7 @@ def read_row(path: Path) -> list[float]:
     if len(numbers) == 2 and numbers[0] is None:
         numbers = numbers[1:]  # the first is a header
     if len(numbers) != 1 or numbers[0] is None:
-        raise InputError(f"{path} must hold one row of numbers, with or without a header; it has {len(rows)} rows")
+        raise InputError(f"{path} must contain one row of numbers, with or without a header; it has {len(rows)} rows")
     return numbers[0]
 
 
@@ -139,7 +139,7 @@ def _list_problems(json_: bool) -> None:
         table.add_row(e.name, str(e.parameters), "event" if e.data is None else str(e.data), e.title)
     console = open_console()
     console.print(table)
-    console.print("`fbar problems NAME` tells a problem's truth; `fbar score` compares methods on it.")
+    console.print("`fbar problems NAME` shows a problem's truth; `fbar score` compares methods on it.")
 
 
 def methods(*, json_: JsonFlag = False) -> None:
@@ -166,7 +166,7 @@ def methods(*, json_: JsonFlag = False) -> None:
 
 
 def scores(*, json_: JsonFlag = False) -> None:
-    """List the scores, with what each measures, needs, and is blind to.
+    """List the scores: what each measures, what it needs, and its blind spot.
 
     Parameters
     ----------

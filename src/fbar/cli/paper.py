@@ -39,7 +39,7 @@ def paper(
     text_likelihood: Flag = False,
     as_published: Flag = False,
 ) -> None:
-    """Regenerate figures and tables of the paper: data, pictures, and its claims beside our numbers.
+    """Regenerate figures and tables of the paper: data, pictures, and its claims compared with our numbers.
 
     Each experiment writes NAME.csv, NAME.png and NAME.svg. Without names, all are run:
     fig1 fig2 table3 fig3 fig4 fig5 figS1 figS2 figS3 figS4 figS5 beyond-continuous.
@@ -49,11 +49,11 @@ def paper(
     Parameters
     ----------
     names
-        Which figures and tables; all of them if none is named.
+        Which figures and tables; by default all.
     trials
-        Number of trials, in place of the paper's own.
+        Number of trials; by default the paper's.
     quick
-        A twentieth of the paper's trials (at least 100), for a first look; claims held to 3 errors may fail.
+        A twentieth of the paper's trials (at least 100), for a first look; claims tested at 3 standard errors may fail.
     seed
         The same seed gives the same numbers.
     workers
@@ -61,14 +61,14 @@ def paper(
     out
         Directory for the files.
     quiet
-        Show no progress: nothing but the results.
+        Show no progress, only the results.
     json_
         Print rows and claims as one JSON object, and nothing else, to standard output.
     text_likelihood
-        figS3 and figS4: the likelihood exp(-(theta-5.5)^2/2) of the paper's text, in place of
+        figS3 and figS4: use the likelihood exp(-(theta-5.5)^2/2) of the paper's text instead of
         exp(-(theta-5.5)^2), which made its figures.
     as_published
-        fig4 and fig5: with the choices and slips of the printed figures, see docs/reference/overview.md.
+        fig4 and fig5: with the choices and errors of the printed figures; see docs/reference/overview.md.
     """
     from fbar.paper import EXPERIMENTS, Options, experiment
 
@@ -118,7 +118,7 @@ def _write(record: Record, draw: Callable[[Record], Figure] | None, out: Path) -
 
 
 def _claims_table(claims: list[Claim]) -> Table:
-    table = Table(title="the paper's claims beside our values", title_justify="left", box=None, pad_edge=False)
+    table = Table(title="the paper's claims and our values", title_justify="left", box=None, pad_edge=False)
     for column in ("", "claim", "paper", "ours", "agrees if", "agrees"):
         table.add_column(column, overflow="fold")
     previous = ""

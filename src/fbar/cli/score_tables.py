@@ -59,7 +59,7 @@ def _show_calibration(result: StudyResult) -> None:
     rows, console = result.calibration(), open_console()
     if rows:
         console.print(
-            "are the true parameters' ranks uniform? p-values, and how often central intervals held the truth"
+            "uniformity of the true parameters' ranks: p-values, and how often central intervals contained the truth"
         )
         table = plain_table("problem", "budget", "method", "parameter", "p", "50% interval", "90% interval")
         for row in rows:
@@ -68,14 +68,14 @@ def _show_calibration(result: StudyResult) -> None:
         console.print(table)
     elif RANKS in result.scores:
         console.print(
-            "ranks are uniform over fresh data alone: --problem NAME/fresh, with two trials or more", style="dim"
+            "ranks are uniform only over fresh data: use --problem NAME/fresh with at least two trials", style="dim"
         )
 
 
 def _show_efficiency(result: StudyResult, reference: str) -> None:
     console = open_console()
     console.print(
-        f"\nsimulations for the error that {reference} has at its largest budget, from the fitted lines", markup=False
+        f"\nsimulations needed for the error of {reference} at its largest budget, from the fitted lines", markup=False
     )
     table = plain_table("problem", "method", "rate", "simulations", f"relative to {reference}")
     rates = {(c.problem, c.method): c for c in result.curves()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from fbar.cli.common import JsonFlag, open_console, plain_table
-from fbar.question.targets import KINDS
+from fbar.question.targets import registered
 from fbar.running import model_file
 
 
@@ -23,7 +23,7 @@ def targets(model: str | None = None, /, *, json_: JsonFlag = False) -> None:
     """
     if model is not None:
         model_file.read(model)
-    kinds = sorted(KINDS.values(), key=lambda kind: kind.name)
+    kinds = registered().values()
     if json_:
         rows = [{"name": k.name, "form": k.text, "example": k.example, "title": k.title} for k in kinds]
         print(json.dumps({"targets": rows}))

@@ -39,6 +39,7 @@ from fbar.estimation.estimate import ErrorBars
 from fbar.estimation.kept import PART
 from fbar.estimation.mixture import Component, Mixture, components
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.simulations import Structure
 from fbar.estimation.store import Entry, Store
 from fbar.question.acceptance import Acceptance
 from fbar.question.outcomes import Seen
@@ -68,15 +69,18 @@ class Crossfitted:
     ) -> None:
         self.problem, self.space, self.groups, self._draw = problem, space, groups, draw
         self.needs_costs = needs_costs
+        """Whether proposals are learnt for what simulations cost, and not for their number."""
         self.proposals: list[Sequence[Proposal]] = []
         several = len(space.parts) > 1
         again = None if draw is None else self._drawn_again
         self.everything: Store[Particles] = Store(Coordinates(space.dimension, several, again), needs_costs=needs_costs)
         self._counts: list[IntArray] = []
-        self._mixtures = [
-            Mixture(partial(self._density_of, a), partial(self._in_parts, function=space.log_prior), carried=True)
-            for a in range(groups)
-        ]
+        self._mixtures = self._new_mixtures()
+
+    def _new_mixtures(self) -> list[Mixture]:
+        """For every group the mixture of its proposals, with nothing remembered yet."""
+        log_prior = partial(self._in_parts, function=self.space.log_prior)
+        return [Mixture(partial(self._density_of, a), log_prior, carried=True) for a in range(self.groups)]
 
     def copy(self) -> Crossfitted:
         """The same simulations, with a memory of its own: densities in batches of other sizes round otherwise."""
@@ -128,8 +132,7 @@ class Crossfitted:
 
     def points(self, rows: IntArray) -> Points:
         """θ of simulations, with what they recorded."""
-        points = self.space.points(self.take(rows)).with_derived(self.problem.derived)
-        return points.with_columns(self.everything.recorded(rows))
+        return self.theta_of(rows).with_columns(self.everything.recorded(rows))
 
     def _drawn_again(self, rows: IntArray) -> Particles:
         """The particles of some simulations, in order, from their seeds."""
@@ -170,12 +173,29 @@ class Crossfitted:
 
     def log_weights(self, rows: IntArray) -> FloatArray:
         """log p/q̄ with q̄ the mixture of the proposals of a simulation's own group."""
+        return self._weighed(rows, self._mixtures)
+
+    def _weighed(self, rows: IntArray, mixtures: Sequence[Mixture]) -> FloatArray:
         result, of = np.empty(rows.size), self.everything.group_of(rows)
-        for a, mixture in enumerate(self._mixtures):
+        for a, mixture in enumerate(mixtures):
             mine = np.flatnonzero(of == a)
             if mine.size:
                 result[mine] = mixture.log_weights(rows[mine], self.components(a))
         return result
+
+    # ------------------------------------------------------------ the view of every simulation
+
+    def theta_of(self, rows: IntArray) -> Points:
+        """θ of simulations."""
+        return self.space.points(self.take(rows)).with_derived(self.problem.derived)
+
+    def log_weights_of(self, rows: IntArray) -> FloatArray:
+        """The same as `log_weights`, of any number of simulations, and nothing of it is remembered."""
+        return self._weighed(rows, self._new_mixtures())
+
+    def structure_of(self, rows: IntArray) -> Structure:
+        stratum, cluster, sizes = self.structure(rows)
+        return Structure("independent", stratum, cluster, sizes, np.ones(rows.size, dtype=bool))
 
     def draws(self, acceptance: Acceptance, seen: Seen) -> Draws:
         """The accepted simulations."""

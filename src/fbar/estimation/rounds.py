@@ -38,6 +38,7 @@ from fbar.estimation.estimate import ErrorBars
 from fbar.estimation.inverse_variance import SELF_INFLUENCE, InverseVariancePosterior
 from fbar.estimation.mixture import Component, Mixture, components
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.simulations import Structure
 from fbar.estimation.store import Entry, Store
 from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.distances import PNorm
@@ -225,8 +226,7 @@ class Rounds:
 
     def points(self, rows: IntArray) -> Points:
         """θ of simulations, with what they recorded."""
-        points = self.space.points(self.everything.theta.take(rows)).with_derived(self.problem.derived)
-        return points.with_columns(self.everything.recorded(rows))
+        return self.theta_of(rows).with_columns(self.everything.recorded(rows))
 
     def all_failed(self) -> None:
         """Every simulation so far has failed after all."""
@@ -322,6 +322,27 @@ class Rounds:
     def _own_part(self, number: int, rows: IntArray, log_q: FloatArray) -> FloatArray:
         origin = self._made_in(number).origin
         return np.zeros(rows.size) if origin is None else origin.own_part(rows, log_q)
+
+    # ------------------------------------------------------------ the view of every simulation
+
+    def theta_of(self, rows: IntArray) -> Points:
+        """θ of simulations."""
+        return self.space.points(self.everything.theta.take(rows)).with_derived(self.problem.derived)
+
+    def log_weights_of(self, rows: IntArray) -> FloatArray:
+        """log p/q̄ with q̄ the mixture of all rounds' proposals without a particle's own kernel; not remembered."""
+        log_w, own = Mixture(self._log_density, self._log_prior, self._own_part).weighed(rows, self.components())
+        return np.asarray(log_w - np.log(np.maximum(1 - own, LEAST_OTHERS)))
+
+    def structure_of(self, rows: IntArray) -> Structure:
+        """Each round is a stratum; its last acceptance, where that ended it, and what lies behind do not count."""
+        begun = self.begun
+        stratum = np.searchsorted([round.first for round in begun], rows, side="right") - 1
+        ends = np.array([round.first + round.used - round.stopped for round in begun])
+        sizes = np.array([round.draws - round.stopped for round in begun], dtype=np.int64)
+        return Structure("independent", stratum, None, sizes, rows < ends[stratum])
+
+    # ------------------------------------------------------------ forecasts
 
     def density_ratios(self, draws: Draws, proposal: Proposal) -> FloatArray | None:
         """A proposal's density over that of the mixture, at draws weighted by that; None if it takes too long."""

@@ -237,7 +237,8 @@ class Store(Generic[T]):
         self._starts: IntArray = NOTHING
         self._recorded: dict[int, tuple[IntArray | None, Mapping[str, npt.NDArray[Any]]]] = {}
         self._failure: dict[int, npt.NDArray[np.int8]] = {}
-        self._failed_upto = 0
+        self.failed_upto = 0
+        """The simulations before this one have failed, whatever came out of them."""
 
     def _column(self, most: float, each: float = 1.0, *, near: bool = True) -> Column:
         return Column(0 if self._planned * each > most else most, self.near if near else None)
@@ -284,7 +285,7 @@ class Store(Generic[T]):
 
     def all_failed(self) -> None:
         """Every simulation so far has failed after all."""
-        self._recorded, self._failed_upto = {}, self.simulations
+        self._recorded, self.failed_upto = {}, self.simulations
         self.measured(np.full(self.simulations, np.nan))
 
     def measured(self, distances: FloatArray) -> None:
@@ -370,7 +371,7 @@ class Store(Generic[T]):
                 if block in self._failure:
                     mine = np.flatnonzero(blocks == block)
                     found[mine] = self._failure[block][rows[mine] - self.starts[block]]
-        after_all = (rows < self._failed_upto) & (found == Failure.NONE)
+        after_all = (rows < self.failed_upto) & (found == Failure.NONE)
         return np.where(after_all, np.int8(Failure.UNUSABLE), found).astype(np.int8)
 
     def distances(self, first: int = 0, last: int | None = None) -> Iterator[tuple[int, FloatArray]]:

@@ -43,11 +43,11 @@ class Leg:
         """A leg from its row; None if it is damaged."""
         with suppress(*GARBAGE):
             if checksum(number, settings, result) == crc:
-                return cls._of_trees(json.loads(settings), None if result is None else json.loads(result))
+                return cls.of_trees(json.loads(settings), None if result is None else json.loads(result))
         return None
 
     @classmethod
-    def _of_trees(cls, settings: Any, result: Any) -> Leg:
+    def of_trees(cls, settings: Any, result: Any) -> Leg:
         if not isinstance(settings, dict) or not isinstance(result, dict | None):
             raise TypeError
         return cls(settings, result)
@@ -66,7 +66,7 @@ def read_json(directory: Path) -> dict[int, Leg]:
     with suppress(OSError, LedgerError, *GARBAGE):
         tree = json.loads(read_text(directory / "run.json", MOST_BYTES))
         for number, entry in enumerate(tree["legs"][:MOST_LEGS]):
-            leg = Leg._of_trees(entry["settings"], entry["result"])
+            leg = Leg.of_trees(entry["settings"], entry["result"])
             if leg.row(number)[-1] == entry["crc"]:
                 legs[number] = leg
     return legs

@@ -15,6 +15,7 @@ from fbar.errors import InputError, NoPosterior
 from fbar.estimation.coordinates import DrawnPoints
 from fbar.estimation.draws import Draws
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.simulations import Structure
 from fbar.estimation.store import Entry, Store, failures, numbers, rows_in
 from fbar.methods.run import Run, Stage
 from fbar.methods.start import Start
@@ -64,7 +65,7 @@ class DrawRun(Run):
         self.block_size = start.block_size or self._default_block(BLOCK_SIZE)
         self._check_targets()
         self._drawn = DrawnPoints(self._drawn_again)
-        self.store: Store[Points] = Store(self._drawn, most=self._most, needs_all=False)
+        self.everything: Store[Points] = Store(self._drawn, most=self._most, needs_all=False)
         self._round_sizes: list[int] = []
         self._stratum_sizes: list[IntArray] = []
         self._latest: Posterior | None = None  # until more is told
@@ -86,7 +87,7 @@ class DrawRun(Run):
 
     @property
     def simulations(self) -> int:
-        return self.store.simulations
+        return self.everything.simulations
 
     def _start_round(self) -> None:
         if self.finished:
@@ -121,7 +122,7 @@ class DrawRun(Run):
     def _drawn_again(self, rows: IntArray) -> Points:
         """The draws of some simulations, in order, from their seeds."""
         found = []
-        for round, block, _, _, places in self.store.in_blocks(rows):
+        for round, block, _, _, places in self.everything.in_blocks(rows):
             sizes = self.scheme.sizes(self._round_sizes[round], self.block_size)
             found.append(self._points(round, block, sizes).take(places))
         return Points.concatenate(found).with_derived(self.problem.derived)
@@ -139,7 +140,7 @@ class DrawRun(Run):
             distance, seen = np.where(tally.weight > 0, 0.0, np.inf), tally.seen
         whole = self.estimator.needs_rejected
         near = np.arange(distance.size) if whole else np.flatnonzero(accepted(self.acceptance, distance))
-        self.store.add(
+        self.everything.add(
             Entry(
                 self.round,
                 0,
@@ -178,13 +179,13 @@ class DrawRun(Run):
             self._drawn.replace(near.without(list(lost)).with_columns(lost))
         elif near is not None:
             self._narrow(np.zeros(0, dtype=np.int64))
-        self.store.all_failed()
+        self.everything.all_failed()
         self._latest = None
 
     def _narrow(self, places: IntArray) -> None:
         """Of the accepted draws only some are left."""
         self._drawn.replace(self._drawn.near().take(places))
-        self.store.narrow(places)
+        self.everything.narrow(places)
 
     # ------------------------------------------------------------ what comes out
 
@@ -195,23 +196,23 @@ class DrawRun(Run):
         """
         independent = isinstance(self.scheme, Independent)
         # Part of a stratified round covers part of the space only: it waits until the round is complete.
-        rounds = self.store.blocks[:, 0]
+        rounds = self.everything.blocks[:, 0]
         blocks = len(rounds) if independent else int(np.searchsorted(rounds, self.round))
         if not blocks:
             raise NoPosterior("no round is complete yet; ask the run for batches and tell it their outcomes")
-        drawn = int(self.store.blocks[:blocks, 2].sum())
+        drawn = int(self.everything.blocks[:blocks, 2].sum())
         sizes = np.concatenate(self._stratum_sizes[: int(rounds[blocks - 1]) + 1])
         if independent:  # all rounds draw from one q: together they are one stratum
             sizes = np.array([drawn])
-        points, rows = self._drawn.near(), rows_in(self.store.near)
+        points, rows = self._drawn.near(), rows_in(self.everything.near)
         if drawn < self.simulations:
             rows = rows[rows < drawn]
             points = points.take(np.arange(rows.size))
-        weight = accepted(acceptance or self.acceptance, self.store.distance.take(rows))
+        weight = accepted(acceptance or self.acceptance, self.everything.distance.take(rows))
         log_w = log_weights(self.problem.prior, self.design, points)
         outside = np.isneginf(log_w)  # where the prior has no mass: a rejected draw
         weight = np.where(outside, 0.0, weight)
-        structure = {name: column.take(rows) for name, column in self.store.further.items()}
+        structure = {name: column.take(rows) for name, column in self.everything.further.items()}
         if "factor" in structure:
             log_w = log_w + np.log(structure["factor"])
         return Draws(
@@ -247,7 +248,7 @@ class DrawRun(Run):
     def stages(self) -> list[Stage]:
         whence = "the prior" if self.design is self.problem.prior else "a design q, weighted by p/q"
         how = "" if isinstance(self.scheme, Independent) else f"{self.scheme.name} draws "
-        found = accepted(self.acceptance, self.store.distance.take(rows_in(self.store.near)))
+        found = accepted(self.acceptance, self.everything.distance.take(rows_in(self.everything.near)))
         return [Stage(f"{how}from {whence}", self.simulations, float(found.sum()), self.acceptance.tolerance)]
 
     def simulated_points(self, most: int) -> Points | None:
@@ -258,14 +259,49 @@ class DrawRun(Run):
     def posterior_at(self, tolerance: float) -> Posterior:
         return self._estimated(self._at(tolerance))
 
+    # ------------------------------------------------------------ the view of every simulation
+
+    def _drawn_from(self) -> DrawRun:
+        return self
+
+    def theta_of(self, rows: IntArray) -> Points:
+        """θ of simulations, drawn again."""
+        return self._drawn_again(rows)
+
+    def log_weights_of(self, rows: IntArray) -> FloatArray:
+        """log p/q, with the factors of strata that have more or fewer draws than their due."""
+        log_w = log_weights(self.problem.prior, self.design, self._drawn_again(rows))
+        return log_w if isinstance(self.scheme, Independent) else log_w + np.log(self._further(rows)["factor"])
+
+    def structure_of(self, rows: IntArray) -> Structure:
+        rounds, name = self.everything.round_of(rows), self.scheme.name
+        if isinstance(self.scheme, Independent):
+            sizes = np.array([self.simulations])
+            return Structure(name, np.zeros(rows.size, dtype=np.int64), None, sizes, np.ones(rows.size, dtype=bool))
+        further = self._further(rows)
+        sizes = np.concatenate(self._stratum_sizes[: self.round] or [np.zeros(0, dtype=np.int64)])
+        return Structure(name, further["stratum"], further.get("cluster"), sizes, rounds < self.round)
+
+    def _further(self, rows: IntArray) -> dict[str, npt.NDArray[Any]]:
+        """Factors, strata and clusters of draws: those that are kept, or made again."""
+        kept = self.everything.further
+        if all(column.whole for column in kept.values()):
+            return {name: column.take(rows) for name, column in kept.items()}
+        made: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in kept}
+        for round, block, _, _, places in self.everything.in_blocks(rows):
+            found = self._structure(round, block, self.scheme.sizes(self._round_sizes[round], self.block_size))
+            for name, parts in made.items():
+                parts.append(found[name][places])
+        return {name: np.concatenate(parts) for name, parts in made.items()}
+
     def _posterior_tolerance(self) -> float:
         return self.acceptance.tolerance
 
     def _distances_of(self, rows: IntArray) -> FloatArray:
-        return np.asarray(self.store.distance.take(rows)) if self._has_distances else super()._distances_of(rows)
+        return np.asarray(self.everything.distance.take(rows)) if self._has_distances else super()._distances_of(rows)
 
     def _summaries_of(self, rows: IntArray, size: int) -> FloatArray:
-        return self.store.summaries.flat(rows, size)
+        return self.everything.summaries.flat(rows, size)
 
     @property
     def _has_distances(self) -> bool:
@@ -289,7 +325,7 @@ class DrawRun(Run):
         if tolerance is not None:
             self.acceptance = self._at(tolerance)
             if self.simulations and not self.estimator.needs_rejected:
-                distance = self.store.distance.take(rows_in(self.store.near))
+                distance = self.everything.distance.take(rows_in(self.everything.near))
                 self._narrow(np.flatnonzero(accepted(self.acceptance, distance)))
             self._latest = None
         self._check_targets()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
+from fbar.checks import IntArray
 from fbar.question.outcomes import Failure, Outcomes, Simulated
 from fbar.question.outputs import NUMBERS, not_alike
+from fbar.question.points import Points
 from fbar.question.problem import Problem
 
 
@@ -58,6 +62,26 @@ class RecordedKinds:
                 recorded[name] = np.full(outcomes.simulations, np.nan)
         same = len(recorded) == len(outcomes.recorded) and failure is outcomes.failure
         return outcomes if same else replace(outcomes, recorded=recorded, failure=failure, examples=examples)
+
+
+class RecordedBlocks(Protocol):
+    """A run's record, as `fbar.ledger.LedgerReader` opens it."""
+
+    def blocks(self) -> Iterator[tuple[int, int, Points, IntArray | None, Outcomes]]:
+        """Every recorded block in the order of rounds and blocks: round, block, θ, repeats and outcomes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Replayed:
+    """The blocks of a record, with recorded outputs of one kind throughout as the run has seen them."""
+
+    problem: Problem
+    record: RecordedBlocks
+
+    def __iter__(self) -> Iterator[tuple[int, int, Outcomes]]:
+        kinds = RecordedKinds(self.problem)
+        for round, block, _, _, outcomes in self.record.blocks():
+            yield round, block, kinds.matched(outcomes)
 
 
 def _all_failed(outcomes: Simulated) -> bool:

@@ -10,15 +10,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import counted, positive_integer, positive_number, shown
+from fbar.checks import FloatArray, counted, positive_integer, positive_number, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.estimate import Estimate
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.simulations import Drawn, Simulations
 from fbar.methods.ask_tell import AskTell
 from fbar.methods.forecasts import Forecast, VarianceAfter, proportional, until_error
 from fbar.methods.history import Moment
 from fbar.methods.other_tolerances import OtherTolerances
+from fbar.methods.records import RecordedBlocks, Replayed
 from fbar.methods.start import Start
+from fbar.question.outcomes import Batch, Tally
 from fbar.question.points import Points
 from fbar.question.targets import Target, as_targets
 
@@ -166,6 +169,34 @@ class Run(AskTell, OtherTolerances):
         estimate = posterior.expect(target)
         share = posterior.known_share(target.influence(posterior.points, posterior.weights))
         return until_error(self.variance_after(posterior, target), wanted, estimate.df, self.simulations, share)
+
+    # ------------------------------------------------------------ every simulation
+
+    def all_simulations(self, recorded: RecordedBlocks | None = None) -> Simulations:
+        """Every simulation so far, accepted or not: θ, weight, summaries, records, cost and failure of each.
+
+        ``recorded`` is the run's open record, an `fbar.ledger.LedgerReader`: what is not in memory is read from it.
+        """
+        drawn = self._drawn_from()
+        if drawn is None:
+            raise InputError(
+                f"{type(self).__name__} counts the simulations of each parameter value and keeps no single ones; "
+                "fbar export --all writes those of a recorded run"
+            )
+        nothing = Tally(np.zeros(0), np.zeros(0))
+
+        def cost_at(points: Points) -> FloatArray | None:
+            try:
+                return self.problem.cost_of(points)
+            except InputError:  # at some θ it is not a positive number
+                return self.problem.costs(Batch(0, 0, points, None, self.seeds), nothing)
+
+        blocks = None if recorded is None else Replayed(self.problem, recorded)
+        return Simulations(self.problem, drawn, cost_at, blocks)
+
+    def _drawn_from(self) -> Drawn | None:
+        """What is known of its draws, one by one; None where only counts are kept."""
+        return None
 
     # ------------------------------------------------------------ going on after the end
 

@@ -99,7 +99,7 @@ def _claims(record: Record, truth: float, published: bool) -> None:
     record.notes.append(POSTERIOR_NOTE)
     if not published:
         record.notes.append(
-            "the paper's shares for model 1 carry a slip in model 2's normalisation; --as-published draws with it"
+            "the paper's shares for model 1 contain an error in model 2's normalisation; --as-published reproduces it"
         )
 
 

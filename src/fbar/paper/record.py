@@ -1,4 +1,4 @@
-"""The data behind a figure: tidy rows, and the paper's claims beside our values."""
+"""The data behind a figure: tidy rows, and the paper's claims and our values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, what we find, and whether the two agree by the stated rule."""
+    """What the paper claims, what we find, and whether the two agree by the stated rule."""
 
     experiment: str
     text: str
@@ -78,7 +78,7 @@ class Options:
     def number_of_trials(self, papers: int) -> int:
         if self.trials is not None:
             if positive_integer(self.trials, "trials") < 2:
-                raise InputError("trials must be at least 2, to have a standard error; got 1")
+                raise InputError("trials must be at least 2 to have a standard error; got 1")
             return self.trials
         return max(100, papers // 20) if self.quick else papers
 

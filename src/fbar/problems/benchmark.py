@@ -26,7 +26,7 @@ LEVELS = (1e-2, 1e-3)
 """Shares of simulations from the prior that the named tolerances accept."""
 
 ROUGH = 0.1
-"""An error of so many posterior standard deviations is too large to be called a truth."""
+"""A truth may have at most this error, in posterior standard deviations."""
 
 PILOT = 400_000
 """Simulations from the prior whose distances give the tolerances of data that are not stored."""
@@ -75,7 +75,7 @@ class Recipe:
     check_data: Callable[[FloatArray], None] | None = None
 
     def draw(self, observation: int) -> tuple[Points, FloatArray]:
-        """The true parameters and the data of a named observation, made anew."""
+        """The true parameters and the data of a named observation, drawn again."""
         rng = np.random.default_rng([self.seed, observation])
         theta = self.prior.sample(1, rng=rng).with_derived(self.derived)
         return theta, np.asarray(self.simulate(theta, rng), dtype=np.float64)[0]
@@ -170,7 +170,7 @@ class Benchmark(Problem):
             if not item.standard_error <= ROUGH * item.deviation:
                 raise InputError(
                     f"the truth of {item.name} could not be computed for these data: its error is "
-                    f"{item.standard_error:.2g}, and the posterior's own deviation {item.deviation:.2g}"
+                    f"{item.standard_error:.2g}, and the posterior standard deviation {item.deviation:.2g}"
                 )
         return found
 

@@ -1,6 +1,6 @@
 """Observations and truths that were computed once, as small text files in ``data/``.
 
-``make truths`` (``python -m fbar.problems.store``) writes them anew.
+``make truths`` (``python -m fbar.problems.store``) computes them again.
 """
 
 from __future__ import annotations

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, overload
 
-import numpy as np
 import numpy.typing as npt
 
 from fbar import theory
-from fbar.checks import FloatArray, choice, flag, mapping, number, shown, whole_number
+from fbar.checks import FloatArray, choice, flag, number, whole_number
 from fbar.errors import InputError
 from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.comparison import Comparison, Distance, Summary
@@ -23,7 +22,7 @@ from fbar.question.outcomes import Batch, Outcomes, Seen, Simulated, Tally, requ
 from fbar.question.outputs import record_names
 from fbar.question.parameters import Derived, Parameters
 from fbar.question.points import Points, require_points
-from fbar.question.priors import Distribution, Finite, ModelChoice
+from fbar.question.priors import Distribution, Finite
 from fbar.question.simulators import (
     AcceptanceProbability,
     Bernoulli,
@@ -33,11 +32,13 @@ from fbar.question.simulators import (
     Simulator,
     SimulatorFunction,
     Tabulated,
+    as_models,
     as_simulator,
     choose,
+    prior_of,
 )
 from fbar.question.targets import Target, as_target
-from fbar.question.truth import FiniteReference, Known, Listed, Reference, Truth, known_values
+from fbar.question.truth import FiniteReference, Known, Reference, Truth, as_reference
 
 TRUTH_DEPENDS_ON = frozenset({"prior", "simulate", "observed"})
 P_STAR_DEPENDS_ON = frozenset({"simulate", "observed", "summary", "distance", "accept"})
@@ -107,9 +108,7 @@ class Problem:
             raise InputError("observed data are missing; give them as observed=")
         self.records = record_names(records, self._parameters.names)
         self._acceptance = AcceptanceProbability(p_star, self.simulator.known)
-        if truth is not None and not isinstance(truth, Reference):
-            mapping(truth, "truth", "{'mean:beta': 0.3}")
-        self._truth = truth if isinstance(truth, Reference) else known_values(truth or {})
+        self._truth = as_reference(truth)
         self._costs = CostRule(cost, self.simulator, self._parameters)
         self._comparison = Comparison(
             observed,
@@ -149,18 +148,8 @@ class Problem:
 
         A model is its simulator, or a `Model` with a prior of its own parameters; it sees only these.
         """
-        if not isinstance(models, Mapping) or not models:
-            raise InputError("give at least one model, as a mapping from its name to its simulator")
-        given = {label: m if isinstance(m, Model) else Model(m) for label, m in models.items()}
-        for label, (simulate, _) in given.items():
-            if not callable(simulate):
-                raise InputError(f"model {shown(label)} must be a function simulate(theta, rng); got {shown(simulate)}")
-        prior: Distribution
-        if all(model.prior is None for model in given.values()):
-            prior = Finite({name: np.array(list(given))}, probabilities=probabilities)
-        else:
-            prior = ModelChoice({label: model.prior for label, model in given.items()}, probabilities, name=name)
-        return cls(prior, choose(given, name), observed, **options)
+        given = as_models(models)
+        return cls(prior_of(given, probabilities, name), choose(given, name), observed, **options)
 
     def __repr__(self) -> str:
         shape = None if self.raw is None else self.raw.shape
@@ -183,7 +172,7 @@ class Problem:
             "cost": self._costs.given,
             "records": self.records,
             "p_star": self._acceptance.function,
-            "truth": self._truth if isinstance(self._truth, Reference) else {item.name: item for item in self._truth},
+            "truth": self._truth,
         }
 
     def replace(self, **changes: Any) -> Problem:
@@ -307,9 +296,7 @@ class Problem:
         """What is known of the true posterior."""
         if self.p_star is not None:
             return FiniteReference(self.points, theory.posterior(self.finite.probabilities, self.p_star))
-        if isinstance(self._truth, Reference):
-            return self._truth
-        return Listed(self._truth, "given with the problem")
+        return self._truth
 
     @overload
     def truth(self) -> Truth: ...

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, finite_number, non_negative_number, number, require_name, shown
+from fbar.checks import FloatArray, finite_number, mapping, non_negative_number, number, require_name, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.targets import Target, mean, second_moment
@@ -64,7 +64,7 @@ class Truth(Mapping[str, Known]):
         ]
 
 
-def known_values(truth: Mapping[Any, Any]) -> list[Known]:
+def _known_values(truth: Mapping[Any, Any]) -> list[Known]:
     """Values of targets by name, or pairs of a value and its error, as they are given with a problem."""
     found = []
     for name, given in truth.items():
@@ -113,6 +113,15 @@ class Reference(ABC):
     def sample(self, size: int, rng: np.random.Generator) -> Points:
         """Draws from p(θ|x*)."""
         raise InputError("draws from this problem's true posterior are not known")
+
+
+def as_reference(given: Mapping[str, float | tuple[float, float] | Known] | Reference | None) -> Reference:
+    """What is known of a true posterior, as it is given with a problem."""
+    if isinstance(given, Reference):
+        return given
+    if given is not None:
+        mapping(given, "truth", "{'mean:beta': 0.3}")
+    return Listed(_known_values(given or {}), "given with the problem")
 
 
 class Nodes(Reference):

@@ -93,7 +93,7 @@ def _estimates(result: Mapping[str, Any]) -> Estimates:
             name,
             _number(estimate["value"]),
             _number(estimate["standard_error"]),
-            _number(estimate["df"]),
+            _number(estimate.get("df")),
             result["simulations"],
             result["accepted"],
             estimate["trusted"],

@@ -300,11 +300,8 @@ class Result:
         """A warning of them, with what would help."""
         if not self.biased:
             return ""
-        ways: dict[str, Callable[[], Posterior]] = {
-            "extrapolated": self.run.extrapolated,
-            "adjusted": self.run.adjusted,
-        }
-        remedies = "".join(f", or see result.{name}()" for name, way in ways.items() if _works(way))
+        remedies = ", or see result.extrapolated()" if _works(self.run.extrapolated) else ""
+        remedies += ", or see result.adjusted()" if _works(self.run.adjusted) else ""
         return f"the tolerance biases {', '.join(self.biased)} by more than the error bar; lower it{remedies}"
 
     def predictive(

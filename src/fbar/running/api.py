@@ -67,7 +67,8 @@ def infer(
         Local processes. None or 0 simulates in this process, which is best for vectorised simulators. A recorded run
         keeps their number and the time limit, for `extend` and for predictions.
     engine
-        Instead of ``workers``: an `Engine`, a ``concurrent.futures.Executor``, a ``distributed.Client`` or its address.
+        Instead of ``workers``: an engine such as `Futures`, a ``concurrent.futures.Executor``, a
+        ``distributed.Client`` or its address.
     timeout
         Seconds that one simulation may take, inf for no limit; it needs workers, and starts one if none are given.
     block_size

@@ -9,7 +9,7 @@ import numpy as np
 from fbar.engine import Engine
 from fbar.errors import LedgerError, NoPosterior
 from fbar.ledger import Ledger, LedgerReader
-from fbar.methods.summaries import LearntProblem, Pilot
+from fbar.methods.summaries import LearnedProblem, Pilot
 from fbar.running.damage import how_to_repair
 from fbar.running.loop import NOT_FINISHED, drive
 from fbar.running.shown import ProgressOption, interruption_explained, progress_shown
@@ -23,7 +23,7 @@ PILOT = "pilot"
 LEARNS = "learning the summaries"
 
 
-def learn_unrecorded(task: Task, seeds: Seeds, engine: Engine, progress: ProgressOption) -> LearntProblem:
+def learn_unrecorded(task: Task, seeds: Seeds, engine: Engine, progress: ProgressOption) -> LearnedProblem:
     """The problem with the summaries that the task's lesson asks for."""
     pilot = _pilot(task, seeds)
     _drive(pilot, engine, progress)
@@ -32,7 +32,7 @@ def learn_unrecorded(task: Task, seeds: Seeds, engine: Engine, progress: Progres
 
 def learn_recorded(
     task: Task, seeds: Seeds, engine: Engine, progress: ProgressOption, ledger: LedgerReader
-) -> LearntProblem:
+) -> LearnedProblem:
     """The same, from the pilot that the run has recorded, as far as it has."""
     pilot = _pilot(task, seeds)
     missing = f"not all simulations of the pilot that teaches the summaries of {ledger.directory} are there yet"
@@ -64,13 +64,13 @@ def _drive(pilot: Pilot, engine: Engine, progress: ProgressOption, ledger: Ledge
         return drive(pilot, engine=engine, progress=shown, ledger=ledger, history=False)
 
 
-def _fit(task: Task, pilot: Pilot, progress: ProgressOption) -> LearntProblem:
+def _fit(task: Task, pilot: Pilot, progress: ProgressOption) -> LearnedProblem:
     assert task.lesson is not None
     with waiting(LEARNS, shown=progress is None or progress is True):
         return task.lesson.summaries.fit(pilot)
 
 
-def _require_learnt_again(learnt: LearntProblem, kept: LedgerReader, ledger: LedgerReader) -> None:
+def _require_learnt_again(learnt: LearnedProblem, kept: LedgerReader, ledger: LedgerReader) -> None:
     """Refuse summaries other than those that the recorded outcomes have; differences of rounding do not matter."""
     assert learnt.observed is not None
     now: dict[str, Any] = {"observed": learnt.observed, "summaries": learnt.learning.summaries[:100]}

@@ -50,7 +50,7 @@ def drive(
     Returns why it ended. ``progress`` is called with the run after every block; the run's ``expected`` is then the
     forecast, made at the end of the last round, of what is left to do. With a ``ledger``, recorded blocks are taken
     from it and new ones are recorded; workers start when the first block has to be simulated. With one that is only
-    read, a `LedgerReader`, it ends where the record ends. ``until_round`` ends at the start of that round.
+    read, a ``LedgerReader``, it ends where the record ends. ``until_round`` ends at the start of that round.
     ``history=False`` skips the intermediate estimates that fill ``run.history``.
     """
     instance(run, Run, "run", "a run, as a method's start gives it")
@@ -84,6 +84,11 @@ class _Loop:
     recorder: Recorder | None
     session: Session | None = None
 
+    @property
+    def recording(self) -> Ledger | None:
+        """The ledger, if it is there to be written; a reader is only replayed."""
+        return self.ledger if isinstance(self.ledger, Ledger) else None
+
     def until_it_ends(self) -> str:
         run, round = self.run, -1
         with ExitStack() as stack:
@@ -97,7 +102,7 @@ class _Loop:
                 new, replayed = self._replay(self._ask())
                 if replayed and not new:
                     continue
-                if self.ledger is not None and not isinstance(self.ledger, Ledger):
+                if self.ledger is not None and self.recording is None:
                     return NOT_FINISHED
                 self._simulate(new, self.session or self._open_session(stack))
         if self.stop is not None and not self.stop.holds(run):
@@ -131,8 +136,8 @@ class _Loop:
         recorded = self.ledger.round_state(self.run.round, computed, self.run.state_as_now)
         if recorded is not None:
             self.run.restore_round(recorded)
-        elif isinstance(self.ledger, Ledger):
-            self.ledger.record_round(self.run.round, computed)
+        elif self.recording is not None:
+            self.recording.record_round(self.run.round, computed)
 
     def _ask(self) -> list[Batch]:
         """The next blocks: enough for the workers and not all of a long round, whose θ would fill the memory."""
@@ -164,8 +169,8 @@ class _Loop:
         """Begin work with the engine, until the stack is left."""
         session = self.session = stack.enter_context(self.engine.session(self.run.problem))
         stack.callback(self._take_warning, session)
-        if isinstance(self.ledger, Ledger):
-            session.arrived = self.ledger.record_early
+        if self.recording is not None:
+            session.arrived = self.recording.record_early
         if session.ahead:  # blocks may be under way when the run ends
             stack.callback(self.run.abandon)
         return session
@@ -177,8 +182,8 @@ class _Loop:
     def _simulate(self, batches: Sequence[Batch], session: Session) -> None:
         session.submit(batches)
         answers = session.collect()
-        if isinstance(self.ledger, Ledger):  # all of them before the run thinks about any
-            self.ledger.record(*answers)
+        if self.recording is not None:  # all of them before the run uses any
+            self.recording.record(*answers)
         for batch, outcomes in answers:
             self._tell(batch, outcomes)
         _require_success(self.run)

@@ -24,7 +24,7 @@ from fbar.engine import Engine
 from fbar.errors import InputError
 from fbar.methods.start import Start
 from fbar.methods.summaries.functions import functions, out_of_fold
-from fbar.methods.summaries.learnt import Learning, LearntProblem, LearntSummary
+from fbar.methods.summaries.learned import LearnedProblem, LearnedSummary, Learning
 from fbar.methods.summaries.pilot import LEAST, Pilot
 from fbar.methods.summaries.regressions import REGRESSIONS
 from fbar.question.problem import Problem
@@ -103,7 +103,7 @@ class LearnedSummaries:
     def check(self, problem: Problem) -> None:
         """Refuse a problem that has nothing to regress on."""
         instance(problem, Problem, "problem", "an fbar.Problem")
-        if isinstance(problem, LearntProblem):
+        if isinstance(problem, LearnedProblem):
             raise InputError("this problem's summaries are learnt already; give the problem that they were learnt from")
         if problem.simulator.known is not None:
             raise InputError(
@@ -138,7 +138,7 @@ class LearnedSummaries:
         seeds = Seeds.of(seed).pilot()
         return Pilot(Start(problem, as_targets(targets), seeds, self.size(problem), None, None, block_size))
 
-    def fit(self, pilot: Pilot) -> LearntProblem:
+    def fit(self, pilot: Pilot) -> LearnedProblem:
         """The problem with the summaries that a finished pilot teaches."""
         x, points = pilot.simulated()
         names, f = functions(pilot.targets, points)
@@ -151,11 +151,11 @@ class LearnedSummaries:
         kind = min(kinds, key=lambda kind: float(left[kind].mean()))
         # A prediction that is exact would make an infinite scale of a tolerance; no such small one is ever given.
         scale = np.sqrt(np.maximum(left[kind], 1e-12))
-        summary = LearntSummary(pilot.problem.summary, REGRESSIONS[kind](x, y, seed), scale, x[:100])
+        summary = LearnedSummary(pilot.problem.summary, REGRESSIONS[kind](x, y, seed), scale, x[:100])
         learning = Learning(
             kind, dict(zip(names, (1 - left[kind]).tolist(), strict=True)), pilot.simulations, tried[kind] / scale
         )
-        return LearntProblem(pilot.problem, summary, learning)
+        return LearnedProblem(pilot.problem, summary, learning)
 
     def learn(
         self,
@@ -165,7 +165,7 @@ class LearnedSummaries:
         seed: Any = None,
         simulations: int | None = None,
         engine: Engine | None = None,
-    ) -> LearntProblem:
+    ) -> LearnedProblem:
         """Run the pilot and give the problem with learnt summaries, for any method."""
         chosen = self if simulations is None else LearnedSummaries(self.regression, simulations, self.folds)
         pilot = chosen.pilot(problem, targets, seed)

@@ -13,7 +13,7 @@ from fbar.methods import AdaptiveAllocation, Method, Run, Targeted
 from fbar.methods.registry import as_method
 from fbar.methods.smc import SMC
 from fbar.methods.stopping import StoppingRule, as_rule, require_rule
-from fbar.methods.summaries import LearntProblem
+from fbar.methods.summaries import LearnedProblem
 from fbar.question.problem import Problem
 from fbar.question.targets import Target, as_targets
 from fbar.running.summaries import LearnedSummaries
@@ -55,7 +55,7 @@ class Task:
     stop: StoppingRule | None
     block_size: int | None
     lesson: Lesson | None = None
-    learnt: LearntProblem | None = None
+    learnt: LearnedProblem | None = None
     exact: bool = False
     """Whether the data are to be matched exactly because no tolerance was given."""
 

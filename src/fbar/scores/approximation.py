@@ -85,14 +85,14 @@ class Approximation:
             return Given(float(self.posterior.value(target)[0]))
         if self.points is None:
             gave = ", ".join(self.given) or "none"
-            raise InputError(f"the algorithm gave estimates alone, and none of {target.name}; it gave: {gave}")
+            raise InputError(f"the algorithm gave only estimates, and not of {target.name}; it gave: {gave}")
         points, weights = self.sample()
         return Given(float(target.value(points, weights)[0]))
 
     def sample(self) -> tuple[Points, FloatArray]:
         """The weighted points, for a score that needs them."""
         if self.points is None or self.weights is None:
-            raise InputError("the algorithm gave estimates alone; this score needs its points")
+            raise InputError("the algorithm gave only estimates; this score needs weighted points")
         return self.points, checked_weights(self.weights, self.points.rows)
 
 

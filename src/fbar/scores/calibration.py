@@ -49,7 +49,7 @@ def rank(
     """
     a, w = weighted(x, weights)
     if a.shape[1] != 1:
-        raise InputError(f"a rank is of one parameter; got samples of {a.shape[1]}")
+        raise InputError(f"a rank is defined for one parameter; got samples of {a.shape[1]}")
     below, equal = float(w[a[:, 0] < true].sum()), float(w[a[:, 0] == true].sum())
     if exact:
         return below + u * equal
@@ -149,7 +149,7 @@ class TrueParameters(Score):
     needs: ClassVar[Needs] = "parameters"
     blind_spot: ClassVar[str] = (
         "rewards too little uncertainty, and punishes the true posterior where the data are not typical of their "
-        "parameters; on its own it tells gross failures alone"
+        "parameters; by itself it shows only gross failures"
     )
 
     bandwidth: str = "scott"

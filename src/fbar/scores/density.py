@@ -39,7 +39,7 @@ def kernel_density(x: npt.ArrayLike, weights: npt.ArrayLike | None = None, bandw
             raise np.linalg.LinAlgError
         kde = gaussian_kde(((points - centre) / scale).T, bandwidth, weights=w)
     except np.linalg.LinAlgError:
-        raise InputError("the samples lie in a plane of fewer dimensions, so they have no density") from None
+        raise InputError("the samples lie in a space of fewer dimensions, so they have no density") from None
     root = np.linalg.cholesky(kde.covariance)  # with the bandwidth in it
     constant = np.log(scale).sum() + np.log(np.diagonal(root)).sum() + d / 2 * np.log(2 * np.pi)
     whiten = np.linalg.inv(root).T / scale[:, None]

@@ -167,7 +167,7 @@ def likelihoods(approximation: Approximation, scene: Scene, *, log: bool) -> tup
     given = approximation.likelihood
     own = None if approximation.posterior is None else approximation.posterior.likelihood
     if given is None and own is None:
-        raise InputError("this algorithm gave no estimates of the likelihood; weights alone do not hold its scale")
+        raise InputError("this algorithm gave no estimates of the likelihood; its scale cannot be found from weights")
     if own is None or (log and given is not None):
         estimate = numeric_array(given, "log-likelihoods")
         estimate = estimate if log else np.exp(np.where(np.isnan(estimate), -np.inf, estimate))

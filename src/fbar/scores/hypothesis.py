@@ -1,4 +1,4 @@
-"""Two-sample tests turned into scores: Kolmogorov–Smirnov, and a classifier told to tell p̂ from p."""
+"""Two-sample tests turned into scores: Kolmogorov–Smirnov, and a classifier trained to separate p̂ from p."""
 
 from __future__ import annotations
 
@@ -147,11 +147,11 @@ class KolmogorovSmirnovTest(Score):
 @register
 @dataclass(frozen=True)
 class ClassifierTest(Score):
-    """C2ST: the accuracy of a classifier that tells the approximation from the truth."""
+    """C2ST: the accuracy of a classifier that separates the approximation from the truth."""
 
     name: ClassVar[str] = "c2st"
     title: ClassVar[str] = "classifier two-sample test: accuracy of a neural network"
-    formula: ClassVar[str] = "share of held-out points that it tells apart, 5 folds"
+    formula: ClassVar[str] = "share of held-out points that it classifies correctly, 5 folds"
     range: ClassVar[str] = "[0, 1]; ½ is the best"
     better: ClassVar[Better] = "nominal"
     needs: ClassVar[Needs] = "samples"

@@ -108,7 +108,7 @@ def kolmogorov(
     """
     a, v, b, w = two_samples(x, y, x_weights, y_weights)
     if a.shape[1] != 1:
-        raise InputError(f"the Kolmogorov distance is of one dimension; got samples of {a.shape[1]}")
+        raise InputError(f"the Kolmogorov distance is defined in one dimension; got samples of {a.shape[1]}")
     at, where = np.unique(np.concatenate([a[:, 0], b[:, 0]]), return_inverse=True)
     jumps = np.bincount(where, np.concatenate([v, -w]), minlength=at.size)
     return float(min(np.abs(np.cumsum(jumps)).max(), 1.0))

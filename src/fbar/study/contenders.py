@@ -84,7 +84,7 @@ def _run_to_precision(
 ) -> Approximation:
     rules: list[StoppingRule] = [StandardError(t.name, precision[t.name]) for t in targets if t.name in precision]
     if not rules:
-        raise InputError(f"precision names none of this study's targets; it names {', '.join(precision)}")
+        raise InputError(f"precision must name targets of this study; it names {', '.join(precision)}")
     rule = functools.reduce(lambda a, b: a & b, rules)
     told: dict[str, float] = {}
     run = _at_the_tolerance(method, posed).start(posed, list(targets), seeds, limit=posed.budget)

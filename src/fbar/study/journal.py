@@ -94,8 +94,8 @@ class Journal:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise FbarError(
-                f"cannot write {self.directory}/trials.jsonl: {error.strerror}; finished trials are kept: make room, "
-                "then give the same command again"
+                f"cannot write {self.directory}/trials.jsonl: {error.strerror}; finished trials are kept: "
+                "free some space, then rerun the command"
             ) from None
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ def _settings(path: Path) -> dict[str, Any] | None:
     trials = path.with_name("trials.jsonl")
     if trials.exists() and trials.stat().st_size > 0:
         raise InputError(
-            f"{path} is missing or damaged, so that nobody knows what the trials beside it are of; put it back, or use "
+            f"{path} is missing or damaged, so it is not known what the recorded trials belong to; restore it, or use "
             "another directory"
         )
     return None
@@ -133,7 +133,7 @@ def _same_study(before: Mapping[str, Any], now: Mapping[str, Any], directory: Pa
             raise InputError(
                 f"{directory} holds a study with {name} {shown(before[name])}, not {shown(now[name])}; use "
                 "another directory, or "
-                "give the same settings to go on"
+                "use the same settings to resume"
             )
     for part in ("problems", "methods"):
         for name, described in before.get(part, {}).items():

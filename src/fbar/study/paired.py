@@ -11,7 +11,7 @@ import numpy as np
 from fbar.checks import FloatArray
 
 ROUNDING = 1e-9
-"""A ratio of means nearer to 1 than this is no difference, and a spread below this part of the mean is none."""
+"""A ratio of means nearer to 1 than this is no difference, and a spread below this fraction of the mean is zero."""
 
 
 def mean_and_error(values: FloatArray) -> tuple[float, float]:

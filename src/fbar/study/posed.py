@@ -144,7 +144,7 @@ class Posed(Problem):
 
     @property
     def reference(self) -> Reference:
-        raise InputError("an algorithm that is scored does not see the truth")
+        raise InputError("an algorithm that is being scored cannot see the truth")
 
     @property
     def budget(self) -> int:

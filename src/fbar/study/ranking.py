@@ -55,7 +55,7 @@ class Standing:
 
     @property
     def place(self) -> str:
-        """Such as 1 or 2–3; none for a method that failed in every trial, and takes no place from others."""
+        """Such as 1 or 2–3; empty for a method that failed in every trial, which takes no place from others."""
         if not self.trials:
             return "–"
         return str(self.best_place) if self.best_place == self.worst_place else f"{self.best_place}–{self.worst_place}"
@@ -157,7 +157,7 @@ class Ranking:
         if self.contested:
             lines.append(
                 f"{called} of {len(self.contested)} differences are real (chance of any mistake at most "
-                f"{self.level:.0%}); methods whose places overlap could not be told apart"
+                f"{self.level:.0%}); methods whose places overlap do not differ significantly"
             )
         if any(s.failed for s in self.standings):
             lines.append("trials that failed are left out, and a pair is compared over the trials that both finished")
@@ -169,9 +169,9 @@ def rank(result: StudyResult, score: str, target: str | None, level: float) -> R
     level = share(level, "level")
     better = result.direction(score)
     if better == "nominal":
-        raise InputError(f"the score {shown(score)} has a right value and no better one; it cannot rank methods")
+        raise InputError(f"the score {shown(score)} is best at one value and cannot rank methods")
     if result.number_of_trials < 2:
-        raise InputError("a ranking needs at least 2 trials, to know how sure it is; got 1")
+        raise InputError("a ranking needs at least 2 trials to have an uncertainty; got 1")
     groups: list[tuple[str, int]] = list(dict.fromkeys((cell.problem, cell.budget) for cell in result.cells))
     values, pairs = {}, []
     for problem, budget in groups:

@@ -118,7 +118,7 @@ class Study:
         fresh = name.endswith("/fresh")
         if fresh and any(score.name == ERROR for score in self.scores):
             raise InputError(
-                f"{name}: the error {ERROR!r} is that of one question asked again and again; with fresh data use "
+                f"{name}: the error {ERROR!r} is for repeated runs on the same data; with fresh data use "
                 "scores of calibration, such as sbc, coverage or true-parameters"
             )
         tolerance = self._tolerance(name, problem)
@@ -139,7 +139,7 @@ class Study:
         else:
             targets = tuple(parse(item) for item in (problem if fresh else scored).truth())
             if not targets:
-                raise InputError(f"the truth of {shown(name)} is not known; give the problem its truth=")
+                raise InputError(f"the truth of {shown(name)} is not known; give it to the problem as truth=")
         return Arena(name, problem, scored, targets, tolerance, fresh)
 
     def _tolerance(self, name: str, problem: Problem) -> float:
@@ -150,9 +150,7 @@ class Study:
                 raise InputError(f"tolerance names no value for {shown(name)}; known: {', '.join(self.tolerance)}")
             return positive_number(self.tolerance[name], "tolerance")
         if not isinstance(problem, Benchmark):
-            raise InputError(
-                f"{shown(name)} is a problem of your own: give its tolerance as tolerance={{{shown(name)}: …}}"
-            )
+            raise InputError(f"{shown(name)} is your own problem: give its tolerance as tolerance={{{shown(name)}: …}}")
         known = problem.tolerances
         if real(self.tolerance) not in known:
             levels = ", ".join(f"{level:g}" for level in known)
@@ -166,7 +164,7 @@ class Study:
         """The same study of some of its problems: its trials are those of the whole."""
         chosen = set(texts(problems, "problems", "['ramp']")) & set(self.arenas)
         if not chosen:
-            raise InputError(f"none of these is a problem of this study; it has {', '.join(self.arenas)}")
+            raise InputError(f"this study has none of these problems; it has {', '.join(self.arenas)}")
         other = copy.copy(self)
         other.arenas = {name: arena for name, arena in self.arenas.items() if name in chosen}
         return other
@@ -299,14 +297,14 @@ def _problem(given: Any) -> tuple[str, Problem]:
         which = "own" if given.observation is None else given.observation
         return (given.name if which == 1 else f"{given.name}/{which}"), given
     if isinstance(given, Problem):
-        raise InputError("a problem of your own needs a name: problems={'name': problem}")
+        raise InputError("your own problem needs a name: problems={'name': problem}")
     if not isinstance(given, str):
         raise InputError(f"a problem is a name of the catalogue or a fbar.Problem; got {shown(given)}")
     name, _, which = given.partition("/")
     if which == "fresh":
         problem = load(name)
         if not isinstance(problem, Benchmark):
-            raise InputError(f"the data of {name} are an event, so there are no fresh data")
+            raise InputError(f"the data of {name} are an event, so it cannot draw fresh data")
         return given, problem
     if which and not which.isdigit():
         raise InputError(f"write {name}/3 for its third observation, or {name}/fresh; got {shown(given)}")

@@ -181,7 +181,8 @@ def run_trial(
             found = contender.run(posed, here.targets, seeds)
         if posed.meter.refused:
             raise InputError(
-                f"the algorithm asked for {posed.meter.refused} simulations beyond its budget of {budget}, and went on"
+                f"the algorithm asked for {posed.meter.refused} simulations beyond its budget of {budget}, "
+                "and continued"
             )
         ran = max(found.simulations, posed.spent)
         if ran > budget:

@@ -29,8 +29,8 @@ class Versus:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.x} against {self.y}: of the pairs that both tell apart, {len(self.agreed)} in the same way, "
-            f"{len(self.misled)} in opposite ways; {self.open} are open"
+            f"{self.x} against {self.y}: of the pairs that both rank significantly, {len(self.agreed)} in the same "
+            f"way, {len(self.misled)} in opposite ways; {self.open} are open"
         ]
         lines += [
             f"  {v.problem}, {v.budget:,}: {self.x} prefers {u.better}, {self.y} {v.better} "

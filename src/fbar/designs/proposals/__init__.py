@@ -1,6 +1,6 @@
 """Proposals that learn: populations of particles in working coordinates, perturbed (section S7 of the paper).
 
-Methods import `Perturbed`, `Learnt`, `Space` and the kernels from here.
+Methods import `Perturbed`, `Learned`, `Space` and the kernels from here.
 """
 
 from fbar.designs.proposals.kernels import (
@@ -12,13 +12,13 @@ from fbar.designs.proposals.kernels import (
     UniformKernel,
     as_perturbation,
 )
-from fbar.designs.proposals.learnt import Learnt
+from fbar.designs.proposals.learned import Learned
 from fbar.designs.proposals.perturbed import FromPrior, Perturbed
 
 __all__ = [
     "Degenerate",
     "FromPrior",
-    "Learnt",
+    "Learned",
     "LocalNormalKernel",
     "NormalKernel",
     "OptimalLocalKernel",

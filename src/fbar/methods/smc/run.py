@@ -340,6 +340,9 @@ class SMCRun(Run):
         found = account.variance_after(self.store, self._present.record.proposal, posterior, target)
         return super().variance_after(posterior, target) if found is None else found
 
+    def _drawn_from(self) -> Rounds:
+        return self.store
+
     def _posterior_tolerance(self) -> float:
         return self.tolerance
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fbar.designs.proposals import FromPrior, Learnt
+from fbar.designs.proposals import FromPrior, Learned
 from fbar.estimation.crossfitted import Crossfitted
 from fbar.estimation.posterior import Posterior
 from fbar.methods.forecasts import VarianceAfter, variance_after_draws
@@ -53,7 +53,7 @@ def simulated_points(store: Crossfitted, most: int) -> Points | None:
 def variance_after(store: Crossfitted, posterior: Posterior, target: Target) -> VarianceAfter | None:
     """What more simulations from the last proposals would leave of the variance."""
     draws = posterior.draws
-    if draws is None or draws.row is None or not isinstance(store.proposals[-1][0], Learnt):
+    if draws is None or draws.row is None or not isinstance(store.proposals[-1][0], Learned):
         return None
     particles, group = store.take(draws.row), store.everything.group_of(draws.row)
     log_q = np.empty(len(particles))

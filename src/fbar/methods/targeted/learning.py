@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fbar.checks import FloatArray, IntArray
-from fbar.designs.proposals import Learnt
-from fbar.designs.proposals.learnt import Part, Table
+from fbar.designs.proposals import Learned
+from fbar.designs.proposals.learned import Part, Table
 from fbar.designs.proposals.student import fit
 from fbar.estimation.crossfitted import Crossfitted
 from fbar.methods.targeted.aim import Aim
@@ -52,7 +52,7 @@ FITTED = 1500
 class FittedProposal:
     """A proposal, and the share of the variance that evenly spread draws from it could remove."""
 
-    proposal: Learnt
+    proposal: Learned
     removable: float
 
 
@@ -104,7 +104,7 @@ def learn(
         x, weight = _resampled(x, weight, rng)
         inflation = 1.0 if aim is None else INFLATION_IN_ONE if d == 1 else INFLATION
         parts[m] = fit(x, weight, rng, inflation=inflation)
-    return FittedProposal(Learnt(space, _with_a_chance(shares, space, particles), tuple(parts), defence), removable)
+    return FittedProposal(Learned(space, _with_a_chance(shares, space, particles), tuple(parts), defence), removable)
 
 
 def _with_a_chance(shares: FloatArray, space: Space, particles: Particles) -> FloatArray:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.checks import FloatArray, IntArray, non_negative_number
-from fbar.designs.proposals import Learnt
+from fbar.designs.proposals import Learned
 from fbar.designs.schemes import scrambled
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.crossfitted import Crossfitted
@@ -122,7 +122,7 @@ class TargetedRounds(Run):
         proposal = self.store.proposals[round][block % self.method.groups]
         if not evenly:
             return proposal.draw(rng, size)
-        assert isinstance(proposal, Learnt)
+        assert isinstance(proposal, Learned)
         return proposal.from_unit(scrambled(size, proposal.unit_dimension, rng))
 
     def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
@@ -184,6 +184,9 @@ class TargetedRounds(Run):
         if not self.simulations:
             return self.posterior()
         return self._estimated(self.store.copy(), self.wanted)
+
+    def _drawn_from(self) -> Crossfitted:
+        return self.store
 
     def _posterior_tolerance(self) -> float:
         return self.wanted.tolerance

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.checks import IntArray
-from fbar.designs.proposals import FromPrior, Learnt
+from fbar.designs.proposals import FromPrior, Learned
 from fbar.errors import InputError, NoPosterior
 from fbar.methods.start import Start
 from fbar.methods.targeted.aim import Aim
@@ -242,7 +242,7 @@ class TargetedRun(TargetedRounds):
     # ------------------------------------------------------------ records and extensions
 
     def round_state(self) -> dict[str, npt.NDArray[Any]] | None:
-        if self._ended or not all(isinstance(q, Learnt) for q in self.store.proposals[-1]):
+        if self._ended or not all(isinstance(q, Learned) for q in self.store.proposals[-1]):
             return None
         found = RecordedRound(
             self._plan.simulations,
@@ -253,7 +253,7 @@ class TargetedRun(TargetedRounds):
             self._reached[-1],
         ).arrays()
         for a, proposal in enumerate(self.store.proposals[-1]):
-            assert isinstance(proposal, Learnt)
+            assert isinstance(proposal, Learned)
             found |= {f"{a}/{name}": array for name, array in proposal.arrays().items()}
         return found
 
@@ -263,7 +263,7 @@ class TargetedRun(TargetedRounds):
     def restore_round(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         recorded = RecordedRound.of(state)
         if not self._has_proposals(state):
-            self.store.proposals[-1] = [Learnt.of(_of_group(state, a), self.space, self.defence) for a in self._groups]
+            self.store.proposals[-1] = [Learned.of(_of_group(state, a), self.space, self.defence) for a in self._groups]
         self.wanted, self._reached[-1] = self._acceptance_at(recorded.wanted), recorded.reached
         self._plan = self._planned(recorded.simulations, recorded.evenly)
         if recorded.phase == SAMPLING:

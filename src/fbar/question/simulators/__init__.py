@@ -6,7 +6,7 @@ of models, or a known acceptance probability p(x*|θ) that stands in for simulat
 """
 
 from fbar.question.simulators.base import Simulator, SimulatorFunction, Single, Vectorised, as_simulator, repeating
-from fbar.question.simulators.choice import Model, choose
+from fbar.question.simulators.choice import Model, as_models, choose, prior_of
 from fbar.question.simulators.costs import COST, Costs, without_costs
 from fbar.question.simulators.failures import PASSES, EndsRun, Nonsense, RowFailed, SimulationError, TimedOut, Unusable
 from fbar.question.simulators.known import AcceptanceProbability, Bernoulli, KnownAcceptance, Separable, Tabulated
@@ -34,9 +34,11 @@ __all__ = [
     "TimedOut",
     "Unusable",
     "Vectorised",
+    "as_models",
     "as_simulator",
     "choose",
     "each",
+    "prior_of",
     "repeating",
     "run_rows",
     "without_costs",

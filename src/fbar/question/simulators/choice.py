@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.checks import FloatArray, IntArray, shown
+from fbar.errors import InputError
 from fbar.question.outcomes import Failure
 from fbar.question.points import Points
-from fbar.question.priors import Distribution
+from fbar.question.priors import Distribution, Finite, ModelChoice
 from fbar.question.simulators.base import Simulator, SimulatorFunction, Single, as_simulator
 from fbar.question.simulators.failures import Unusable
 from fbar.question.simulators.rows import RowByRow, Rows
@@ -22,6 +23,24 @@ class Model(NamedTuple):
 
     simulate: SimulatorFunction
     prior: Distribution | None = None
+
+
+def as_models(given: Mapping[Any, SimulatorFunction | Model]) -> dict[Any, Model]:
+    """Models by their names, checked; one without parameters may be given as its simulator."""
+    if not isinstance(given, Mapping) or not given:
+        raise InputError("give at least one model, as a mapping from its name to its simulator")
+    models = {label: model if isinstance(model, Model) else Model(model) for label, model in given.items()}
+    for label, (simulate, _) in models.items():
+        if not callable(simulate):
+            raise InputError(f"model {shown(label)} must be a function simulate(theta, rng); got {shown(simulate)}")
+    return models
+
+
+def prior_of(models: Mapping[Any, Model], probabilities: npt.ArrayLike | None, name: str) -> Finite | ModelChoice:
+    """The prior of a choice of models: finite where no model has parameters."""
+    if all(model.prior is None for model in models.values()):
+        return Finite({name: np.array(list(models))}, probabilities=probabilities)
+    return ModelChoice({label: model.prior for label, model in models.items()}, probabilities, name=name)
 
 
 def choose(models: Mapping[Any, Model], name: str) -> Choice:

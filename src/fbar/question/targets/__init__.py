@@ -3,7 +3,7 @@
 Other rooms import `Target`, what checks targets that users give, and the functions that make them.
 """
 
-from fbar.question.targets.base import Target, as_target, as_targets, whole_name
+from fbar.question.targets.base import Target, as_target, as_targets, column_of, whole_name
 from fbar.question.targets.covariances import covariance, variance
 from fbar.question.targets.densities import density_at
 from fbar.question.targets.expectations import (
@@ -16,7 +16,7 @@ from fbar.question.targets.expectations import (
     second_moment,
 )
 from fbar.question.targets.quantiles import quantile
-from fbar.question.targets.registry import KINDS, Kind, parse, register
+from fbar.question.targets.registry import KINDS, Kind, parameter, parse, register, registered
 
 __all__ = [
     "KINDS",
@@ -24,17 +24,20 @@ __all__ = [
     "Target",
     "as_target",
     "as_targets",
+    "column_of",
     "covariance",
     "density_at",
     "expectation",
     "mean",
     "model_probability",
+    "parameter",
     "parse",
     "probabilities",
     "probability",
     "probability_between",
     "quantile",
     "register",
+    "registered",
     "second_moment",
     "variance",
     "whole_name",

@@ -118,8 +118,8 @@ class Expression:
     @property
     def names(self) -> tuple[str, ...]:
         """The parameters that it depends on."""
-        called = {id(node.func) for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
-        found = [node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name) and id(node) not in called]
+        called = {node.func for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
+        found = [node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name) and node not in called]
         return tuple(dict.fromkeys(found))
 
     # ------------------------------------------------------------ what may stand in it

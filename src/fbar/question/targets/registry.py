@@ -18,6 +18,7 @@ from fbar import former
 from fbar.checks import choice, require_name, shown, text
 from fbar.errors import InputError
 from fbar.question.targets.base import Target
+from fbar.system.plugins import load_plugins
 
 Maker = TypeVar("Maker", bound=Callable[..., Target])
 
@@ -72,7 +73,13 @@ class Kind:
 _KINDS: dict[str, Kind] = {}
 
 KINDS: Mapping[str, Kind] = MappingProxyType(_KINDS)
-"""Every kind that is registered, by name."""
+"""Every kind that is registered so far, by name."""
+
+
+def registered() -> dict[str, Kind]:
+    """Every kind by name, in alphabetical order, with those of installed plugins."""
+    load_plugins()
+    return dict(sorted(KINDS.items()))
 
 
 def register(form: str, example: str) -> Callable[[Maker], Maker]:
@@ -101,6 +108,11 @@ def register(form: str, example: str) -> Callable[[Maker], Maker]:
     return add
 
 
+def unregister(name: str) -> None:
+    """Forget a kind that was registered, for tests and notebooks."""
+    _KINDS.pop(name, None)
+
+
 def parse(text: str) -> Target:
     """A target from its name, as on a command line.
 
@@ -111,6 +123,8 @@ def parse(text: str) -> Target:
         raise InputError(f"a target is written as kind:what, such as mean:beta; got {shown(text)}")
     former.refuse_target(text)
     kind, what = (part.strip() for part in text.split(":", 1))
+    if kind not in KINDS:
+        load_plugins()
     return KINDS[choice(kind, KINDS, "kind of target")].read(what)
 
 

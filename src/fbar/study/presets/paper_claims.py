@@ -64,7 +64,7 @@ def _paper_claims(results: Mapping[str, StudyResult]) -> list[Claim]:
 
 
 def misleads(result: StudyResult, score: str) -> list[Claim]:
-    """Whether a score and the error tell some pair of methods apart in opposite ways, beyond doubt."""
+    """Whether a score and the error rank some pair of methods in opposite ways, both significantly."""
     versus = result.against(score)
     claims = []
     for problem in result.arenas:
@@ -72,7 +72,7 @@ def misleads(result: StudyResult, score: str) -> list[Claim]:
         worst = max(pairs, key=lambda pair: abs(math.log(pair[1].comparison.ratio)), default=None)
         text = f"ranking by {'ESS' if score == 'ess' else 'acceptance rate'} disagrees with ranking by error"
         if worst is None:
-            claims.append(Claim(text, problem, "no pair is told apart in opposite ways", holds=False))
+            claims.append(Claim(text, problem, "no pair is ranked in opposite ways", holds=False))
             continue
         u, v = worst
         ratio, (low, high) = v.comparison.ratio, v.comparison.interval()
@@ -117,5 +117,5 @@ PAPER_CLAIMS = Preset(
     },
     _paper_claims,
     note="within each study the chance of any wrong verdict is at most 10%: 5% for the error, 2.5% for each of the two "
-    "scores beside it",
+    "other scores",
 )

@@ -22,7 +22,7 @@ POOR = 0.02
 """An R² below this is warned of."""
 
 
-class LearntSummary:
+class LearnedSummary:
     """The learnt summary as a function of a batch of outputs: the regression of the problem's own summaries.
 
     ``fingerprint`` is that of its values at some simulations, to know it again.
@@ -53,7 +53,7 @@ class Learning:
     summaries: FloatArray
 
 
-class LearntProblem(Problem):
+class LearnedProblem(Problem):
     """A problem whose summaries were learnt for some targets; made by `LearnedSummaries.learn`.
 
     Its summaries are estimates of E[f(θ)|x] over their residual standard deviation, which is the posterior's in a root
@@ -76,7 +76,7 @@ class LearntProblem(Problem):
         How many simulations taught.
     """
 
-    def __init__(self, base: Problem, summary: LearntSummary, learning: Learning) -> None:
+    def __init__(self, base: Problem, summary: LearnedSummary, learning: Learning) -> None:
         super().__init__(
             base.prior,
             base.simulate,
@@ -145,11 +145,11 @@ class LearntProblem(Problem):
         """The same summaries of a problem that is changed; a plain problem where the comparison itself is changed."""
         if {"summary", "distance", "accept"} & changes.keys():
             return self.base.replace(**changes)
-        return LearntProblem(self.base.replace(**changes), self._summary, self.learning)
+        return LearnedProblem(self.base.replace(**changes), self._summary, self.learning)
 
-    def with_observed(self, observed: Any) -> LearntProblem:
+    def with_observed(self, observed: Any) -> LearnedProblem:
         """The same summaries of other data: nothing is learnt again."""
-        return LearntProblem(self.base.with_observed(observed), self._summary, self.learning)
+        return LearnedProblem(self.base.with_observed(observed), self._summary, self.learning)
 
     @cached_property
     def reference(self) -> Reference:

@@ -41,7 +41,7 @@ Part = StudentMixture | Table | None
 
 
 @dataclass(frozen=True, eq=False)
-class Learnt:
+class Learned:
     """(1 − δ) Σ_m s_m q_m + δ p: a share s_m and a proposal q_m for each model, and the prior p as a defence.
 
     With the prior mixed in, no weight p/q is larger than 1/δ, whatever the fit missed.
@@ -126,7 +126,7 @@ class Learnt:
         return found
 
     @staticmethod
-    def of(arrays: Mapping[str, Any], space: Space, defence: float) -> Learnt:
+    def of(arrays: Mapping[str, Any], space: Space, defence: float) -> Learned:
         """From recorded numbers."""
         parts: list[Part] = []
         for m in range(len(space.parts)):
@@ -135,4 +135,4 @@ class Learnt:
                 parts.append(Table(given["probabilities"]))
             else:
                 parts.append(StudentMixture.of(given) if given else None)
-        return Learnt(space, arrays["shares"], tuple(parts), defence)
+        return Learned(space, arrays["shares"], tuple(parts), defence)
