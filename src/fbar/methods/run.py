@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,20 @@ ROUNDS = 16
 
 NEARLY_ALL = 0.9
 """The share of the prior's simulations that is accepted from which on the answer is taken to be the prior."""
+
+
+FORMER = {
+    "ahead": "variance_after",
+    "dear": "posterior_is_slow",
+    "glance": "peek",
+    "measure_told": "learnt_distance",
+    "places": "simulated_points",
+    "settled": "at_final_tolerance",
+    "settles": "has_final_tolerance",
+    "tolerance_told": "reported_tolerance",
+    "wanted_tolerance": "final_tolerance",
+}
+"""What attributes of a run were called, and what they are called now."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +76,13 @@ class Run(AskTell, OtherTolerances):
         self.history: list[Moment] = []
         """Its estimates when it had fewer simulations, where `fbar.drive` drove it; each time as they were then."""
         self._leg_round = self._leg_spent = 0  # where it was last extended
+
+    if not TYPE_CHECKING:  # a checker would take every name for one that is there
+
+        def __getattr__(self, name: str) -> Any:
+            if name in FORMER:
+                raise AttributeError(f"{type(self).__name__}.{name} is now {type(self).__name__}.{FORMER[name]}")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     # ------------------------------------------------------------ what a method fills in
 

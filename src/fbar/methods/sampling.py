@@ -27,11 +27,11 @@ from fbar.estimation.cells import ActualCounts, ExpectedCounts
 from fbar.estimation.doubly_robust import DoublyRobust
 from fbar.estimation.draws import WeightedAverage
 from fbar.estimation.kernel_regression import KernelRegression
-from fbar.methods.base import Method
 from fbar.methods.draws import DrawRun
 from fbar.methods.finite.allocation import oracle_shares
 from fbar.methods.finite.cells import CellRun
 from fbar.methods.finite.sampling import SamplingRun
+from fbar.methods.method import Method
 from fbar.methods.registry import Needs, register
 from fbar.methods.run import ROUNDS
 from fbar.methods.start import Start

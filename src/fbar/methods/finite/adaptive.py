@@ -13,10 +13,10 @@ from fbar.designs.allocation import largest_remainder, top_up
 from fbar.errors import InputError
 from fbar.estimation.cells import ActualCounts, CellErrors
 from fbar.estimation.posterior import Posterior
-from fbar.methods.base import Method
 from fbar.methods.finite.allocation import importance
 from fbar.methods.finite.cells import CellRun
 from fbar.methods.forecasts import VarianceAfter
+from fbar.methods.method import Method
 from fbar.methods.registry import register
 from fbar.methods.run import ROUNDS
 from fbar.methods.start import Start

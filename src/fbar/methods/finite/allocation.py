@@ -15,8 +15,8 @@ from fbar.checks import FloatArray, IntArray, choice, distribution, numeric_arra
 from fbar.designs.allocation import RULES, largest_remainder, top_up
 from fbar.errors import InputError
 from fbar.estimation.cells import ActualCounts
-from fbar.methods.base import Method
 from fbar.methods.finite.cells import CellRun
+from fbar.methods.method import Method
 from fbar.methods.registry import register
 from fbar.methods.run import ROUNDS
 from fbar.methods.start import Start

@@ -18,7 +18,7 @@ from fbar.designs.proposals import (
 )
 from fbar.errors import InputError
 from fbar.estimation.rounds import WEIGHTINGS
-from fbar.methods.base import Method
+from fbar.methods.method import Method
 from fbar.methods.registry import register
 from fbar.methods.smc.run import SMCRun
 from fbar.methods.smc.schedules import AcceptanceRateSchedule, QuantileSchedule, Schedule, Tolerances, as_schedule

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from fbar.checks import choice, non_negative_number, positive_integer, settle, shown
 from fbar.errors import InputError
-from fbar.methods.base import Method
 from fbar.methods.finite.adaptive import AdaptiveAllocation
+from fbar.methods.method import Method
 from fbar.methods.registry import register
 from fbar.methods.run import Run
 from fbar.methods.start import Start
