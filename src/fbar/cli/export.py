@@ -276,7 +276,7 @@ class Judge:
 
     def __init__(self, problem: Problem, result: Result | None) -> None:
         self._problem = problem
-        self._measure = None if result is None else result.run.learnt_distance
+        self._measure = None if result is None else result.run.learned_distance
         self._within: float | None = None
         self._points: Points | None = None
         if result is not None:

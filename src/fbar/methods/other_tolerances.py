@@ -60,7 +60,7 @@ class OtherTolerances(ABC):
         return found if 0 < found < math.inf else None
 
     @property
-    def learnt_distance(self) -> Distance | None:
+    def learned_distance(self) -> Distance | None:
         """The distance that this tolerance is meant in, where it was learnt; None for the problem's own."""
         return None
 

@@ -36,7 +36,7 @@ FORMER = {
     "ahead": "variance_after",
     "dear": "posterior_is_slow",
     "glance": "peek",
-    "measure_told": "learnt_distance",
+    "measure_told": "learned_distance",
     "places": "simulated_points",
     "settled": "at_final_tolerance",
     "settles": "has_final_tolerance",

@@ -351,7 +351,7 @@ class SMCRun(Run):
         return self.tolerance
 
     @property
-    def learnt_distance(self) -> PNorm | None:
+    def learned_distance(self) -> PNorm | None:
         return self._measuring.applied
 
     def _distances_of(self, rows: IntArray) -> FloatArray:
