@@ -147,7 +147,7 @@ class TestConformanceItself:
             method = Lazy()
 
         with pytest.raises(AssertionError):
-            Suite().test_blocks_have_random_numbers_of_their_own()
+            Suite().test_blocks_have_different_random_numbers()
 
 
 TABLE = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2, 3]), [0.3, 0.05, 0.2])
@@ -216,8 +216,8 @@ def test_inverse_binomial_sampling_ends_with_its_budget():
     fbar.drive(run)
     assert run.simulations <= 300
     assert run.open.any()
-    assert "stopped by the budget" in run.log_likelihood().warnings[0]
-    with pytest.raises(fbar.InputError, match="would not end"):
+    assert "the budget ended before every value had its hits" in run.log_likelihood().warnings[0]
+    with pytest.raises(fbar.InputError, match="would never end"):
         fbar.InverseBinomial().start(fbar.Problem.tabulated(fbar.Finite(theta=[1, 2]), [0.1, 0]), TARGET)
 
 
@@ -239,10 +239,10 @@ def test_telling_is_checked():
     first, second = run.ask(limit=60)
     answer = (first, fbar.simulate(problem, first))
     run.tell(answer)
-    with pytest.raises(fbar.InputError, match="told already"):
+    with pytest.raises(fbar.InputError, match="were given already"):
         run.tell(answer)
     wrong = problem.outcomes(np.ones(3), 3)
-    with pytest.raises(fbar.InputError, match="asked for 30 simulations and was told 3 outcomes"):
+    with pytest.raises(fbar.InputError, match="has 30 simulations and got 3 outcomes"):
         run.tell((second, wrong))
     with pytest.raises(fbar.InputError, match="limit 1 is below the next block's"):
         run.ask(limit=1)

@@ -71,7 +71,7 @@ def test_coordinates_that_are_drawn_again_are_the_same(remembered, monkeypatch):
 
     def seen(result):
         found = [result, result.at(1.6), result.at(0.5), result.at(3.0), result.adjusted()]
-        places = result.run.places(500)
+        places = result.run.simulated_points(500)
         result.run.extend(budget=9000)
         fbar.drive(result.run)
         return [numbers(item) for item in found], places["a"], result.run.posterior().expect(TARGETS)[0].value

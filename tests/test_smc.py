@@ -235,7 +235,7 @@ def test_blocks_asked_ahead_change_nothing():
     rng = np.random.default_rng(0)
     waiting = []
     while not ahead.finished:
-        waiting += ahead.ask(ahead=3)
+        waiting += ahead.ask(extra_blocks=3)
         batch = waiting.pop(int(rng.integers(len(waiting))))
         ahead.tell((batch, simulate(problem, batch)))
     for batch in waiting:  # blocks behind the end of a round are taken, and not used
@@ -554,7 +554,7 @@ def test_p_norms():
         ({"schedule": (3, 3)}, "3 follows 3, so the tolerance repeats"),
         ({"schedule": ()}, "at least one tolerance"),
         ({"schedule": (3, -1)}, "each tolerance must be a number of at least 0"),
-        ({"schedule": "quantile"}, "list of falling tolerances"),
+        ({"schedule": "quantile"}, "falling tolerances in a list"),
         ({"accepted": 1}, "at least 2"),
         ({"perturbation": "normel"}, "did you mean 'normal'"),
         ({"perturbation": 3}, "perturbation must be one of"),
@@ -565,7 +565,7 @@ def test_p_norms():
         ({"distance": "mad"}, "fbar.Scaled"),
         ({"schedule": (2, 1), "distance": fbar.Scaled(each_round=True)}, "no fixed tolerances"),
         ({"schedule": (2, 0), "kernel": "gaussian"}, "above 0"),
-        ({"schedule": QuantileSchedule}, "list of falling tolerances"),
+        ({"schedule": QuantileSchedule}, "falling tolerances in a list"),
     ],
 )
 def test_settings_are_checked(settings, text):
@@ -588,7 +588,7 @@ def test_a_round_that_would_never_finish_ends_the_run_and_keeps_the_rest():
     )
     result = fbar.infer(problem, fbar.mean("a"), method=fbar.SMC((3, 1.5, 0.5), accepted=100), seed=1)
     assert "below the least rate 0.0001" in str(result)
-    assert "warning: the run ended early, what it gave is kept: round 3 accepted 0 of" in str(result)
+    assert "warning: the run ended early (its simulations are kept): round 3 accepted 0 of" in str(result)
     assert result.run.tolerance == 1.5
     assert result["mean:a"].standard_error < 0.3
     assert 60_000 < result.run.rounds[-1].simulations < 80_000
@@ -751,14 +751,14 @@ def test_a_precision_waits_for_the_last_tolerance():
     result = fbar.infer(gaussian(), fbar.mean("a"), method=method, precision={"mean:a": 0.05}, seed=1)
     assert result.run.tolerance == 0.1
     assert abs(result["mean:a"].value - 0.8) < 5 * 0.05
-    with pytest.raises(InputError, match="falls without end"):
+    with pytest.raises(InputError, match="keeps falling"):
         fbar.infer(gaussian(), fbar.mean("a"), method=fbar.SMC(), precision={"mean:a": 0.05})
 
 
 def test_asking_ahead_ends_with_the_budget():
     started = fbar.SMC((2, 1, 0.4), accepted=80).start(gaussian(), fbar.mean("a"), 1, 300)
     while not started.finished:
-        batches = started.ask(ahead=2)
+        batches = started.ask(extra_blocks=2)
         assert sum(batch.simulations for batch in batches) <= 300
         started.tell(*((batch, simulate(started.problem, batch)) for batch in batches))
     assert started.simulations == 300
@@ -780,7 +780,7 @@ def test_scales_of_each_round_on_counts_come_to_an_end():
     done = run(method, problem, fbar.mean("a"))
     assert len(done.rounds) < 60
     assert done.posterior().expect(fbar.mean("a")).value == pytest.approx(5, abs=1)
-    with pytest.raises(InputError, match="scales of their own"):
+    with pytest.raises(InputError, match="in its own scales"):
         done.curve()
 
 
@@ -869,7 +869,7 @@ def test_the_only_acceptance_is_not_lost():
 def test_outcomes_of_another_number_are_refused_and_can_be_told_again():
     started = fbar.SMC((2, 1), accepted=40).start(gaussian(), fbar.mean("a"), 1)
     batch = started.ask()[0]
-    with pytest.raises(InputError, match="was told 3 outcomes"):
+    with pytest.raises(InputError, match="got 3 outcomes"):
         started.tell((batch, started.problem.outcomes(np.zeros(3), 3)))
     started.tell((batch, simulate(started.problem, batch)))
 

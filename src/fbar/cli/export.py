@@ -276,11 +276,11 @@ class Judge:
 
     def __init__(self, problem: Problem, result: Result | None) -> None:
         self._problem = problem
-        self._measure = None if result is None else result.run.measure_told
+        self._measure = None if result is None else result.run.learnt_distance
         self._within: float | None = None
         self._points: Points | None = None
         if result is not None:
-            self._within = result.run.tolerance_told or result.run.stages()[-1].tolerance or 0.0
+            self._within = result.run.reported_tolerance or result.run.stages()[-1].tolerance or 0.0
             if not isinstance(result.posterior.errors, CellErrors):  # whose weights are those of the values of θ
                 self._points, self._weights = result.posterior.points, result.posterior.weights
         self._all = False

@@ -127,7 +127,7 @@ class Importance(Method):
         if lost > 0:
             whose = "posterior" if problem.knows_acceptance else "prior"
             raise InputError(
-                f"q has no density where about {lost:.2g} of the {whose}'s mass is, so the answer would lack it; "
+                f"q has no density where about {lost:.2g} of the {whose}'s mass is, so the answer would miss it; "
                 "mix q with the prior: fbar.designs.defensive(q, prior)"
             )
         return self.q
@@ -140,8 +140,8 @@ class Importance(Method):
         plain = isinstance(self.scheme, str) and self.scheme == "independent"
         if not plain or not isinstance(self.estimator, WeightedAverage):
             raise InputError(
-                "schemes and estimators are for parameters that are not finite; on a finite space fbar.Allocation "
-                "stratifies completely"
+                "scheme= and estimator= are for parameter spaces that are not finite; on a finite space "
+                "fbar.Allocation stratifies completely"
             )
         q = self.distribution(start.problem, start.targets)
         return SamplingRun(
@@ -157,7 +157,7 @@ class Importance(Method):
         problem = start.problem
         acceptance = Acceptance(self.tolerance, self.kernel)
         if start.trials is not None:
-            raise InputError("trials= needs a finite parameter space; run the trials one by one")
+            raise InputError("trials= needs a finite parameter space; run one trial at a time")
         problem.check_acceptance_probability(self.tolerance)
         if isinstance(self.estimator, KernelRegression):
             self.estimator.check(problem)
@@ -185,7 +185,7 @@ class Importance(Method):
         scheme = SCHEMES[choice(self.scheme, SCHEMES, "scheme")] if isinstance(self.scheme, str) else self.scheme
         if not isinstance(scheme, Scheme):
             raise InputError(
-                f"scheme must be one of {', '.join(SCHEMES)}, or such as Stratified(2); got {shown(scheme)}"
+                f"scheme must be one of {', '.join(SCHEMES)}, or a Scheme such as Stratified(2); got {shown(scheme)}"
             )
         return scheme
 

@@ -33,7 +33,7 @@ def oracle_shares(rule: str, problem: Problem, targets: Sequence[Target]) -> Flo
         return prior
     if problem.p_star is None:
         raise InputError(
-            f"the allocation {shown(rule)} needs acceptance probabilities that this problem does not know; "
+            f"the allocation {shown(rule)} needs known acceptance probabilities, which this problem does not have; "
             "use fbar.AdaptiveAllocation(), which learns them, or give the shares as numbers"
         )
     # ψ has posterior mean zero, so that it takes the place of f; several targets are scaled as they are in

@@ -88,12 +88,12 @@ class TargetedRun(TargetedRounds):
     # ------------------------------------------------------------ state
 
     @property
-    def settled(self) -> bool:
+    def at_final_tolerance(self) -> bool:
         return not isinstance(self._phase, Descent)
 
     @property
-    def wanted_tolerance(self) -> float | None:
-        open_yet = self._chooses and not self.settled
+    def final_tolerance(self) -> float | None:
+        open_yet = self._chooses and not self.at_final_tolerance
         return None if open_yet or not self.problem.has_summaries else self.wanted.tolerance
 
     @property
@@ -285,9 +285,9 @@ class TargetedRun(TargetedRounds):
             self.problem.check_targets(self.targets)
         aim = Aim.of(self.targets, self.method.goal, self.method.importance)
         if tolerance is not None and tolerance != self.wanted.tolerance:
-            if self.settled and tolerance > self.wanted.tolerance:
+            if self.at_final_tolerance and tolerance > self.wanted.tolerance:
                 raise InputError(
-                    f"the run is at the tolerance {self.wanted.tolerance:g} already; a larger one needs no simulation: "
+                    f"the run is at the tolerance {self.wanted.tolerance:g} already; for a larger one use "
                     f"result.at({tolerance:g})"
                 )
             self.wanted = self._acceptance_at(tolerance)
