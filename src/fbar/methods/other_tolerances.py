@@ -61,6 +61,11 @@ class OtherTolerances(ABC):
         return found if 0 < found < math.inf else None
 
     @property
+    def present_tolerance(self) -> float | None:
+        """The tolerance that it has come to, where that is on its way down to the final one."""
+        return self.reported_tolerance
+
+    @property
     def learned_distance(self) -> Distance | None:
         """The distance that this tolerance is meant in, where it was learnt; None for the problem's own."""
         return None

@@ -10,12 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-<<<<<<< HEAD
 from fbar.arrays import FloatArray
-from fbar.checks import positive_integer, positive_number, shown
-=======
-from fbar.checks import FloatArray, counted, positive_integer, positive_number, shown
->>>>>>> w16-methods
+from fbar.checks import counted, positive_integer, positive_number, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.estimate import Estimate
 from fbar.estimation.posterior import Posterior

@@ -210,7 +210,7 @@ class LiveProgress:
 
     def _state(self, run: Run) -> State:
         falling = run.has_final_tolerance and not run.at_final_tolerance
-        tolerance = getattr(run, "tolerance", run.reported_tolerance)
+        tolerance = run.present_tolerance
         state = State(
             run.simulations,
             run.budget,

@@ -6,11 +6,8 @@ import math
 
 import numpy as np
 
-<<<<<<< HEAD
 from fbar.arrays import FloatArray
-=======
-from fbar.checks import FloatArray, counted
->>>>>>> w16-methods
+from fbar.checks import counted
 from fbar.errors import InputError
 from fbar.estimation.rounds import Round
 from fbar.estimation.store import Entry

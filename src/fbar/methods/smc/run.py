@@ -92,6 +92,10 @@ class SMCRun(Run):
         return complete[-1] if complete else self.rounds[0].tolerance
 
     @property
+    def present_tolerance(self) -> float:
+        return self.tolerance
+
+    @property
     def has_final_tolerance(self) -> bool:
         return self.schedule.last is not None
 

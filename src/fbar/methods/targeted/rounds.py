@@ -93,6 +93,10 @@ class TargetedRounds(Run):
         """The wanted one, or while the run descends that of its proposals."""
         return self.wanted.tolerance if self.at_final_tolerance else self._reached[-1]
 
+    @property
+    def present_tolerance(self) -> float:
+        return self.tolerance
+
     # ------------------------------------------------------------ rounds and blocks
 
     def _open(self, proposals: Sequence[Proposal], size: float, tolerance: float, *, evenly: bool = False) -> None:
