@@ -98,13 +98,11 @@ def infer(name: str, directory: Path | None, most: float = math.inf) -> dict[str
 
 def coarse(state: dict[str, Any], whole: bool) -> dict[str, Any]:
     """A round's state as bad arithmetic would have it: off by a ten-thousandth, or by one simulation."""
-    found = {name: array * (1 - 1e-4) for name, array in state.items() if name != "plan"}
-    if "plan" in state:
-        plan = state["plan"].copy()
-        if whole:
-            plan[plan.argmax()] -= 1
-            plan[plan.argmin()] += 1
-        found["plan"] = plan
+    found = {name: array * (1 - 1e-4) if array.dtype.kind == "f" else array for name, array in state.items()}
+    if whole:
+        found["plan"] = plan = state["plan"].copy()
+        plan[plan.argmax()] -= 1
+        plan[plan.argmin()] += 1
     return found
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -251,14 +251,19 @@ class LedgerReader:
             return decode(payload, seconds)
         return None
 
-    def round_state(self, round: int, like: Arrays) -> Arrays | None:
-        """What `Ledger.record_round` kept, by the names of ``like``; None if there is none, or it is damaged."""
+    def round_state(
+        self, round: int, like: Arrays, as_now: Callable[[Arrays], Arrays] = lambda found: found
+    ) -> Arrays | None:
+        """What `Ledger.record_round` kept, by the names of ``like``; None if there is none, or it is damaged.
+
+        ``as_now`` gives what an earlier version kept under the present names.
+        """
         try:
             with self._using:
                 row = self._connection.execute("SELECT payload, crc FROM rounds WHERE round = ?", (round,)).fetchone()
             if row is None:
                 return None
-            found = unpack(row[0])[0] if checksum(round, row[0]) == row[1] else {}
+            found = as_now(unpack(row[0])[0]) if checksum(round, row[0]) == row[1] else {}
             if set(found) == set(like):
                 return found
         except (sqlite3.DatabaseError, *GARBAGE):

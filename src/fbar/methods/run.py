@@ -117,6 +117,10 @@ class Run(AskTell, OtherTolerances):
         """What the present round's draws depend on beyond the seed, where it was fitted; None if nothing was."""
         return None
 
+    def state_as_now(self, state: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArray[Any]]:
+        """A round's state that an earlier version recorded, as it would be recorded now."""
+        return state
+
     def restore_round(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take the present round's state from a record, so that arithmetic elsewhere cannot fork the run."""
         raise InputError(f"{type(self).__name__} has no state to restore")

@@ -133,7 +133,7 @@ class _Loop:
         computed = None if self.ledger is None else self.run.round_state()
         if self.ledger is None or computed is None:
             return
-        recorded = self.ledger.round_state(self.run.round, computed)
+        recorded = self.ledger.round_state(self.run.round, computed, self.run.state_as_now)
         if recorded is not None:
             self.run.restore_round(recorded)
         elif self.recording is not None:

@@ -49,7 +49,7 @@ FITTED = 1500
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class FittedProposal:
     """A proposal, and the share of the variance that evenly spread draws from it could remove."""
 
     proposal: Learned
@@ -63,10 +63,10 @@ def learn(
     aim: Aim | None,
     defence: float,
     rng: np.random.Generator,
-) -> Lesson:
+) -> FittedProposal:
     """Fit a proposal for a group to the simulations of the others: for the aim, or without one to ABC's posterior.
 
-    Where the store has costs, the proposal is the best one for what simulations cost, not for their number.
+    Where the store needs costs, the proposal is the best one for what simulations cost, not for their number.
     """
     space = store.space
     hit, a = store.everything.accepted(acceptance, without=group)
@@ -104,7 +104,7 @@ def learn(
         x, weight = _resampled(x, weight, rng)
         inflation = 1.0 if aim is None else INFLATION_IN_ONE if d == 1 else INFLATION
         parts[m] = fit(x, weight, rng, inflation=inflation)
-    return Lesson(Learned(space, _with_a_chance(shares, space, particles), tuple(parts), defence), removable)
+    return FittedProposal(Learned(space, _with_a_chance(shares, space, particles), tuple(parts), defence), removable)
 
 
 def _with_a_chance(shares: FloatArray, space: Space, particles: Particles) -> FloatArray:
