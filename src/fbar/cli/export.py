@@ -16,7 +16,6 @@ from fbar.cli.common import Flag, TrustFlag, keep_trust, lacking, say, warn
 from fbar.cli.tables import whole, write_table
 from fbar.cli.views import OWN, ViewOf
 from fbar.errors import FbarError, InputError, LedgerError, MissingExtra, NoPosterior
-from fbar.estimation.cells import CellErrors
 from fbar.ledger import LedgerReader
 from fbar.question.outcomes import Failure, Outcomes, Simulated
 from fbar.question.points import Points
@@ -282,7 +281,7 @@ class Judge:
         self._points: Points | None = None
         if result is not None:
             self._within = result.run.tolerance_told or result.run.stages()[-1].tolerance or 0.0
-            if not isinstance(result.posterior.errors, CellErrors):  # whose weights are those of the values of θ
+            if result.posterior.cells is None:  # whose weights are those of the values of θ
                 self._points, self._weights = result.posterior.points, result.posterior.weights
         self._all = False
         self._start_again()

@@ -124,6 +124,9 @@ class CellErrors(ErrorModel):
             spread = np.where(replaced, self.careful_spread[..., None], spread)
         return part, spread, replaced
 
+    def value_parts(self, influence: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return self.parts(influence)[:2]
+
     def known_share(self, influence: FloatArray) -> FloatArray:
         """The share of V̂ that is not a careful guess about cells with few acceptances, shape (..., m)."""
         part, _, _ = self.parts(influence)

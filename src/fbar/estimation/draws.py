@@ -94,6 +94,10 @@ class DrawErrors(ErrorModel):
         return self.sample
 
     @property
+    def draw_weights(self) -> FloatArray:
+        return self.weights
+
+    @property
     def ess(self) -> float:
         """(Σw)²/Σw² over the accepted simulations (section 1.2.2, e:ESS)."""
         return float(1 / (self.weights**2).sum())

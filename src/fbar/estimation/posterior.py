@@ -46,6 +46,18 @@ class ErrorModel(ABC):
         """The counts of the values of a finite parameter space, where the posterior is made of them."""
         return None
 
+    @property
+    def draw_weights(self) -> FloatArray | None:
+        """The normalised weights of the `draws`."""
+        return None
+
+    def value_parts(self, influence: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """The parts of single values of θ in the variances, shape (..., k, m), and the parts' relative variances.
+
+        None where the posterior is not made of `cells`.
+        """
+        return None
+
     def contributions(self, influence: FloatArray) -> FloatArray | None:
         """z of every point, shape (n, m): the error is Σz to first order. None where it is no such sum."""
         return None
@@ -136,6 +148,15 @@ class Posterior(ShownInNotebooks):
     def cells(self) -> Cells | None:
         """The counts that it is made of, on a finite parameter space; None elsewhere."""
         return None if self.errors is None else self.errors.cells
+
+    def value_parts(self, target: Target) -> tuple[FloatArray, FloatArray] | None:
+        """The parts of single values of θ in the variance of a target, and their relative variances.
+
+        None where the posterior is not made of `cells`.
+        """
+        if self.errors is None:
+            return None
+        return self.errors.value_parts(target.influence(self.points, self.weights))
 
     def known_share(self, influence: FloatArray) -> Any:
         """The part of the variances that is not a guess about simulations that were not seen."""

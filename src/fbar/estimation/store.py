@@ -281,6 +281,8 @@ class Store(Generic[T]):
         each = 0 if first is None else math.prod(first.shape[1:])
         few = each <= FEW_NUMBERS
         most = math.inf if self._needs_summaries else MOST_NUMBERS if few else MOST_DATA
+        if not self._needs_all:
+            most = min(most, MOST_SIMULATIONS * each)
         return self._column(most, each, near=few and not self._needs_all)
 
     def all_failed(self) -> None:

@@ -24,7 +24,7 @@ from fbar.study.curves import Curve, curve, relative
 from fbar.study.paired import mean_and_error
 from fbar.study.ranking import ERROR, Ranking, rank
 from fbar.study.tables import Row
-from fbar.study.trials import Arena, Cell, Record
+from fbar.study.trials import Arena, Cell, TrialRecord
 from fbar.study.versus import Versus, versus
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class StudyResult:
 
     def __init__(
         self,
-        trials: Found[Cell, Record],
+        trials: Found[Cell, TrialRecord],
         arenas: Mapping[str, Arena],
         scores: Sequence[str],
         settings: Mapping[str, Any],

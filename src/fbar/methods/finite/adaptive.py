@@ -12,7 +12,7 @@ from fbar.arrays import FloatArray, IntArray
 from fbar.checks import choice
 from fbar.designs.allocation import largest_remainder, top_up
 from fbar.errors import InputError
-from fbar.estimation.cells import ActualCounts, CellErrors
+from fbar.estimation.cells import ActualCounts
 from fbar.estimation.posterior import Posterior
 from fbar.methods.base import Method
 from fbar.methods.finite.allocation import importance
@@ -120,10 +120,10 @@ class AdaptiveRun(CellRun):
 
     def ahead(self, posterior: Posterior, target: Target) -> Ahead:
         """Σ α_i/n_i with the n_i of the present plan: cells are filled up to their shares."""
-        errors, counts = posterior.errors, self.counts
-        if not isinstance(errors, CellErrors) or counts.ndim > 1:
+        parts, counts = posterior.value_parts(target), self.counts
+        if parts is None or counts.ndim > 1:
             return super().ahead(posterior, target)
-        part = errors.parts(target.influence(posterior.points, posterior.weights))[0]
+        part = parts[0]
         variance, total = np.atleast_1d(posterior.expect(target).variance), part.sum(axis=0)
         shares = self._shares()
 
