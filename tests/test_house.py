@@ -14,15 +14,36 @@ ROOT = Path(__file__).parent.parent
 SOURCE = Path(fbar.__file__).parent
 PACKAGES = sorted(path.parent for path in SOURCE.rglob("__init__.py") if path.parent != SOURCE)
 
-LABELS = """
-e:ABC_SMC_heuristic_keep_weights e:ABC_SMC_keep_proposal e:ESS e:IPM e:MSE_alpha_i e:MSE_discrepancy e:bayes
-e:delta_method_appendix e:delta_method_reorganized e:delta_method_variance e:discrete_asymptotic_variance
-e:discrete_optimal_n e:generic_score e:importance_sampling_expectation e:independent_sampling_optimal_n
-e:independent_sampling_optimal_n_appendix e:independent_sampling_variance e:phi_divergence
-e:phi_divergence_approximation e:posterior_sampling_variance e:prior_sampling_variance
-e:rejection_sampling_expectation e:stratified_optimal_n e:stratified_sampling_simplified_variance
-e:stratified_sampling_variance e:sum_of_reciprocals e:sum_of_reciprocals_argmin e:unnormalized_variance
-""".split()
+LABELS = [
+    "e:ABC_SMC_heuristic_keep_weights",
+    "e:ABC_SMC_keep_proposal",
+    "e:ESS",
+    "e:IPM",
+    "e:MSE_alpha_i",
+    "e:MSE_discrepancy",
+    "e:bayes",
+    "e:delta_method_appendix",
+    "e:delta_method_reorganized",
+    "e:delta_method_variance",
+    "e:discrete_asymptotic_variance",
+    "e:discrete_optimal_n",
+    "e:generic_score",
+    "e:importance_sampling_expectation",
+    "e:independent_sampling_optimal_n",
+    "e:independent_sampling_optimal_n_appendix",
+    "e:independent_sampling_variance",
+    "e:phi_divergence",
+    "e:phi_divergence_approximation",
+    "e:posterior_sampling_variance",
+    "e:prior_sampling_variance",
+    "e:rejection_sampling_expectation",
+    "e:stratified_optimal_n",
+    "e:stratified_sampling_simplified_variance",
+    "e:stratified_sampling_variance",
+    "e:sum_of_reciprocals",
+    "e:sum_of_reciprocals_argmin",
+    "e:unnormalized_variance",
+]
 """The labelled equations of the paper."""
 
 
