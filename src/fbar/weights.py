@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 
 
 def relative(log_w: FloatArray, a: FloatArray | float = 1.0) -> FloatArray:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, IntArray, counted
+from fbar.arrays import BoolArray, FloatArray, IntArray
+from fbar.checks import counted
 from fbar.cli.common import Flag, TrustFlag, keep_trust, lacking, say, warn
 from fbar.cli.tables import whole, write_table
 from fbar.cli.views import OWN, ViewOf

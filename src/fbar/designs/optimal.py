@@ -22,7 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, instance, listed_of, non_negative_number, positive_number, shown
+from fbar.arrays import FloatArray
+from fbar.checks import instance, listed_of, non_negative_number, positive_number, shown
 from fbar.checks import share as as_share
 from fbar.designs.partition import Partition
 from fbar.errors import InputError, ZeroDensity

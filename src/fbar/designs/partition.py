@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.errors import InputError, ZeroDensity
 from fbar.question.points import Points
 from fbar.question.priors import Distribution, structure

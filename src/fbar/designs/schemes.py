@@ -17,7 +17,8 @@ from typing import overload
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray, positive_integer
+from fbar.arrays import FloatArray, IntArray
+from fbar.checks import positive_integer
 from fbar.errors import InputError
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.checks import rows as count_of
 from fbar.engine import Engine, InProcess
 from fbar.engine.blocks import SimulatedBlocks

@@ -31,7 +31,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from fbar.checks import FloatArray, shown
+from fbar.arrays import FloatArray
+from fbar.checks import shown
 from fbar.errors import InputError
 from fbar.estimation.estimate import ErrorBars
 from fbar.estimation.posterior import Posterior

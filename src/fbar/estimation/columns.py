@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.estimation.kept import Kept
 
 NOTHING: IntArray = np.zeros(0, dtype=np.int64)

@@ -31,7 +31,7 @@ from functools import partial
 import numpy as np
 from scipy.special import chdtri
 
-from fbar.checks import BoolArray, FloatArray, IntArray
+from fbar.arrays import BoolArray, FloatArray, IntArray
 from fbar.estimation.coordinates import Coordinates
 from fbar.estimation.doubts import all_rejected, none_within
 from fbar.estimation.draws import DrawErrors, Draws

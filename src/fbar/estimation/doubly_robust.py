@@ -35,7 +35,8 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray, positive_integer, positive_number, settle, shown
+from fbar.arrays import FloatArray, IntArray
+from fbar.checks import positive_integer, positive_number, shown, store_number
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.doubts import FEW_ACCEPTED, FEW_WERE_ACCEPTED, ONE_CARRIES, carried
 from fbar.estimation.draws import Draws, WeightedAverage
@@ -87,7 +88,7 @@ class DoublyRobust:
                 f"{shown(self.bandwidth)}"
             )
         if self.bandwidth is not None:
-            settle(self, "bandwidth", float(self.bandwidth))
+            store_number(self, "bandwidth", float(self.bandwidth))
 
     @property
     def least(self) -> int:

@@ -10,7 +10,8 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, as_array, choice, in_words, real, share, shown, text
+from fbar.arrays import BoolArray, FloatArray, as_array
+from fbar.checks import choice, in_words, real, share, shown, text
 from fbar.checks import function as check_function
 from fbar.errors import InputError
 from fbar.estimation.shown import ShownInNotebooks

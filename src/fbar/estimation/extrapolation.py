@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray, number, shown
+from fbar.arrays import FloatArray, IntArray
+from fbar.checks import number, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.doubts import FEW_ACCEPTED, FEW_WERE_ACCEPTED
 from fbar.estimation.estimate import ErrorBars

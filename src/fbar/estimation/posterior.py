@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from fbar.checks import BoolArray, FloatArray
+from fbar.arrays import BoolArray, FloatArray
 from fbar.estimation.estimate import ErrorBars, Estimate, Estimates
 from fbar.estimation.shown import ShownInNotebooks
 from fbar.question.points import Points

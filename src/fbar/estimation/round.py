@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.estimation.store import Entry, Store
 from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.distances import PNorm

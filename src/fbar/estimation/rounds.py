@@ -28,7 +28,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray, choice
+from fbar.arrays import FloatArray, IntArray
+from fbar.checks import choice
 from fbar.estimation.coordinates import Coordinates
 from fbar.estimation.doubts import none_within
 from fbar.estimation.draws import DrawErrors, Draws

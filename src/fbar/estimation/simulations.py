@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, IntArray
+from fbar.arrays import BoolArray, FloatArray, IntArray
 from fbar.errors import InputError
 from fbar.estimation.columns import NotKept
 from fbar.estimation.kept import PART

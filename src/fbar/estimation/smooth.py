@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 
 RIDGE = 0.5
 """Draws that say "rejected" everywhere: L̂ fades to zero where no draw is near."""

@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.estimation.columns import NOTHING, Column, NotKept, rows_in
 from fbar.estimation.kept import Kept
 from fbar.question.acceptance import Acceptance, accepted

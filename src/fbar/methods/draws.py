@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray, positive_integer
+from fbar.arrays import FloatArray, IntArray
+from fbar.checks import positive_integer
 from fbar.designs.optimal import log_weights
 from fbar.designs.schemes import Independent, Scheme
 from fbar.errors import InputError, NoPosterior

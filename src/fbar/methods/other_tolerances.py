@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray, floats, non_negative_number
+from fbar.arrays import FloatArray, IntArray, floats
+from fbar.checks import non_negative_number
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.adjustment import AdjustedPosterior
 from fbar.estimation.columns import NotKept

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, positive_integer, positive_number, shown
+from fbar.arrays import FloatArray
+from fbar.checks import positive_integer, positive_number, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.estimate import Estimate
 from fbar.estimation.posterior import Posterior

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.diagnostics.explanation import explain, target_of
 from fbar.plot.base import Record, legend, one_run
 from fbar.plot.look import GREEN, POSTERIOR, PRIOR, decimal_ticks, short

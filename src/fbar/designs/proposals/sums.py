@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 
 ROWS = 512
 """Points that are carried through all centres together; their working arrays stay in the processor's cache."""

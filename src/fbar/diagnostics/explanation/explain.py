@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fbar.checks import FloatArray, choice
+from fbar.arrays import FloatArray
+from fbar.checks import choice
 from fbar.diagnostics.explanation.data import Explanation
 from fbar.diagnostics.explanation.of_cells import of_cells, simulations_in
 from fbar.diagnostics.explanation.of_draws import of_draws

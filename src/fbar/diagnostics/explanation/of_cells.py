@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.diagnostics.explanation.data import Alternative, Region, Shares, alternative
 from fbar.diagnostics.explanation.regions import carriers_of
 from fbar.estimation.cells import Cells, ExpectedCounts

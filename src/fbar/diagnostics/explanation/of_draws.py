@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.diagnostics.explanation.data import SINGLE, Alternative, Shares, alternative
 from fbar.diagnostics.explanation.regions import carriers_of, regions_of
 from fbar.estimation.draws import Draws

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from fbar import theory
-from fbar.checks import FloatArray, IntArray, choice
+from fbar.arrays import FloatArray, IntArray
+from fbar.checks import choice
 from fbar.designs.allocation import largest_remainder, top_up
 from fbar.errors import InputError
 from fbar.estimation.cells import ActualCounts

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar import theory
-from fbar.checks import FloatArray, IntArray, choice, distribution, numeric_array, shown
+from fbar.arrays import FloatArray, IntArray, distribution, numeric_array
+from fbar.checks import choice, shown
 from fbar.designs.allocation import RULES, largest_remainder, top_up
 from fbar.errors import InputError
 from fbar.estimation.cells import ActualCounts

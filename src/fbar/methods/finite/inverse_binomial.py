@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from fbar import theory
-from fbar.checks import FloatArray, IntArray, positive_integer
+from fbar.arrays import FloatArray, IntArray
+from fbar.checks import positive_integer
 from fbar.errors import InputError
 from fbar.estimation.cells import Cells, InverseCounts
 from fbar.estimation.estimate import Estimate

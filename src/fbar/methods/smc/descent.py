@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.designs.proposals import Perturbation, Perturbed
 from fbar.estimation.round import Round
 from fbar.methods.smc.schedules import Schedule

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.estimation.round import Round
 from fbar.estimation.store import Store, failures, numbers
 from fbar.question.distances import PNorm, Scaled

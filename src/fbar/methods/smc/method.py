@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
 
-from fbar.checks import choice, non_negative_number, number, positive_integer, settle, shown
+from fbar.checks import choice, non_negative_number, number, positive_integer, shown, store_number
 from fbar.designs.proposals import (
     LocalNormalKernel,
     NormalKernel,
@@ -120,10 +120,10 @@ class SMC(Method):
             )
         if not 0 <= number(self.jump, "jump") <= 1:
             raise InputError(f"jump must be a probability; got {shown(self.jump)}")
-        settle(self, "jump", float(self.jump))
+        store_number(self, "jump", float(self.jump))
         if self.centres is not None:
             positive_integer(self.centres, "centres")
-        settle(self, "least_rate", non_negative_number(self.least_rate, "least_rate"))
+        store_number(self, "least_rate", non_negative_number(self.least_rate, "least_rate"))
         assert isinstance(self.schedule, Schedule)
         if self.kernel != "uniform" and self.schedule.last == 0:
             raise InputError(f"the {self.kernel} acceptance kernel needs tolerances above 0; got 0")

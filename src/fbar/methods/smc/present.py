@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.errors import InputError
 from fbar.estimation.round import Round
 from fbar.estimation.store import Entry

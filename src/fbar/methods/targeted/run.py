@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import IntArray
+from fbar.arrays import IntArray
 from fbar.designs.proposals import FromPrior, Learned
 from fbar.errors import InputError, NoPosterior
 from fbar.methods.start import Start

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy import exp
 
-from fbar.checks import FloatArray, finite_number, positive_number
+from fbar.arrays import FloatArray
+from fbar.checks import finite_number, positive_number
 from fbar.problems.models.ring import gauss_legendre, simulate, squared_radius
 from fbar.question.points import Points
 from fbar.question.priors import ModelChoice, Prior

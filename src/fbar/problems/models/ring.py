@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import log_ndtr
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.problems.benchmark import Recipe
 from fbar.question.points import Points
 from fbar.question.priors import Density, Prior

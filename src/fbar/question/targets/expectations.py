@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, flag, in_words, number, shown, without_mask
+from fbar.arrays import BoolArray, FloatArray, without_mask
+from fbar.checks import flag, in_words, number, shown
 from fbar.checks import function as check_function
 from fbar.errors import InputError
 from fbar.question.points import Points
