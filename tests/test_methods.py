@@ -147,7 +147,7 @@ class TestConformanceItself:
             method = Lazy()
 
         with pytest.raises(AssertionError):
-            Suite().test_blocks_have_random_numbers_of_their_own()
+            Suite().test_blocks_have_different_random_numbers()
 
 
 TABLE = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2, 3]), [0.3, 0.05, 0.2])
