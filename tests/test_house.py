@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = Path(fbar.__file__).parent
 PACKAGES = sorted(path.parent for path in SOURCE.rglob("__init__.py") if path.parent != SOURCE)
 
-LABELS = [
+LABELS = (
     "e:ABC_SMC_heuristic_keep_weights",
     "e:ABC_SMC_keep_proposal",
     "e:ESS",
@@ -43,7 +43,7 @@ LABELS = [
     "e:sum_of_reciprocals",
     "e:sum_of_reciprocals_argmin",
     "e:unnormalized_variance",
-]
+)
 """The labelled equations of the paper."""
 
 

@@ -7,14 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from fbar.estimation.posterior import Posterior
-<<<<<<< HEAD
 from fbar.estimation.round import Round
 from fbar.estimation.rounds import MixtureErrors, Rounds
-from fbar.methods.forecasts import Ahead, draws_ahead
-=======
-from fbar.estimation.rounds import MixtureErrors, Round, Rounds
 from fbar.methods.forecasts import VarianceAfter, variance_after_draws
->>>>>>> main
 from fbar.methods.run import Stage
 from fbar.question.points import Points
 from fbar.question.space import Proposal

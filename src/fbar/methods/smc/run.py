@@ -14,14 +14,9 @@ from fbar.checks import non_negative_number
 from fbar.designs.proposals import Degenerate, FromPrior, Perturbed, as_perturbation
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.posterior import Posterior
-<<<<<<< HEAD
 from fbar.estimation.round import Origin, Round
 from fbar.estimation.rounds import Rounds
-from fbar.methods.forecasts import Ahead
-=======
-from fbar.estimation.rounds import Origin, Round, Rounds
 from fbar.methods.forecasts import VarianceAfter
->>>>>>> main
 from fbar.methods.run import Run, Stage
 from fbar.methods.smc import account
 from fbar.methods.smc.descent import Perturber, next_tolerance
