@@ -88,7 +88,7 @@ def _running(rooms: Rooms) -> list[Entrance]:
             {"problem": rooms.table, "targets": fbar.mean("a"), "trials": 3, **few},
             then=rooms.step,
         ),
-        Entrance("Run.ask", lambda limit, ahead: run().ask(limit, ahead=ahead), {"limit": 100, "ahead": 0}),
+        Entrance("Run.ask", lambda limit, ahead: run().ask(limit, extra_blocks=ahead), {"limit": 100, "ahead": 0}),
         Entrance("Run.tell", _told(run), {"answer": None, "outcomes": None}),
         Entrance(
             "Run.extend",

@@ -80,7 +80,7 @@ def run(method, seed, simulations, tolerance):
     )
     posteriors = {method: result.posterior}
     if method == ALL:
-        posteriors[LAST] = result.run.posterior(weights="last")
+        posteriors[LAST] = result.run.reweighted("last")
     seconds = time.perf_counter() - start
     return [
         {
@@ -91,7 +91,7 @@ def run(method, seed, simulations, tolerance):
             "standard_error": estimate.standard_error,
             "trusted": bool(estimate.trusted),
             "accepted": float(posterior.accepted),
-            "tolerance": result.run.tolerance_told,
+            "tolerance": result.run.reported_tolerance,
             "seconds": seconds,
         }
         for name, posterior in posteriors.items()

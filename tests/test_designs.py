@@ -180,7 +180,7 @@ def test_schemes_that_could_have_no_error_bar_are_refused():
 @pytest.mark.parametrize(
     ("q", "message"),
     [
-        (fbar.Prior(theta=stats.uniform(0, 0.5)), "of the prior's mass is, so the answer would lack it"),
+        (fbar.Prior(theta=stats.uniform(0, 0.5)), "of the prior's mass is, so the answer would miss it"),
         (fbar.Prior(other=stats.uniform(0, 1)), "they must be the same"),
         ("posterior", "acceptance probability that the problem does not know"),
         ("postrior", "did you mean 'posterior'?"),

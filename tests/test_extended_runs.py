@@ -127,7 +127,7 @@ def test_extended_to_a_smaller_tolerance_alone(tmp_path):
     more = fbar.extend(tmp_path / "a", problem, tolerance=0.3)
     assert more.simulations > first.simulations
     assert more["mean:mu"].standard_error <= 0.05
-    assert more.run.tolerance_told == 0.3
+    assert more.run.reported_tolerance == 0.3
     fbar.infer(problem, fbar.mean("mu"), tolerance=1, budget=2000, seed=1, run=tmp_path / "b")
     with pytest.raises(InputError, match="spent its budget of 2000 simulations; to go on"):
         fbar.extend(tmp_path / "b", problem, tolerance=0.3)

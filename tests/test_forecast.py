@@ -12,7 +12,7 @@ from scipy import stats
 import fbar
 from fbar import problems
 from fbar.cli import app
-from fbar.methods.forecasts import Forecast, brief, forecast, until_count
+from fbar.methods.forecasts import Forecast, brief, until_count, until_error
 from fbar.methods.stopping import AcceptedCount, Budget, RelativeError, StandardError
 
 COIN = fbar.Problem.tabulated(fbar.Finite(theta=[0, 1]), [0.1, 0.3])
@@ -44,7 +44,7 @@ def test_rejection_on_a_coin_needs_what_the_binomial_distribution_says():
     bars = posterior.expect(fbar.mean("theta"))
     assert run.forecast(fbar.mean("theta"), wanted) is None  # of many trials at once
     found = [
-        forecast(lambda more, v=v: np.array([v * n / (n + more)]), wanted, df, n)
+        until_error(lambda more, v=v: np.array([v * n / (n + more)]), wanted, df, n)
         for v, df in zip(bars.variance, bars.df, strict=True)
     ]
     for one, variance in zip(found, bars.variance, strict=True):
@@ -70,7 +70,7 @@ def test_the_larger_run_has_the_halved_error():
     method, ratio, cost = fbar.SMC([50, 10, 2, 0.5], accepted=100), [], []
     for seed in range(24):
         run = method.start(wide, fbar.mean("theta"), seed=seed, limit=10**6)
-        while not run.settled:
+        while not run.at_final_tolerance:
             run.tell(*((batch, fbar.simulate(wide, batch)) for batch in run.ask()))
         wanted = run.posterior().expect(fbar.mean("theta")).standard_error / 2
         found = run.forecast(fbar.mean("theta"), wanted)

@@ -130,7 +130,7 @@ def test_acceptance_kernels():
 class _Fixed:
     """A run that has seen given counts, as stopping rules look at it."""
 
-    settled = True
+    at_final_tolerance = True
 
     def __init__(self, n, hits, target):
         self.targets = (target,)

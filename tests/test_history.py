@@ -71,7 +71,7 @@ def test_the_history_grows_and_ends_with_the_result(name: str) -> None:
     assert last.simulations == result.simulations
     assert last.accepted == result.accepted
     assert last.ess == result.posterior.ess
-    assert last.tolerance == result.run.tolerance_told
+    assert last.tolerance == result.run.reported_tolerance
     again = result.posterior.expect(TARGETS)
     assert [(e.value, e.standard_error) for e in last.estimates] == [(e.value, e.standard_error) for e in again]
     assert [(e.value, e.standard_error) for e in result.estimates] == [(e.value, e.standard_error) for e in again]

@@ -116,7 +116,7 @@ def test_one_is_not_many():
     assert any(text.startswith("1 simulation failed and was rejected: 1 gave a result") for text in result.warnings)
     failed = []
     assert str(fbar.Budget(1)) == "1 simulation"
-    assert str(fbar.Forecast(1, 1, 1, 0)) == "1 simulation more"
+    assert str(fbar.Forecast(1, 1, 1, 0)) == "1 more simulation"
 
 
 # ---------------------------------------------------------------- random numbers of one's own

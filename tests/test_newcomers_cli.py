@@ -298,13 +298,13 @@ def test_all_simulations_are_exported_with_distance_acceptance_and_weight(name, 
     if name != "scaled":
         away = np.hypot(table["summary1"] - 1.0, table["summary2"] - 1.2)
         np.testing.assert_allclose(table["distance"], away)
-    near = table["distance"] <= result.run.tolerance_told
+    near = table["distance"] <= result.run.reported_tolerance
     if name in ("targeted", "rejection"):
         assert near.equals(table["accepted"])
     elif name != "gaussian":  # a round ends within a block, whose other simulations are not used
         assert near[table["accepted"]].all()
     if name != "gaussian":  # in whatever terms distances are measured
-        smaller = result.run.tolerance_told / 2
+        smaller = result.run.reported_tolerance / 2
         assert (kept["distance"] <= smaller).sum() == result.at(smaller).accepted > 0
 
 

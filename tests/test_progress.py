@@ -306,7 +306,7 @@ LOOKED_AT = {
 def test_looking_after_every_block_changes_no_bit(name: str, clock: Clock) -> None:
     def look(run: fbar.Run) -> None:
         with contextlib.suppress(fbar.NoPosterior):
-            run.glance().expect(list(run.targets))
+            run.peek().expect(list(run.targets))
 
     def estimates(result: fbar.Result) -> list[Any]:
         return [(e.value, e.standard_error, e.df) for e in result.estimates] + [result.simulations, result.run.round]
@@ -349,7 +349,7 @@ def state(**changes: Any) -> State:
         "accepted": 50.0,
         "tolerance": 5.0,
         "falling": False,
-        "wanted_tolerance": None,
+        "final_tolerance": None,
         "estimates": found,
     }
     return State(**{**given, **changes})

@@ -109,7 +109,7 @@ def test_weights_are_those_of_all_proposals_by_brute_force(name, results):
 def test_the_accepted_ones_give_the_run_s_own_estimates(name, results):
     result = results[name]
     found = result.run.all_simulations().take()
-    tolerance = result.run.tolerance_told
+    tolerance = result.run.reported_tolerance
     kernel = getattr(METHODS[name], "kernel", "uniform")
     a = accepted(Acceptance(tolerance, kernel), found.distance)
     rows = np.flatnonzero(a * found.weights)
@@ -210,7 +210,7 @@ def test_data_that_are_an_event_have_no_summaries():
 def test_models_have_weights_and_summaries_too():
     result = fbar.infer(fbar.problems.load("nested-models"), fbar.model_probability(1), budget=2000, seed=1)
     found = result.run.all_simulations().take()
-    a = accepted(Acceptance(result.run.tolerance_told or 0.0), found.distance)
+    a = accepted(Acceptance(result.run.reported_tolerance or 0.0), found.distance)
     rows = np.flatnonzero(a)
     weights = normalised(found.log_w[rows], a[rows])
     assert weights @ (found.points["model"][rows] == 1) == pytest.approx(result.estimates[0].value, rel=1e-9)

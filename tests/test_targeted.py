@@ -523,7 +523,7 @@ def test_extensions_simulate_what_is_missing_alone_and_are_recorded(tmp_path):
     last = fbar.extend(directory, problem, budget=6000, tolerance=0.1)
     assert counted[0] == last.simulations == 6000
     assert last.run.wanted.tolerance == 0.1
-    assert last.run.settled
+    assert last.run.at_final_tolerance
     run = fbar.Targeted(tolerance=0.5).start(normal(), A, 1, 1000)
     fbar.drive(run)
     for options in ({"budget": 2000}, {"budget": 3000, "targets": square}, {"budget": 6000, "tolerance": 0.1}):
@@ -558,11 +558,11 @@ def test_the_warning_of_a_budget_that_ended_early_goes_with_its_end():
     run = fbar.Targeted(tolerance=0.002).start(normal(), A, 1, 600)
     fbar.drive(run)
     assert "still coming closer to the data" in run.warnings[0]
-    assert not run.settled
+    assert not run.at_final_tolerance
     run.extend(budget=1200, tolerance=0.5)
     fbar.drive(run)
     assert run.warnings == []
-    assert run.settled
+    assert run.at_final_tolerance
 
 
 def test_recorded_proposals_are_used_on_replay():
@@ -894,7 +894,7 @@ def test_on_a_finite_space_it_is_the_adaptive_allocation():
     ours = fbar.infer(problem, THETA, method=fbar.Targeted(), budget=3000, seed=4)
     theirs = fbar.infer(problem, THETA, method=fbar.AdaptiveAllocation(), budget=3000, seed=4)
     assert same(ours.posterior, theirs.posterior, THETA)
-    with pytest.raises(fbar.InputError, match="importance names 'mean:b', which is no target"):
+    with pytest.raises(fbar.InputError, match="importance names 'mean:b', which is not a target"):
         ask(problem, THETA, 100, importance={"mean:b": 2})
 
 
@@ -919,7 +919,7 @@ def test_on_a_finite_space_it_is_the_adaptive_allocation():
         ({"importance": {"mean:a": math.nan}}, "the importance of 'mean:a' must be a number of at least 0"),
         ({"importance": {"mean:a": math.inf}}, "the importance of 'mean:a' must be finite"),
         ({"importance": {"mean:a": "much"}}, "the importance of 'mean:a' must be a number"),
-        ({"importance": [1, 2]}, "importance must be weights by the targets' names"),
+        ({"importance": [1, 2]}, "importance must map target names to weights"),
     ],
 )
 def test_settings_are_checked(options, match):
@@ -928,7 +928,7 @@ def test_settings_are_checked(options, match):
 
 
 def test_what_a_run_is_asked_is_checked():
-    with pytest.raises(fbar.InputError, match="importance names 'mean:b', which is no target; targets: mean:a"):
+    with pytest.raises(fbar.InputError, match="importance names 'mean:b', which is not a target; targets: mean:a"):
         ask(normal(), A, 100, importance={"mean:b": 1})
     with pytest.raises(fbar.InputError, match="importance of every target is 0"):
         ask(normal(), A, 100, importance={"mean:a": 0})
@@ -937,7 +937,7 @@ def test_what_a_run_is_asked_is_checked():
     with pytest.raises(fbar.InputError, match="leave tolerance and kernel at their defaults"):
         ask(EXPONENTIAL, THETA, 100, tolerance=1.0)
     run = fbar.Targeted(tolerance=0.5).start(normal(), A, 1, 100)
-    with pytest.raises(fbar.NoPosterior, match="no simulations were told yet"):
+    with pytest.raises(fbar.NoPosterior, match="there are no simulations yet"):
         run.posterior()
     with pytest.raises(fbar.InputError, match="tell takes pairs"):
         run.tell((run.ask()[0], None))

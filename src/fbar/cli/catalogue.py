@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -184,8 +183,3 @@ def scores(*, json_: JsonFlag = False) -> None:
     for score in listed:
         table.add_row(score.name, score.title, score.better, score.needs, score.blind_spot)
     open_console().print(table)
-
-
-def finite(value: float) -> float | None:
-    """For JSON, which has no NaN."""
-    return value if math.isfinite(value) else None

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from fbar.checks import counted
-from fbar.cli.catalogue import finite
 from fbar.cli.common import open_console, plain_table
 from fbar.estimation.estimate import shorthand
 from fbar.study import StudyResult
 from fbar.study.paired import mean_and_error
 from fbar.study.ranking import ERROR
 from fbar.study.tables import RANKS
+from fbar.system.json_values import as_json
 
 
 def show(result: StudyResult, reference: str) -> None:
@@ -103,12 +103,4 @@ def as_tree(result: StudyResult, reference: str) -> dict[str, Any]:
         tree |= {"ranking": ranking.as_rows(), "pairs": ranking.pair_rows(), "overall": ranking.overall()}
         if len({cell.budget for cell in result.cells}) > 1:
             tree["efficiency"] = result.efficiency(reference)
-    return dict(_clean(tree))
-
-
-def _clean(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return {key: _clean(value) for key, value in tree.items()}
-    if isinstance(tree, list | tuple):
-        return [_clean(value) for value in tree]
-    return finite(tree) if isinstance(tree, float) else tree
+    return dict(as_json(tree))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 
-from fbar.checks import positive_integer
+from fbar.checks import counted, positive_integer
 from fbar.errors import InputError
 from fbar.methods.records import RecordedKinds
 from fbar.methods.start import Start
@@ -109,11 +109,11 @@ class AskTell(ABC):
 
     # ------------------------------------------------------------ ask and tell
 
-    def ask(self, limit: int | None = None, *, ahead: int = 0, enough: int | None = None) -> list[Batch]:
+    def ask(self, limit: int | None = None, *, extra_blocks: int = 0, enough: int | None = None) -> list[Batch]:
         """The blocks that can be simulated now, with at most ``limit`` simulations together.
 
         Empty while the round waits for blocks that were asked before, and when the run is finished. Blocks
-        are never cut: a limit below the next block's size is refused. ``ahead`` asks for so many blocks more in a
+        are never cut: a limit below the next block's size is refused. ``extra_blocks`` asks for more blocks in a
         round that its outcomes will end, to keep workers busy; those that turn out to lie behind its end are
         counted in ``unused`` and not used, so the result is the same. A run with a budget or a limit asks for none:
         it uses all the simulations that it may run, and what is run ahead would come on top of them. ``enough`` ends
@@ -125,8 +125,8 @@ class AskTell(ABC):
         batches: list[Batch] = []
         used = 0
         if self._most < math.inf:
-            ahead = 0
-        while not self.finished and self._asked < self._blocks() + (ahead if self._open_ended else 0):
+            extra_blocks = 0
+        while not self.finished and self._asked < self._blocks() + (extra_blocks if self._open_ended else 0):
             if enough is not None and used >= enough:
                 break
             batch = self._block(self._asked)
@@ -153,14 +153,14 @@ class AskTell(ABC):
             if batch.key not in self._outstanding:
                 past = batch.round < self.round or (batch.round == self.round and batch.block < self._asked)
                 raise InputError(
-                    f"block {batch.key} was told already"
+                    f"the outcomes of block {batch.key} were given already"
                     if past
                     else f"block {batch.key} was not asked for in round {self.round}, the present one"
                 )
             if isinstance(outcomes, Simulated) and outcomes.simulations != batch.simulations:
                 raise InputError(
-                    f"block {batch.key} asked for {batch.simulations} simulations and was told "
-                    f"{outcomes.simulations} outcomes"
+                    f"block {batch.key} has {counted(batch.simulations, 'simulation')} and got "
+                    f"{counted(outcomes.simulations, 'outcome')}"
                 )
             self._under_way -= self._outstanding.pop(batch.key)
             if batch.round == self.round:

@@ -234,7 +234,7 @@ class DrawRun(Run):
         )
 
     @property
-    def dear(self) -> bool:
+    def posterior_is_slow(self) -> bool:
         return self.estimator.needs_rejected
 
     def posterior(self) -> Posterior:
@@ -245,7 +245,7 @@ class DrawRun(Run):
     def _estimated(self, acceptance: Acceptance) -> Posterior:
         draws = self.draws(None if acceptance is self.acceptance else acceptance)
         share = float(draws.weight @ np.exp(draws.log_w)) / draws.simulations
-        return self._told_apart(self.estimator(draws), acceptance.tolerance, share)
+        return self._compared_with_prior(self.estimator(draws), acceptance.tolerance, share)
 
     def stages(self) -> list[Stage]:
         whence = "the prior" if self.design is self.problem.prior else "a design q, weighted by p/q"
@@ -253,7 +253,7 @@ class DrawRun(Run):
         found = accepted(self.acceptance, self.everything.distance.take(rows_in(self.everything.near)))
         return [Stage(f"{how}from {whence}", self.simulations, float(found.sum()), self.acceptance.tolerance)]
 
-    def places(self, most: int) -> Points | None:
+    def simulated_points(self, most: int) -> Points | None:
         """Draws like those that were simulated: of the rejected ones nothing is kept."""
         drawn = self.design.sample(min(most, max(self.simulations, 1)), rng=np.random.default_rng(0))
         return drawn.with_derived(self.problem.derived)
@@ -296,7 +296,7 @@ class DrawRun(Run):
                 parts.append(found[name][places])
         return {name: np.concatenate(parts) for name, parts in made.items()}
 
-    def _own_tolerance(self) -> float:
+    def _posterior_tolerance(self) -> float:
         return self.acceptance.tolerance
 
     def _distances_of(self, rows: IntArray) -> FloatArray:

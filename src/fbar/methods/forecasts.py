@@ -1,9 +1,10 @@
-"""How many simulations more a wanted error takes.
+"""How many more simulations a wanted error takes.
 
-With V(n) the variance after n simulations more, n is the first with V(n) ≤ the wanted error squared. Where a run goes
+With V(n) the variance after n more simulations, n is the first with V(n) ≤ the wanted error squared. Where a run goes
 on as before V(n) = V̂ N/(N + n), so that n = N ((error/wanted)² − 1). Where its next draws come from another proposal
 than those that are there, V(n) = Σ z²/(1 + (n/N) r), with r the density of that proposal over the mixture's at every
-draw: each z² estimates its part of ∫ ψ² p² m₂/(N q) /Z², and (N q + n q′) takes the place of N q (``draws_ahead``).
+draw: each z² estimates its part of ∫ ψ² p² m₂/(N q) /Z², and (N q + n q′) takes the place of N q
+(``variance_after_draws``).
 
 V̂ is itself an estimate: df V̂/V has about a χ² distribution with the error bar's degrees of freedom, which gives the
 interval of a forecast.
@@ -23,8 +24,8 @@ from fbar.checks import counted
 from fbar.estimation.posterior import Posterior
 from fbar.question.targets import Target
 
-Ahead = Callable[[int], FloatArray]
-"""The variances (m,) of a target's components after so many simulations more."""
+VarianceAfter = Callable[[int], FloatArray]
+"""The variances (m,) of a target's components after that many more simulations."""
 
 SURE = 0.8
 """The probability of a forecast's interval."""
@@ -74,13 +75,15 @@ def brief(number: int) -> str:
     return f"{round(number, 2 - digits) if digits > 2 else number:,}"
 
 
-def proportional(posterior: Posterior, target: Target) -> Ahead:
+def proportional(posterior: Posterior, target: Target) -> VarianceAfter:
     """V̂ N/(N + n): the simulations to come are like those that are there."""
     variance, n = np.atleast_1d(posterior.expect(target).variance), posterior.simulations
     return lambda more: np.asarray(variance * n / (n + more))
 
 
-def draws_ahead(posterior: Posterior, target: Target, ratio: FloatArray, draws: float, rate: float) -> Ahead:
+def variance_after_draws(
+    posterior: Posterior, target: Target, ratio: FloatArray, draws: float, rate: float
+) -> VarianceAfter:
     """V̂ Σ z²/(1 + (n/N) r) / Σ z² for draws from another proposal than before.
 
     ``ratio`` is r = q′/q at the posterior's draws, with q the density that they are weighted by; ``draws`` is N, and
@@ -91,14 +94,14 @@ def draws_ahead(posterior: Posterior, target: Target, ratio: FloatArray, draws: 
     square, variance = z**2, np.atleast_1d(posterior.expect(target).variance)
     total = square.sum(axis=0)
 
-    def ahead(more: int) -> FloatArray:
+    def after(more: int) -> FloatArray:
         left = (square / (1 + (more * rate / draws) * ratio)[:, None]).sum(axis=0)
         return np.asarray(variance * np.where(total > 0, left / np.where(total > 0, total, 1.0), 1.0))
 
-    return ahead
+    return after
 
 
-def forecast(ahead: Ahead, wanted: Any, df: Any, at: int, known: Any = 1.0) -> Forecast | None:
+def until_error(variance_after: VarianceAfter, wanted: Any, df: Any, at: int, known: Any = 1.0) -> Forecast | None:
     """When every variance is at most that of its ``wanted`` standard error; None where that cannot be said.
 
     ``known`` is the share of the variance that is no careful guess: the rest may turn out to be nothing, which lowers
@@ -108,22 +111,22 @@ def forecast(ahead: Ahead, wanted: Any, df: Any, at: int, known: Any = 1.0) -> F
 
     with np.errstate(over="ignore"):  # a wanted error that is no bound at all
         df, bound = np.atleast_1d(df), np.square(np.atleast_1d(wanted))
-    if not (np.isfinite(ahead(0)).all() and (bound > 0).all()):
+    if not (np.isfinite(variance_after(0)).all() and (bound > 0).all()):
         return None
     tail = (1 - SURE) / 2
     factors = 1.0, chdtri(df, tail) / df / np.maximum(known, 1e-12), chdtri(df, 1 - tail) / df
-    found = [_first(ahead, bound * factor) for factor in factors]
+    found = [_first(variance_after, bound * factor) for factor in factors]
     if any(n is None for n in found):
         return None
     more, low, high = (int(n) for n in found if n is not None)
     return Forecast(more, low, high, at)
 
 
-def _first(ahead: Ahead, bound: FloatArray) -> int | None:
+def _first(variance_after: VarianceAfter, bound: FloatArray) -> int | None:
     """The least whole number of simulations whose variances, which fall with it, keep to the bound."""
 
     def enough(more: int) -> bool:
-        return bool((ahead(more) <= bound).all())
+        return bool((variance_after(more) <= bound).all())
 
     if enough(0):
         return 0

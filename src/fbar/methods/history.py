@@ -42,8 +42,8 @@ class Recorder:
 
     def round_ended(self) -> None:
         """Look if simulations have grown by half since the last moment."""
-        if self._run.simulations >= self._next and not self._run.dear:
-            self._look(self._run.glance)
+        if self._run.simulations >= self._next and not self._run.posterior_is_slow:
+            self._look(self._run.peek)
 
     def run_ended(self) -> None:
         """Look once more, unless nothing was told since."""
@@ -67,7 +67,7 @@ class Recorder:
             Moment(
                 run.simulations,
                 run.round,
-                run.tolerance_told,
+                run.reported_tolerance,
                 float(posterior.accepted),
                 None if ess is None else float(ess),
                 estimates,

@@ -43,7 +43,7 @@ class OtherTolerances(ABC):
         """The posterior at another tolerance, from the same simulations."""
         raise InputError(f"{type(self).__name__} keeps no distances, so it has no posterior at another tolerance")
 
-    def _own_tolerance(self) -> float:
+    def _posterior_tolerance(self) -> float:
         """The tolerance of its posterior."""
         raise InputError(f"{type(self).__name__} keeps no distances, so it has no posterior at another tolerance")
 
@@ -53,16 +53,21 @@ class OtherTolerances(ABC):
         return False
 
     @property
-    def tolerance_told(self) -> float | None:
+    def reported_tolerance(self) -> float | None:
         """The tolerance of its posterior, where it has one above 0."""
         try:
-            found = float(self._own_tolerance())
+            found = float(self._posterior_tolerance())
         except InputError:
             return None
         return found if 0 < found < math.inf else None
 
     @property
-    def measure_told(self) -> Distance | None:
+    def present_tolerance(self) -> float | None:
+        """The tolerance that it has come to, where that is on its way down to the final one."""
+        return self.reported_tolerance
+
+    @property
+    def learned_distance(self) -> Distance | None:
         """The distance that this tolerance is meant in, where it was learnt; None for the problem's own."""
         return None
 
@@ -78,7 +83,7 @@ class OtherTolerances(ABC):
 
     def _curve_tolerances(self) -> list[float]:
         """The run's tolerance and half powers of two below it, while simulations are accepted there."""
-        first = self._own_tolerance()
+        first = self._posterior_tolerance()
         self.posterior_at(first)
         found = [first]
         for k in range(1, CURVE if first > 0 else 1):
@@ -155,7 +160,7 @@ class OtherTolerances(ABC):
 
     def _biased(self, tolerance: float | None) -> tuple[float, Posterior]:
         """The tolerance and its posterior, if there is a bias to be removed."""
-        at = self._own_tolerance() if tolerance is None else non_negative_number(tolerance, "tolerance")
+        at = self._posterior_tolerance() if tolerance is None else non_negative_number(tolerance, "tolerance")
         posterior = self.posterior_at(at)
         if not 0 < at < math.inf:
             raise InputError(

@@ -5,19 +5,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fbar.arrays import FloatArray
-from fbar.checks import positive_integer, positive_number, shown
+from fbar.checks import counted, positive_integer, positive_number, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.estimate import Estimate
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.simulations import Drawn, Simulations
 from fbar.methods.ask_tell import AskTell
-from fbar.methods.forecasts import Ahead, Forecast, forecast, proportional
+from fbar.methods.forecasts import Forecast, VarianceAfter, proportional, until_error
 from fbar.methods.history import Moment
 from fbar.methods.other_tolerances import OtherTolerances
 from fbar.methods.records import RecordedBlocks, Replayed
@@ -31,6 +31,20 @@ ROUNDS = 16
 
 NEARLY_ALL = 0.9
 """The share of the prior's simulations that is accepted from which on the answer is taken to be the prior."""
+
+
+FORMER = {
+    "ahead": "variance_after",
+    "dear": "posterior_is_slow",
+    "glance": "peek",
+    "measure_told": "learned_distance",
+    "places": "simulated_points",
+    "settled": "at_final_tolerance",
+    "settles": "has_final_tolerance",
+    "tolerance_told": "reported_tolerance",
+    "wanted_tolerance": "final_tolerance",
+}
+"""What attributes of a run were called, and what they are called now."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +78,21 @@ class Run(AskTell, OtherTolerances):
         """Its estimates when it had fewer simulations, where `fbar.drive` drove it; each time as they were then."""
         self._leg_round = self._leg_spent = 0  # where it was last extended
 
+    if not TYPE_CHECKING:  # a checker would take every name for one that is there
+
+        def __getattr__(self, name: str) -> Any:
+            if name in FORMER:
+                raise AttributeError(f"{type(self).__name__}.{name} is now {type(self).__name__}.{FORMER[name]}")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     # ------------------------------------------------------------ what a method fills in
 
     @abstractmethod
     def posterior(self) -> Posterior:
         """The posterior from all blocks told so far without a gap."""
 
-    def _told_apart(self, posterior: Posterior, tolerance: float, share: float) -> Posterior:
-        """With a doubt where the data hardly tell the posterior from the prior.
+    def _compared_with_prior(self, posterior: Posterior, tolerance: float, share: float) -> Posterior:
+        """With a doubt where the data hardly change the prior.
 
         ``share`` is Z, the share of the prior's simulations that is accepted. With L(θ) ≤ 1 the acceptance probability,
         the posterior of any event differs from its prior by at most ∫ p (L/Z − 1)₊ ≤ 1 − Z: the mean of (L − Z)₊ is
@@ -81,27 +102,27 @@ class Run(AskTell, OtherTolerances):
             posterior.doubts = (
                 *posterior.doubts,
                 f"the tolerance {tolerance:.4g} accepts {min(share, 1.0):.0%} of the simulations from the prior, so "
-                "that the answer is the prior's or hardly another; lower it",
+                "the answer is almost the prior; lower it",
             )
         return posterior
 
-    def glance(self) -> Posterior:
-        """The same, and no trace of it in the run: not even the rounding of what comes later depends on it."""
+    def peek(self) -> Posterior:
+        """The posterior, without a trace in the run: not even the rounding of what comes later depends on it."""
         return self.posterior()
 
     @property
-    def settles(self) -> bool:
-        """Whether it will come to the tolerance that is wanted, and stay there."""
+    def has_final_tolerance(self) -> bool:
+        """Whether its tolerance ends at a final one; a schedule may lower it for ever."""
         return True
 
     @property
-    def settled(self) -> bool:
-        """Whether its posterior is at the tolerance that is wanted."""
+    def at_final_tolerance(self) -> bool:
+        """Whether its posterior is at the final tolerance."""
         return True
 
     @property
-    def wanted_tolerance(self) -> float | None:
-        """The tolerance that it is on its way to; None where there is none, or it is not known yet."""
+    def final_tolerance(self) -> float | None:
+        """The tolerance that it ends at; None where there is none, or it is not known yet."""
         return None
 
     @property
@@ -110,8 +131,8 @@ class Run(AskTell, OtherTolerances):
         return "budget spent"
 
     @property
-    def dear(self) -> bool:
-        """Whether its posterior takes longer than cheap simulations do; it is then taken at the end alone."""
+    def posterior_is_slow(self) -> bool:
+        """Whether its posterior takes longer than cheap simulations do; it is then taken only at the end."""
         return False
 
     def round_state(self) -> dict[str, npt.NDArray[Any]] | None:
@@ -141,16 +162,16 @@ class Run(AskTell, OtherTolerances):
         """Where its simulations came from, in order."""
         return [Stage("as the method asked for them", self.simulations)]
 
-    def places(self, most: int) -> Points | None:
-        """The θ that were simulated, or at most so many that stand for them; None where nothing is kept of them."""
+    def simulated_points(self, most: int) -> Points | None:
+        """The θ that were simulated, or at most ``most`` that represent them; None where they are not kept."""
         return None
 
-    def ahead(self, posterior: Posterior, target: Target) -> Ahead:
-        """The variance of a target's estimate after so many simulations more, if the run goes on as it would now."""
+    def variance_after(self, posterior: Posterior, target: Target) -> VarianceAfter:
+        """The variance of a target's estimate after more simulations, if the run goes on as it would now."""
         return proportional(posterior, target)
 
     def forecast(self, target: Target, wanted: Any, posterior: Posterior | None = None) -> Forecast | None:
-        """How many simulations more until a target's standard error is ``wanted``; None where nothing can be said.
+        """How many more simulations until a target's standard error is ``wanted``; None where that is not known.
 
         For a stopping rule see `StoppingRule.forecast`.
         """
@@ -159,7 +180,7 @@ class Run(AskTell, OtherTolerances):
         if not (isinstance(wanted, np.ndarray) and np.ndim(wanted) and wanted.dtype.kind == "f"):
             wanted = positive_number(wanted, "the wanted standard error")
         if posterior is None:
-            if not self.settled:
+            if not self.at_final_tolerance:
                 return None
             try:
                 posterior = self.posterior()
@@ -169,7 +190,7 @@ class Run(AskTell, OtherTolerances):
             return None  # trials, each with a number of its own
         estimate = posterior.expect(target)
         share = posterior.known_share(target.influence(posterior.points, posterior.weights))
-        return forecast(self.ahead(posterior, target), wanted, estimate.df, self.simulations, share)
+        return until_error(self.variance_after(posterior, target), wanted, estimate.df, self.simulations, share)
 
     # ------------------------------------------------------------ every simulation
 
@@ -211,10 +232,14 @@ class Run(AskTell, OtherTolerances):
     ) -> None:
         """Go on with a run that ended: more simulations, a smaller tolerance, other targets."""
         if self._outstanding:
-            raise InputError("a run is extended at the end of a round; tell it the blocks that were asked for first")
+            raise InputError(
+                "a run can be extended only at the end of a round; give it the outcomes of all blocks first"
+            )
         for name, value in (("budget", budget), ("limit", limit)):
             if value is not None and positive_integer(value, name) <= self.simulations:
-                raise InputError(f"{name} {value} is spent already: the run has {self.simulations} simulations")
+                raise InputError(
+                    f"{name} {value} is spent already: the run has {counted(self.simulations, 'simulation')}"
+                )
         if targets is not None:
             self.targets = as_targets(targets)
         self.budget = budget

@@ -19,11 +19,11 @@ from fbar.estimation.cells import ActualCounts, ExpectedCounts
 from fbar.estimation.doubly_robust import DoublyRobust
 from fbar.estimation.draws import WeightedAverage
 from fbar.estimation.kernel_regression import KernelRegression
-from fbar.methods.base import Method
 from fbar.methods.draws import DrawRun
 from fbar.methods.finite.allocation import oracle_shares
 from fbar.methods.finite.cells import CellRun
 from fbar.methods.finite.sampling import SamplingRun
+from fbar.methods.method import Method
 from fbar.methods.registry import Needs, register
 from fbar.methods.run import ROUNDS
 from fbar.methods.start import Start
@@ -119,7 +119,7 @@ class Importance(Method):
         if lost > 0:
             whose = "posterior" if problem.knows_acceptance else "prior"
             raise InputError(
-                f"q has no density where about {lost:.2g} of the {whose}'s mass is, so the answer would lack it; "
+                f"q has no density where about {lost:.2g} of the {whose}'s mass is, so the answer would miss it; "
                 "mix q with the prior: fbar.designs.defensive(q, prior)"
             )
         return self.q
@@ -132,8 +132,8 @@ class Importance(Method):
         plain = isinstance(self.scheme, str) and self.scheme == "independent"
         if not plain or not isinstance(self.estimator, WeightedAverage):
             raise InputError(
-                "schemes and estimators are for parameters that are not finite; on a finite space fbar.Allocation "
-                "stratifies completely"
+                "scheme= and estimator= are for parameter spaces that are not finite; on a finite space "
+                "fbar.Allocation stratifies completely"
             )
         q = self.distribution(start.problem, start.targets)
         return SamplingRun(
@@ -149,7 +149,7 @@ class Importance(Method):
         problem = start.problem
         acceptance = Acceptance(self.tolerance, self.kernel)
         if start.trials is not None:
-            raise InputError("trials= needs a finite parameter space; run the trials one by one")
+            raise InputError("trials= needs a finite parameter space; run one trial at a time")
         problem.check_acceptance_probability(self.tolerance)
         if isinstance(self.estimator, KernelRegression):
             self.estimator.check(problem)
@@ -177,7 +177,7 @@ class Importance(Method):
         scheme = SCHEMES[choice(self.scheme, SCHEMES, "scheme")] if isinstance(self.scheme, str) else self.scheme
         if not isinstance(scheme, Scheme):
             raise InputError(
-                f"scheme must be one of {', '.join(SCHEMES)}, or such as Stratified(2); got {shown(scheme)}"
+                f"scheme must be one of {', '.join(SCHEMES)}, or a Scheme such as Stratified(2); got {shown(scheme)}"
             )
         return scheme
 

@@ -183,7 +183,7 @@ class AcceptedCount(StoppingRule):
         _require_settling(run)
 
     def holds(self, run: Run) -> bool:
-        if not run.settled:
+        if not run.at_final_tolerance:
             return False
         try:
             return bool(np.all(run.posterior().accepted >= self.accepted))
@@ -218,7 +218,7 @@ class StandardError(StoppingRule):
         _require_settling(run)
 
     def holds(self, run: Run) -> bool:
-        if not run.settled:
+        if not run.at_final_tolerance:
             return False
         target = next(target for target in run.targets if target.name == self.target)
         try:
@@ -316,7 +316,7 @@ def _rarer_side(target: Target, estimate: Estimate, posterior: Posterior) -> Any
 
 def _present(run: Run) -> Posterior | None:
     """The posterior of a run without trials, if there is one at the tolerance that is wanted."""
-    if not run.settled:
+    if not run.at_final_tolerance:
         return None
     try:
         posterior = run.posterior()
@@ -326,7 +326,7 @@ def _present(run: Run) -> Posterior | None:
 
 
 def _require_settling(run: Run) -> None:
-    if not run.settles:
+    if not run.has_final_tolerance:
         raise InputError(
             "a precision is reached at a fixed tolerance, and this run's tolerance keeps falling; give its schedule a "
             "final one"

@@ -86,7 +86,7 @@ def trial_runner(setting: str, budget: int) -> Callable[[Seeds], list[float]]:
             numbers += [float(rounds.simulations), rate]
             for weights in CHEAP:
                 numbers += _numbers(rounds.posterior(Acceptance(round.tolerance), weights, run.seen))
-        return [*numbers, *_numbers(run.posterior(weights="mixture"))]
+        return [*numbers, *_numbers(run.reweighted("mixture"))]
 
     return trial
 

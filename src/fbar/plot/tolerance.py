@@ -53,7 +53,7 @@ class Tolerance(Panels):
     @classmethod
     def of(cls, result: Result) -> Tolerance:
         one_run(result)
-        own = result.run.tolerance_told
+        own = result.run.reported_tolerance
         if own is None:
             return cls((), None, "this run has no tolerance above 0")
         try:

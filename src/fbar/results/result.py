@@ -230,7 +230,7 @@ class Result:
 
     def _at(self, tolerance: float | None) -> float:
         """A tolerance that was given, or else the run's own, which there is where its bias was removed."""
-        found = self.run.tolerance_told if tolerance is None else tolerance
+        found = self.run.reported_tolerance if tolerance is None else tolerance
         assert found is not None
         return float(found)
 
@@ -281,7 +281,7 @@ class Result:
     @property
     def about_tolerance(self) -> str:
         """The tolerance and the bias that it may leave in scalar estimates, in words; nothing where there is none."""
-        tolerance = self.run.tolerance_told if self.own else None
+        tolerance = self.run.reported_tolerance if self.own else None
         if not tolerance or np.ndim(self.simulations):
             return ""
         words = f"tolerance {tolerance:.4g}" + (", chosen from the budget" if self.run.chooses_tolerance else "")
@@ -365,7 +365,7 @@ class Result:
             bias.name: {"value": as_json(bias.value), "standard_error": as_json(bias.standard_error)}
             for bias in self.bias or ()
         }
-        return {"tolerance": self.run.tolerance_told, "about_tolerance": self.about_tolerance, "bias": found}
+        return {"tolerance": self.run.reported_tolerance, "about_tolerance": self.about_tolerance, "bias": found}
 
     # ------------------------------------------------------------ for other packages
 

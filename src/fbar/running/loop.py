@@ -147,7 +147,7 @@ class _Loop:
             simulations, blocks = run.under_way
             if simulations >= AT_A_TIME and blocks >= ahead:
                 return batches
-            more = run.ask(ahead=ahead, enough=max(AT_A_TIME - simulations, 1))
+            more = run.ask(extra_blocks=ahead, enough=max(AT_A_TIME - simulations, 1))
             if not more:
                 return batches
             batches += more

@@ -63,7 +63,7 @@ class State:
     tolerance: float | None
     falling: bool
     """Whether the tolerance is still above the one that is wanted, so that estimates would be of something else."""
-    wanted_tolerance: float | None
+    final_tolerance: float | None
     estimates: Estimates | None
     title: str = ""
 
@@ -102,7 +102,7 @@ class State:
         at = "" if self.tolerance is None else f" {self.tolerance:.4g}"
         if not self.falling:
             return f"tolerance{at}" if at else ""
-        to = "" if self.wanted_tolerance is None else f" to {self.wanted_tolerance:.4g}"
+        to = "" if self.final_tolerance is None else f" to {self.final_tolerance:.4g}"
         return f"tolerance{at}, falling{to}" if at else f"tolerance falling{to}"
 
     @property
@@ -147,7 +147,7 @@ class Looks:
         self.accepted: float | None = None
 
     def look(self, run: Run) -> None:
-        if run.dear or run.trials is not None or run.simulations <= self._at:
+        if run.posterior_is_slow or run.trials is not None or run.simulations <= self._at:
             return
         if run.history and run.history[-1].simulations > self._at:
             moment = run.history[-1]
@@ -157,7 +157,7 @@ class Looks:
             return
         self._at = run.simulations
         try:
-            posterior = run.glance()
+            posterior = run.peek()
             self.estimates, self.accepted = posterior.expect(list(run.targets)), float(posterior.accepted)
         except FbarError:  # nothing accepted yet; any other error comes again at the end of the run
             self.estimates = self.accepted = None
@@ -209,8 +209,8 @@ class LiveProgress:
                 self._screen.wipe()
 
     def _state(self, run: Run) -> State:
-        falling = run.settles and not run.settled
-        tolerance = getattr(run, "tolerance", run.tolerance_told)
+        falling = run.has_final_tolerance and not run.at_final_tolerance
+        tolerance = run.present_tolerance
         state = State(
             run.simulations,
             run.budget,
@@ -221,7 +221,7 @@ class LiveProgress:
             None,
             tolerance if tolerance and math.isfinite(tolerance) else None,
             falling,
-            run.wanted_tolerance,
+            run.final_tolerance,
             None,
             self._title,
         )

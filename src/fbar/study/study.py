@@ -57,6 +57,9 @@ class Study:
         Independent repetitions of each combination. All methods share a trial's seed.
     scores
         Names (``fbar scores``) or scores.
+    seed
+        The same seed gives the same trials. It is 1 by default, unlike the fresh seed of `infer`: a study is a
+        measurement that others repeat, and a directory of trials can only be resumed with its seed.
     targets
         What is estimated, or a mapping from a problem's name to that; by default all targets with a known truth.
     tolerance

@@ -67,7 +67,7 @@ def simulated_of(run: Run, posterior: Posterior, most: int = MOST_POINTS) -> tup
     if posterior.cells is not None:
         counts = simulations_in(posterior.cells)
         return posterior.points, counts / counts.sum()
-    simulated = run.places(most)
+    simulated = run.simulated_points(most)
     return None if simulated is None else (simulated, np.full(simulated.rows, 1 / simulated.rows))
 
 

@@ -14,10 +14,10 @@ from fbar.designs.allocation import largest_remainder, top_up
 from fbar.errors import InputError
 from fbar.estimation.cells import ActualCounts
 from fbar.estimation.posterior import Posterior
-from fbar.methods.base import Method
 from fbar.methods.finite.allocation import importance
 from fbar.methods.finite.cells import CellRun
-from fbar.methods.forecasts import Ahead
+from fbar.methods.forecasts import VarianceAfter
+from fbar.methods.method import Method
 from fbar.methods.registry import register
 from fbar.methods.run import ROUNDS
 from fbar.methods.start import Start
@@ -118,21 +118,21 @@ class AdaptiveRun(CellRun):
         self._cost_counts: FloatArray | None = None
         super().__init__(*arguments, **options)
 
-    def ahead(self, posterior: Posterior, target: Target) -> Ahead:
+    def variance_after(self, posterior: Posterior, target: Target) -> VarianceAfter:
         """Σ α_i/n_i with the n_i of the present plan: cells are filled up to their shares."""
         parts, counts = posterior.value_parts(target), self.counts
         if parts is None or counts.ndim > 1:
-            return super().ahead(posterior, target)
+            return super().variance_after(posterior, target)
         part = parts[0]
         variance, total = np.atleast_1d(posterior.expect(target).variance), part.sum(axis=0)
         shares = self._shares()
 
-        def ahead(more: int) -> FloatArray:
-            after = counts + (top_up(counts, shares, more) if more else 0)
-            left = (part * ((counts + 1) / (after + 1))[:, None]).sum(axis=0)
+        def after(more: int) -> FloatArray:
+            filled = counts + (top_up(counts, shares, more) if more else 0)
+            left = (part * ((counts + 1) / (filled + 1))[:, None]).sum(axis=0)
             return np.asarray(variance * np.where(total > 0, left / np.where(total > 0, total, 1.0), 1.0))
 
-        return ahead
+        return after
 
     def _shares(self) -> FloatArray:
         raise NotImplementedError
@@ -151,7 +151,9 @@ class AdaptiveRun(CellRun):
             return
         found = self.problem.costs(batch, outcomes)
         if found is None:
-            raise InputError("an allocation per second was told a block without costs; make outcomes by fbar.simulate")
+            raise InputError(
+                "an allocation per second needs the cost of every simulation; make outcomes by fbar.simulate"
+            )
         assert batch.cells is not None
         assert batch.repeats is not None
         known, k = ~np.isnan(found), self.prior.size

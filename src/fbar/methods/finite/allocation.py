@@ -16,8 +16,8 @@ from fbar.checks import choice, shown
 from fbar.designs.allocation import RULES, largest_remainder, top_up
 from fbar.errors import InputError
 from fbar.estimation.cells import ActualCounts
-from fbar.methods.base import Method
 from fbar.methods.finite.cells import CellRun
+from fbar.methods.method import Method
 from fbar.methods.registry import register
 from fbar.methods.run import ROUNDS
 from fbar.methods.start import Start
@@ -34,7 +34,7 @@ def oracle_shares(rule: str, problem: Problem, targets: Sequence[Target]) -> Flo
         return prior
     if problem.p_star is None:
         raise InputError(
-            f"the allocation {shown(rule)} needs acceptance probabilities that this problem does not know; "
+            f"the allocation {shown(rule)} needs known acceptance probabilities, which this problem does not have; "
             "use fbar.AdaptiveAllocation(), which learns them, or give the shares as numbers"
         )
     # ψ has posterior mean zero, so that it takes the place of f; several targets are scaled as they are in

@@ -47,7 +47,7 @@ class CellRun(Run):
         tabulated = problem.p_star is not None
         problem.check_acceptance(acceptance)
         if start.trials is not None and not tabulated:
-            raise InputError("trials= needs a problem with tabulated probabilities; run the trials one by one")
+            raise InputError("trials= needs a problem with tabulated probabilities; run one trial at a time")
         most = self.limit if self.budget is None else self.budget
         if every_cell and most is not None and most < prior.size:
             raise InputError(
@@ -108,12 +108,12 @@ class CellRun(Run):
 
     def posterior(self) -> Posterior:
         if not self.counts.any():
-            raise NoPosterior("nothing was simulated yet; ask the run for batches and tell it their outcomes")
+            raise NoPosterior("there are no simulations yet; ask the run for batches and tell it their outcomes")
         posterior = self.estimator(self.cells)
         if self.trials is not None:
             return posterior
         share = self.prior @ (self.hits / np.maximum(self.counts, 1))
-        return self._told_apart(posterior, self.acceptance.tolerance, float(share))
+        return self._compared_with_prior(posterior, self.acceptance.tolerance, float(share))
 
     # ------------------------------------------------------------ rounds and blocks
 
@@ -141,7 +141,9 @@ class CellRun(Run):
 
     def _extend(self, tolerance: float | None) -> None:
         if tolerance is not None and tolerance != self.acceptance.tolerance:
-            raise InputError("on a finite space outcomes are kept as sums, so their tolerance cannot change")
+            raise InputError(
+                "on a finite space only the counts of accepted simulations are kept, so the tolerance cannot change"
+            )
         self._check_targets()
         if self.budget is not None:
             self.rounds = min(self.planned_rounds, self.budget - self._leg_spent)

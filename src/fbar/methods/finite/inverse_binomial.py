@@ -13,8 +13,8 @@ from fbar.checks import positive_integer
 from fbar.errors import InputError
 from fbar.estimation.cells import Cells, InverseCounts
 from fbar.estimation.estimate import Estimate
-from fbar.methods.base import Method
 from fbar.methods.finite.cells import CellRun
+from fbar.methods.method import Method
 from fbar.methods.registry import register
 from fbar.methods.start import Start
 from fbar.question.acceptance import Acceptance
@@ -51,7 +51,7 @@ class InverseBinomial(Method):
         if endless and problem.p_star is not None and (problem.p_star == 0).any():
             row = int(np.argmin(problem.p_star))
             raise InputError(
-                f"{problem.points.label(row)} never matches the data, so sampling until a hit would not end; "
+                f"{problem.points.label(row)} never matches the data, so sampling until a hit would never end; "
                 "give a budget"
             )
         return InverseBinomialRun(
@@ -210,9 +210,9 @@ class InverseBinomialRun(CellRun):
         unfinished = self.open
         warnings = []
         if unfinished.any():
-            warnings.append("some values were stopped by the budget before their last hit")
+            warnings.append("the budget ended before every value had its hits")
         if self.required < ENOUGH_HITS:
-            warnings.append(f"with fewer than {ENOUGH_HITS} hits a value its log-likelihood is far from normal")
+            warnings.append(f"with fewer than {ENOUGH_HITS} hits per value, log-likelihoods are far from normal")
         return Estimate(
             name="log-likelihood",
             value=value,

@@ -9,7 +9,7 @@ import numpy as np
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.round import Round
 from fbar.estimation.rounds import MixtureErrors, Rounds
-from fbar.methods.forecasts import Ahead, draws_ahead
+from fbar.methods.forecasts import VarianceAfter, variance_after_draws
 from fbar.methods.run import Stage
 from fbar.question.points import Points
 from fbar.question.space import Proposal
@@ -45,7 +45,7 @@ def simulated_points(store: Rounds, most: int) -> Points | None:
     return store.space.points(store.everything.theta.take(rows)).with_derived(store.problem.derived)
 
 
-def mixture_ahead(store: Rounds, proposal: Proposal, posterior: Posterior, target: Target) -> Ahead | None:
+def variance_after(store: Rounds, proposal: Proposal, posterior: Posterior, target: Target) -> VarianceAfter | None:
     """What more simulations from a proposal would leave of the variance of the mixture of all rounds."""
     errors = posterior.errors
     if not isinstance(errors, MixtureErrors) or posterior.contributions(target) is None:
@@ -56,4 +56,4 @@ def mixture_ahead(store: Rounds, proposal: Proposal, posterior: Posterior, targe
     there = store.begun
     like = [round for round in there if round.proposal is proposal] or there[-1:]
     rate = sum(round.draws for round in like) / sum(round.simulations for round in like)
-    return draws_ahead(posterior, target, ratio, float(errors.draws.stratum_sizes.sum()), rate)
+    return variance_after_draws(posterior, target, ratio, float(errors.draws.stratum_sizes.sum()), rate)

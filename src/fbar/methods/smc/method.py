@@ -18,7 +18,7 @@ from fbar.designs.proposals import (
 )
 from fbar.errors import InputError
 from fbar.estimation.rounds import WEIGHTINGS
-from fbar.methods.base import Method
+from fbar.methods.method import Method
 from fbar.methods.registry import register
 from fbar.methods.smc.run import SMCRun
 from fbar.methods.smc.schedules import AcceptanceRateSchedule, QuantileSchedule, Schedule, Tolerances, as_schedule
@@ -71,7 +71,7 @@ class SMC(Method):
         narrow for their own good (``benchmarks/coverage_smc.csv``).
     weights
         How the particles of all rounds are weighted: ``"mixture"``, ``"ess"`` (the paper's),
-        ``"inverse-variance"`` or ``"last"`` (the last round alone), see `fbar.estimation.rounds`.
+        ``"inverse-variance"`` or ``"last"`` (the last round only), see `fbar.estimation.rounds`.
     kernel
         The acceptance kernel, see `Acceptance`.
     distance
@@ -79,12 +79,12 @@ class SMC(Method):
     coordinates
         Where particles are perturbed: ``"theta"``, or ``"normal"`` where no proposal leaves the prior's support.
     jump
-        The probability with which a discrete parameter or the model is drawn anew from the prior.
+        The probability with which a discrete parameter or the model is drawn again from the prior.
     centres
-        With more accepted particles than this, so many are resampled as centres of the next proposal: the cost of
+        With more accepted particles than this, this many are resampled as centres of the next proposal: the cost of
         densities then grows in proportion to the number of particles, not to its square.
     least_rate
-        A round whose acceptance rate is lower than this, beyond doubt, ends the run.
+        A round whose acceptance rate is significantly lower than this ends the run.
     """
 
     schedule: Schedule | Sequence[float] = field(default_factory=QuantileSchedule)
@@ -110,7 +110,7 @@ class SMC(Method):
         Acceptance(1.0, self.kernel)
         if self.distance is not None and not isinstance(self.distance, Scaled):
             raise InputError(
-                "distance must be fbar.Scaled(...), which learns scales; give a distance of your own to the Problem; "
+                "distance must be fbar.Scaled(...), which learns scales; any other distance belongs to the Problem; "
                 f"got {shown(self.distance)}"
             )
         if self.distance is not None and self.distance.each_round and isinstance(self.schedule, Tolerances):

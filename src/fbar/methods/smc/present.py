@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from fbar.arrays import FloatArray
+from fbar.checks import counted
 from fbar.errors import InputError
 from fbar.estimation.round import Round
 from fbar.estimation.store import Entry
@@ -68,7 +69,8 @@ class PresentRound:
         drawn = self._drawn.pop(key[1])
         if found.distance.shape != (len(drawn.particles),):
             raise InputError(
-                f"block {key} asked for {len(drawn.particles)} simulations and was told {found.distance.size} outcomes"
+                f"block {key} has {counted(len(drawn.particles), 'simulation')} and got "
+                f"{counted(found.distance.size, 'outcome')}"
             )
         entry = Entry(
             key[0], 0, drawn.particles, found.distance, found.recorded, found.summaries, found.cost, found.failure

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from fbar.errors import InputError, NoPosterior
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.round import Origin, Round
 from fbar.estimation.rounds import Rounds
-from fbar.methods.forecasts import Ahead
+from fbar.methods.forecasts import VarianceAfter
 from fbar.methods.run import Run, Stage
 from fbar.methods.smc import account
 from fbar.methods.smc.descent import Perturber, next_tolerance
@@ -29,7 +29,7 @@ from fbar.question.distances import PNorm
 from fbar.question.outcomes import Batch, Outcomes
 from fbar.question.points import Points
 from fbar.question.space import Proposal, Space
-from fbar.question.targets import Target, as_targets
+from fbar.question.targets import Target
 from fbar.seeds import Purpose
 
 if TYPE_CHECKING:
@@ -39,16 +39,16 @@ MOST_BLOCK = 4096
 
 
 class SMCRun(Run):
-    """ABC-SMC at work. ``rounds`` keeps every simulation; `posterior` takes any tolerance and weighting."""
+    """ABC-SMC at work. ``rounds`` keeps every simulation, so that its posterior takes any tolerance and weighting."""
 
     def __init__(self, method: SMC, start: Start) -> None:
         super().__init__(start)
         if start.trials is not None:
-            raise InputError("SMC runs its trials one by one; leave trials= out")
+            raise InputError("SMC runs one trial at a time; leave out trials=")
         assert isinstance(method.schedule, Schedule)
         self.method, self.schedule = method, method.schedule
         if method.distance is not None and not self.problem.has_summaries:
-            raise InputError("scales are learnt from summaries, and this problem has none; leave distance= out")
+            raise InputError("scales are learnt from summaries, and this problem has none; leave out distance=")
         self.space = Space(self.problem.prior, method.coordinates)
         if not self.problem.records:
             self.problem.check_targets(self.targets)
@@ -93,15 +93,19 @@ class SMCRun(Run):
         return complete[-1] if complete else self.rounds[0].tolerance
 
     @property
-    def settles(self) -> bool:
+    def present_tolerance(self) -> float:
+        return self.tolerance
+
+    @property
+    def has_final_tolerance(self) -> bool:
         return self.schedule.last is not None
 
     @property
-    def wanted_tolerance(self) -> float | None:
+    def final_tolerance(self) -> float | None:
         return self.schedule.last
 
     @property
-    def settled(self) -> bool:
+    def at_final_tolerance(self) -> bool:
         last = self.schedule.last
         return last is not None and any(round.complete and round.tolerance <= last for round in self.rounds)
 
@@ -151,9 +155,9 @@ class SMCRun(Run):
             return Batch(self.round, block, points, np.ones(cells.size, dtype=np.int64), self.seeds, cells)
         return Batch(self.round, block, points, None, self.seeds)
 
-    def ask(self, limit: int | None = None, *, ahead: int = 0, enough: int | None = None) -> list[Batch]:
+    def ask(self, limit: int | None = None, *, extra_blocks: int = 0, enough: int | None = None) -> list[Batch]:
         try:
-            return super().ask(limit, ahead=ahead, enough=enough)
+            return super().ask(limit, extra_blocks=extra_blocks, enough=enough)
         except OutsidePrior as error:
             what = "the prior gives its own draws no density" if self.round == 0 else "the prior has no mass at"
             why = f"{what} any of {error.draws} proposals of round {self.round + 1}"
@@ -189,11 +193,11 @@ class SMCRun(Run):
     def _short(self) -> str:
         """What there is to say of a run that has not come to its tolerance, or to none; or nothing."""
         last, at = self.schedule.last, self.tolerance
-        if self.settled or (last is None and at < math.inf) or not self.problem.has_summaries:
+        if self.at_final_tolerance or (last is None and at < math.inf) or not self.problem.has_summaries:
             return ""
         missed = "no tolerance was reached" if last is None else f"the wanted tolerance {last:g} was not reached"
         if at == math.inf:
-            first = "the run came no further than its first round, which accepts everything, so this is the prior"
+            first = "the run did not get beyond its first round, which accepts everything, so this is the prior"
             return f"{missed}: {first}"
         return f"{missed}: the estimates are those at the tolerance {at:.4g}, of a wider posterior"
 
@@ -218,7 +222,7 @@ class SMCRun(Run):
             self._warn(f"round {self.round}: {error}")
 
     def _warn(self, why: str) -> None:
-        self.warnings.append(f"the run ended early, what it gave is kept: {why}")
+        self.warnings.append(f"the run ended early (its simulations are kept): {why}")
         self._end("ended early")
 
     def _apply(self, measure: PNorm | None) -> None:
@@ -314,42 +318,46 @@ class SMCRun(Run):
 
     # ------------------------------------------------------------ what comes out
 
-    def posterior(self, tolerance: float | None = None, weights: str | None = None) -> Posterior:
-        """The posterior at a tolerance (the last complete round's by default) from the particles of all rounds."""
+    def posterior(self) -> Posterior:
+        """The posterior at the last complete round's tolerance, from the particles of all rounds."""
+        return self.reweighted(self.method.weights)
+
+    def posterior_at(self, tolerance: float) -> Posterior:
+        return self.reweighted(self.method.weights, tolerance)
+
+    def reweighted(self, weights: str, tolerance: float | None = None) -> Posterior:
+        """The posterior with other weights of the rounds, such as ``"last"``; at any tolerance."""
         if not self.store.begun:
-            raise NoPosterior("no simulations were told yet; ask the run for batches and tell it their outcomes")
+            raise NoPosterior("there are no simulations yet; ask the run for batches and tell it their outcomes")
         at = self.tolerance if tolerance is None else non_negative_number(tolerance, "tolerance")
         self._apply(next((round.measure for round in reversed(self.rounds) if round.complete), None))
         acceptance = acceptance_at(at, self.method.kernel)
-        posterior = self.store.posterior(acceptance, weights or self.method.weights, self.seen)
+        posterior = self.store.posterior(acceptance, weights, self.seen)
         if tolerance is None and self._short:
             posterior.doubts = (self._short,)
             if at == math.inf:
                 return posterior
         first = self.rounds[0].weights(acceptance)  # of draws from the prior
-        return self._told_apart(posterior, at, float(first.mean()) if first.size else 0.0)
-
-    def posterior_at(self, tolerance: float) -> Posterior:
-        return self.posterior(tolerance)
+        return self._compared_with_prior(posterior, at, float(first.mean()) if first.size else 0.0)
 
     def stages(self) -> list[Stage]:
         return account.stages(self.store)
 
-    def places(self, most: int) -> Points | None:
+    def simulated_points(self, most: int) -> Points | None:
         return account.simulated_points(self.store, most)
 
-    def ahead(self, posterior: Posterior, target: Target) -> Ahead:
-        found = account.mixture_ahead(self.store, self._present.record.proposal, posterior, target)
-        return super().ahead(posterior, target) if found is None else found
+    def variance_after(self, posterior: Posterior, target: Target) -> VarianceAfter:
+        found = account.variance_after(self.store, self._present.record.proposal, posterior, target)
+        return super().variance_after(posterior, target) if found is None else found
 
     def _drawn_from(self) -> Rounds:
         return self.store
 
-    def _own_tolerance(self) -> float:
+    def _posterior_tolerance(self) -> float:
         return self.tolerance
 
     @property
-    def measure_told(self) -> PNorm | None:
+    def learned_distance(self) -> PNorm | None:
         return self._measuring.applied
 
     def _distances_of(self, rows: IntArray) -> FloatArray:
@@ -358,20 +366,7 @@ class SMCRun(Run):
     def _summaries_of(self, rows: IntArray, size: int) -> FloatArray:
         return self.store.everything.summaries.flat(rows, size)
 
-    def curve(
-        self,
-        targets: Target | Sequence[Target] | None = None,
-        tolerances: Sequence[float] | None = None,
-        weights: str | None = None,
-    ) -> list[tuple[float, Any]]:
-        """The estimates against the tolerance: pairs (tolerance, `Estimates`), at the rounds' tolerances by default."""
-        listed = self.targets if targets is None else as_targets(targets)
-        at = self._curve_tolerances() if tolerances is None else tolerances
-        return [(t, self.posterior(t, weights).expect(list(listed))) for t in at]
-
     def _curve_tolerances(self) -> list[float]:
         if self.method.distance is not None and self.method.distance.each_round:
-            raise InputError(
-                "the rounds' tolerances are in scales of their own; give tolerances= in those of the last round"
-            )
+            raise InputError("each round's tolerance is in its own scales; give tolerances= in those of the last round")
         return sorted({r.tolerance for r in self.rounds if r.complete and r.tolerance < math.inf}, reverse=True)

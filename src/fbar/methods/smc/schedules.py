@@ -98,7 +98,9 @@ class _Falling(Schedule):
 
     def down_to(self, tolerance: float) -> Schedule:
         if self.last is not None and tolerance >= self.last:
-            raise InputError(f"the run has reached {self.last:g} already; give a smaller tolerance than {tolerance:g}")
+            raise InputError(
+                f"the run has already reached the tolerance {self.last:g}; give a smaller one, not {tolerance:g}"
+            )
         return self.to(tolerance)
 
     def to(self, tolerance: float) -> Schedule:
@@ -168,7 +170,7 @@ def as_schedule(given: Schedule | Sequence[float]) -> Schedule:
         values = None
     if values is None or values.ndim != 1:
         raise InputError(
-            "schedule must be a list of falling tolerances, or such as fbar.QuantileSchedule(0.5, tolerance=1.0); "
+            "schedule must be falling tolerances in a list, or a rule such as fbar.QuantileSchedule(tolerance=1.0); "
             f"got {shown(given)}"
         )
     return Tolerances(tuple(values.tolist()))

@@ -9,7 +9,7 @@ import numpy as np
 from fbar.designs.proposals import FromPrior, Learned
 from fbar.estimation.crossfitted import Crossfitted
 from fbar.estimation.posterior import Posterior
-from fbar.methods.forecasts import Ahead, draws_ahead
+from fbar.methods.forecasts import VarianceAfter, variance_after_draws
 from fbar.methods.run import Stage
 from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.points import Points
@@ -50,7 +50,7 @@ def simulated_points(store: Crossfitted, most: int) -> Points | None:
     return store.space.points(store.take(rows)).with_derived(store.problem.derived)
 
 
-def learnt_ahead(store: Crossfitted, posterior: Posterior, target: Target) -> Ahead | None:
+def variance_after(store: Crossfitted, posterior: Posterior, target: Target) -> VarianceAfter | None:
     """What more simulations from the last proposals would leave of the variance."""
     draws = posterior.draws
     if draws is None or draws.row is None or not isinstance(store.proposals[-1][0], Learned):
@@ -61,4 +61,4 @@ def learnt_ahead(store: Crossfitted, posterior: Posterior, target: Target) -> Ah
         mine = np.flatnonzero(group == a)
         log_q[mine] = proposal.log_density(particles.take(mine))
     log_mixture = store.space.log_prior(particles) - draws.log_w
-    return draws_ahead(posterior, target, np.exp(log_q - log_mixture), posterior.simulations, 1.0)
+    return variance_after_draws(posterior, target, np.exp(log_q - log_mixture), posterior.simulations, 1.0)

@@ -36,7 +36,7 @@ class Aim:
         names = [target.name for target in targets]
         for name in importance or {}:
             if name not in names:
-                raise InputError(f"importance names {shown(name)}, which is no target; targets: {', '.join(names)}")
+                raise InputError(f"importance names {shown(name)}, which is not a target; targets: {', '.join(names)}")
         if importance and all(importance.get(name, 1.0) == 0 for name in names):
             raise InputError("the importance of every target is 0, so there is no error to reduce; make one positive")
         return Aim(tuple(targets), goal, dict(importance or {}))
@@ -64,11 +64,13 @@ class Aim:
 
 
 def check_importance(importance: Any) -> None:
-    """Refuse weights that are none."""
+    """Refuse invalid weights."""
     if importance is None:
         return
     if not isinstance(importance, Mapping):
-        raise InputError(f"importance must be weights by the targets' names, {{'mean:a': 2}}; got {shown(importance)}")
+        raise InputError(
+            f"importance must map target names to weights, such as {{'mean:a': 2}}; got {shown(importance)}"
+        )
     for name, weight in importance.items():
         if not math.isfinite(non_negative_number(weight, f"the importance of {shown(name)}")):
             raise InputError(f"the importance of {shown(name)} must be finite; got {shown(weight)}")

@@ -41,7 +41,7 @@ FEW, FEW_SHARE = 5, 0.2
 PROBED = 300
 """Draws of a model that tell its acceptance probability where neighbours are not used for the fit."""
 
-STEADY = 8
+DRAWS_PER_PARAMETER = 8
 """Effective draws for each parameter, and one more, below which the aim is followed in part only."""
 
 FITTED = 1500
@@ -82,7 +82,7 @@ def learn(
         base = w * a**2 / np.sqrt(m2 * _costs(store, group, hit))
         points = store.points(hit)
         g = aim.g(points, weights, base)
-        omega = _steadied(base * g, base, space.dimension)
+        omega = _with_enough_draws(base * g, base, space.dimension)
         square = (weights * g) ** 2
         if space.dimension <= NEIGHBOURS_UPTO:
             # m1²/m2 is the share that θ explains; for an indicator both are the acceptance probability
@@ -117,13 +117,13 @@ def _with_a_chance(shares: FloatArray, space: Space, particles: Particles) -> Fl
     return (1 - FEW_SHARE) * shares + FEW_SHARE * few / few.sum() if few.any() else shares
 
 
-def _steadied(omega: FloatArray, base: FloatArray, dimension: int) -> FloatArray:
+def _with_enough_draws(omega: FloatArray, base: FloatArray, dimension: int) -> FloatArray:
     """ω, or where few draws carry it, in part ω without g: a rare event that was seen once says little of its place.
 
     A fit to these few would be as wide as the prior, and rounds be lost before the event is seen again.
     """
     ess = float(omega.sum() ** 2 / (omega**2).sum())
-    part = max(0.0, 1 - ess / (STEADY * (dimension + 1)))
+    part = max(0.0, 1 - ess / (DRAWS_PER_PARAMETER * (dimension + 1)))
     return np.asarray((1 - part) * omega + part * base * (omega.sum() / base.sum()))
 
 

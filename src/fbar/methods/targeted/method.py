@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from fbar.checks import choice, non_negative_number, positive_integer, shown, store_number
 from fbar.errors import InputError
-from fbar.methods.base import Method
 from fbar.methods.finite.adaptive import AdaptiveAllocation
+from fbar.methods.method import Method
 from fbar.methods.registry import register
 from fbar.methods.run import Run
 from fbar.methods.start import Start
@@ -81,11 +81,11 @@ class Targeted(Method):
         aim = Aim.of(start.targets, self.goal, self.importance)
         if start.problem.is_finite:
             if self.goal != "weighted" or self.importance:
-                raise InputError("on a finite space all targets count alike; leave goal= and importance= out")
+                raise InputError("on a finite space all targets count equally; leave out goal= and importance=")
             finite = AdaptiveAllocation(tolerance=self.tolerance or 0.0, kernel=self.kernel, per=self.per)
             return finite.begin(start)
         if start.trials is not None:
-            raise InputError("trials= needs a finite parameter space; run the trials one by one")
+            raise InputError("trials= needs a finite parameter space; run one trial at a time")
         if self.per == "second":
             start.problem.require_costs()
         return TargetedRun(self, start, aim)

@@ -20,7 +20,7 @@ from fbar.errors import InputError, NoPosterior
 from fbar.estimation.crossfitted import Crossfitted
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.store import Entry, failures, numbers
-from fbar.methods.forecasts import Ahead
+from fbar.methods.forecasts import VarianceAfter
 from fbar.methods.run import Run, Stage
 from fbar.methods.start import Start
 from fbar.methods.targeted import account
@@ -91,7 +91,11 @@ class TargetedRounds(Run):
     @property
     def tolerance(self) -> float:
         """The wanted one, or while the run descends that of its proposals."""
-        return self.wanted.tolerance if self.settled else self._reached[-1]
+        return self.wanted.tolerance if self.at_final_tolerance else self._reached[-1]
+
+    @property
+    def present_tolerance(self) -> float:
+        return self.tolerance
 
     # ------------------------------------------------------------ rounds and blocks
 
@@ -139,7 +143,7 @@ class TargetedRounds(Run):
         if self.method.per == "second":
             cost = self.problem.costs(batch, outcomes)
             if cost is None:
-                raise InputError("a run per second was told a block without costs; make outcomes by fbar.simulate")
+                raise InputError("a run per second needs the cost of every simulation; make outcomes by fbar.simulate")
         self.seen = self.seen + seen
         particles, group = self._drawn.pop(batch.block), batch.block % self.method.groups
         near = np.flatnonzero(accepted(self.wanted, distance))
@@ -157,7 +161,7 @@ class TargetedRounds(Run):
 
     def posterior_at(self, tolerance: float) -> Posterior:
         if not self.simulations:
-            raise NoPosterior("no simulations were told yet; ask the run for batches and tell it their outcomes")
+            raise NoPosterior("there are no simulations yet; ask the run for batches and tell it their outcomes")
         at = non_negative_number(tolerance, "tolerance")
         asked = self._acceptance_at(at)
         if (found := self._known(asked)) is not None:
@@ -177,9 +181,9 @@ class TargetedRounds(Run):
         draws = posterior.draws
         assert draws is not None
         share = float(draws.weight @ np.exp(draws.log_w)) / draws.simulations
-        return self._told_apart(posterior, asked.tolerance, share)
+        return self._compared_with_prior(posterior, asked.tolerance, share)
 
-    def glance(self) -> Posterior:
+    def peek(self) -> Posterior:
         if (found := self._known(self.wanted)) is not None:
             return found
         if not self.simulations:
@@ -189,12 +193,12 @@ class TargetedRounds(Run):
     def _drawn_from(self) -> Crossfitted:
         return self.store
 
-    def _own_tolerance(self) -> float:
+    def _posterior_tolerance(self) -> float:
         return self.wanted.tolerance
 
     def _curve_tolerances(self) -> list[float]:
         """Larger ones too, since every simulation is kept."""
-        own = self._own_tolerance()
+        own = self._posterior_tolerance()
         far = max(
             (float(d[np.isfinite(d)].max(initial=0.0)) for _, d in self.store.everything.distances()), default=0.0
         )
@@ -210,9 +214,9 @@ class TargetedRounds(Run):
     def stages(self) -> list[Stage]:
         return account.stages(self.store, self._reached, self.wanted, events=not self.problem.has_summaries)
 
-    def places(self, most: int) -> Points | None:
+    def simulated_points(self, most: int) -> Points | None:
         return account.simulated_points(self.store, most)
 
-    def ahead(self, posterior: Posterior, target: Target) -> Ahead:
-        found = account.learnt_ahead(self.store, posterior, target)
-        return super().ahead(posterior, target) if found is None else found
+    def variance_after(self, posterior: Posterior, target: Target) -> VarianceAfter:
+        found = account.variance_after(self.store, posterior, target)
+        return super().variance_after(posterior, target) if found is None else found

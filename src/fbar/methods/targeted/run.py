@@ -49,10 +49,10 @@ WITHIN_TOLERANCE, WITHIN_PER_DIMENSION = 200, 20
 """How many simulations a falling tolerance keeps within it, or for each dimension if that is more; fewer where the
 budget is small."""
 
-LEARNT_FROM = 1000
+LEARNED_FROM = 1000
 """Acceptances at the wanted tolerance after which proposals are kept."""
 
-LEARNT_FROM_MODEL = 30
+LEARNED_FROM_MODEL = 30
 """Acceptances of every model that is accepted at all, before proposals are kept."""
 
 WORTH_SPREADING = 0.2
@@ -88,12 +88,12 @@ class TargetedRun(TargetedRounds):
     # ------------------------------------------------------------ state
 
     @property
-    def settled(self) -> bool:
+    def at_final_tolerance(self) -> bool:
         return not isinstance(self._phase, Descent)
 
     @property
-    def wanted_tolerance(self) -> float | None:
-        open_yet = self._chooses and not self.settled
+    def final_tolerance(self) -> float | None:
+        open_yet = self._chooses and not self.at_final_tolerance
         return None if open_yet or not self.problem.has_summaries else self.wanted.tolerance
 
     @property
@@ -181,7 +181,7 @@ class TargetedRun(TargetedRounds):
             return
         fitted = [self._fitted(a, self.wanted, self.aim) for a in self._groups]
         proposals = [one.proposal for one in fitted]
-        if there >= LEARNT_FROM and (self._models_known(hit) or 2 * self.simulations > self._most):
+        if there >= LEARNED_FROM and (self._models_known(hit) or 2 * self.simulations > self._most):
             evenly = float(np.mean([one.removable for one in fitted])) > WORTH_SPREADING
             self._phase = Sampling(proposals, evenly)
             self._sample(self._phase)
@@ -194,7 +194,7 @@ class TargetedRun(TargetedRounds):
     def _models_known(self, hit: IntArray) -> bool:
         """Whether every model that was accepted at all was accepted often enough for a proposal of its own."""
         hits = np.bincount(self.store.take(hit).model)
-        return bool((hits[hits > 0] >= LEARNT_FROM_MODEL).all())
+        return bool((hits[hits > 0] >= LEARNED_FROM_MODEL).all())
 
     def _repeat(self) -> None:
         """As many simulations again, from the same proposals."""
@@ -285,9 +285,9 @@ class TargetedRun(TargetedRounds):
             self.problem.check_targets(self.targets)
         aim = Aim.of(self.targets, self.method.goal, self.method.importance)
         if tolerance is not None and tolerance != self.wanted.tolerance:
-            if self.settled and tolerance > self.wanted.tolerance:
+            if self.at_final_tolerance and tolerance > self.wanted.tolerance:
                 raise InputError(
-                    f"the run is at the tolerance {self.wanted.tolerance:g} already; a larger one needs no simulation: "
+                    f"the run is at the tolerance {self.wanted.tolerance:g} already; for a larger one use "
                     f"result.at({tolerance:g})"
                 )
             self.wanted = self._acceptance_at(tolerance)

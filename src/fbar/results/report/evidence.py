@@ -94,7 +94,7 @@ def tolerance(result: Result) -> Section:
     """Estimate against tolerance."""
     from fbar import plot
 
-    if result.run.tolerance_told is None:
+    if result.run.reported_tolerance is None:
         text = "Simulations were accepted exactly or by a rule: there is no tolerance, and no bias from one."
         return Section("tolerance", "Tolerance", paragraph(text))
     record = plot.Tolerance.of(result)
