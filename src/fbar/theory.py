@@ -235,8 +235,8 @@ def optimal_shares(alpha: ArrayLike, cost: ArrayLike = 1.0) -> Array:
     """Minimiser of Σ α_i/n_i at a fixed total cost Σ c_i n_i: n_i ∝ √(α_i/c_i).
 
     Section S3.1 (e:MSE_alpha_i, e:sum_of_reciprocals, e:sum_of_reciprocals_argmin) has unit costs; with costs the
-    Lagrangian's stationary point is α_i/n_i² = λ c_i. Shares are of the number of simulations and sum to one. Where all α are zero any
-    allocation is as good as another, and the shares are equal.
+    Lagrangian's stationary point is α_i/n_i² = λ c_i. Shares are of the number of simulations and sum to one. Where
+    all α are zero any allocation is as good as another, and the shares are equal.
     """
     root = np.sqrt(_a(alpha) / _a(cost))
     total = root.sum(axis=-1, keepdims=True)
