@@ -249,11 +249,16 @@ def test_a_study_that_is_asked_to_end_keeps_its_trials(place):
 def test_a_signal_that_comes_while_workers_are_forked_ends_the_run_afterwards():
     """Python swallows what a signal raises in the handlers of a fork, and the run would go on for ever."""
     done = []
-    with pytest.raises(Terminated, match="stopped by SIGTERM"), ending_as_by_ctrl_c():
-        with end_held_back():
-            signal.raise_signal(signal.SIGTERM)
-            done.append("forked")
-        done.append("not reached")
+
+    def forks():
+        with ending_as_by_ctrl_c():
+            with end_held_back():
+                signal.raise_signal(signal.SIGTERM)
+                done.append("forked")
+            done.append("not reached")
+
+    with pytest.raises(Terminated, match="stopped by SIGTERM"):
+        forks()
     assert done == ["forked"]
     with ending_as_by_ctrl_c(), end_held_back():
         done.append("no signal")
