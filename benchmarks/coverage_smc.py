@@ -88,7 +88,7 @@ def one(task: tuple[str, str, int]) -> np.ndarray:
     fbar.drive(run)
     numbers = [float(run.simulations)]
     for weights in WEIGHTINGS:
-        for estimate in run.posterior(weights=weights).expect(given.targets):
+        for estimate in run.reweighted(weights).expect(given.targets):
             numbers += [estimate.value, estimate.standard_error, *estimate.interval(0.95), float(estimate.trusted)]
     return np.array(numbers)
 

@@ -80,7 +80,7 @@ def run(method, seed, simulations, tolerance):
     )
     posteriors = {method: result.posterior}
     if method == ALL:
-        posteriors[LAST] = result.run.posterior(weights="last")
+        posteriors[LAST] = result.run.reweighted("last")
     seconds = time.perf_counter() - start
     return [
         {

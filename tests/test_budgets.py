@@ -117,7 +117,7 @@ def test_what_is_run_ahead_without_a_budget_is_counted_and_told(answer):
     assert result.simulations == alone.simulations
     assert result.unused > 0
     assert result.simulations < begun <= result.simulations + result.unused
-    assert f"{result.unused:,} more simulations ran ahead of need, not used" in str(result)
+    assert f"{result.unused:,} more simulations ran ahead of need and were not used" in str(result)
     assert result.as_dict()["unused"] == result.unused
 
 

@@ -278,7 +278,7 @@ def test_two_moons_in_a_ball_by_two_ways():
     """Data from the ball and θ from the prior, around the tolerance where one takes over; the fold is in the ball."""
     x = np.array([0.3, 0.5])
     truths = []
-    for draw in (two_moons._from_ball, two_moons._from_prior):
+    for draw in (two_moons.from_ball, two_moons.from_prior):
         parts = [draw(x, 0.3, unit) for unit in scrambles(4, 13, 16, seed=2)]
         truths.append(moment_truth(("theta1", "theta2"), parts, ""))
     for key, first in truths[0].items():

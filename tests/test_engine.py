@@ -329,7 +329,6 @@ def test_an_executor_that_breaks_says_what_to_use():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Workers(count=2), r"Workers\(count=…\) is now Workers\(workers=…\)"),
         (lambda: Workers(0), "workers must be a positive integer"),
         (lambda: Workers(timeout=0), "timeout must be greater than 0"),
         (lambda: Futures(ThreadPoolExecutor), "executor must be an open"),
@@ -339,6 +338,11 @@ def test_an_executor_that_breaks_says_what_to_use():
 def test_engines_refuse_what_they_cannot_use(call, message):
     with pytest.raises(fbar.InputError, match=message):
         call()
+
+
+def test_workers_are_counted_by_their_present_name():
+    with pytest.raises(TypeError, match=r"Workers\(count=\.\.\.\) is now Workers\(workers=\.\.\.\)"):
+        Workers(count=2)
 
 
 # ---------------------------------------------------------------- no orphans

@@ -136,10 +136,13 @@ def test_the_example_of_every_kind_is_the_name_of_its_target(name):
     assert parse(KINDS[name].example).name == KINDS[name].example
 
 
+def kinds_of_fbar():
+    return [kind for kind in KINDS.values() if kind.make.__module__.startswith("fbar.")]
+
+
 def test_every_kind_of_fbar_is_a_public_function():
-    own = [kind for kind in KINDS.values() if kind.make.__module__.startswith("fbar.")]
-    assert len(own) == 10
-    for kind in own:
+    assert len(kinds_of_fbar()) == 10
+    for kind in kinds_of_fbar():
         assert getattr(fbar, kind.name) is kind.make
         assert kind.title.endswith(".")
 
@@ -165,3 +168,9 @@ def test_a_text_that_does_not_fit_the_form_is_refused_with_the_example():
     for text in ("quantile:a", "quantile:a,b", "quantile:a,0.1,0.2"):
         with pytest.raises(fbar.InputError, match=r"cannot read the target .*write it like quantile:beta,0\.9"):
             parse(text)
+
+
+def test_the_help_of_infer_lists_every_kind_of_fbar(capsys):
+    call("infer", "--help")
+    shown = capsys.readouterr().out
+    assert [kind.name for kind in kinds_of_fbar() if f"{kind.name}:" not in shown] == []

@@ -121,7 +121,7 @@ def test_public_names_are_not_hidden_by_modules_that_moved():
         *(("fbar.distances", "Scaled"), ("fbar.acceptance", "Acceptance"), ("fbar.targets", "mean")),
         *(("fbar.targets.make", "quantile"), ("fbar.stopping", "Budget"), ("fbar.summaries", "LearnedSummaries")),
         *(("fbar.methods", "Targeted"), ("fbar.methods.smc", "SMC"), ("fbar.methods.schedules", "QuantileSchedule")),
-        *(("fbar.methods.base", "Method"), ("fbar.methods.base", "Run"), ("fbar.methods.sampling", "Rejection")),
+        *(("fbar.methods.method", "Method"), ("fbar.methods.method", "Run"), ("fbar.methods.sampling", "Rejection")),
         *(("fbar.methods.targeted", "Targeted"), ("fbar.methods.adaptive", "AdaptiveAllocation")),
         *(("fbar.estimators", "DoublyRobust"), ("fbar.proposals", "NormalKernel"), ("fbar.proposals.space", "Space")),
         *(("fbar.inference", "infer"), ("fbar.result", "Result"), ("fbar.posterior", "Posterior")),

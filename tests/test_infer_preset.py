@@ -30,7 +30,7 @@ from fbar.study.presets.infer import error_bars, ratios
 from fbar.study.presets.infer.stopped import stopping_claims
 from fbar.study.presets.infer.studies import forecast_once
 from fbar.study.presets.infer.written import markdown
-from fbar.study.trials import Cell, Record
+from fbar.study.trials import Cell, TrialRecord
 
 MOST_Z = 4.5
 
@@ -240,7 +240,7 @@ def result_of(errors, *, flagged=(), prior=(), name="targeted", truth=None):
         for trial, error in enumerate(given):
             value = 2 / 3 + float(error)
             estimate = (value, math.nan if trial in prior else 1.0, math.inf, trial not in flagged)
-            trials[Cell("ramp", method, 10), trial] = Record(
+            trials[Cell("ramp", method, 10), trial] = TrialRecord(
                 "prior" if trial in prior else "ok",
                 10,
                 estimates={"mean:theta": estimate},
@@ -310,7 +310,7 @@ def test_runs_that_stop_at_a_precision():
         assert record.told["blocks"] >= 1
         assert 50 < record.simulations < 10_000  # about (√(1/18)/0.01)² = 556 acceptances of half the simulations
         assert record.estimates["mean:theta"][1] <= 0.01
-        assert Record.from_dict(record.as_dict()) == record
+        assert TrialRecord.from_dict(record.as_dict()) == record
     for _, record in result.records("ramp", "short", 20_000):
         assert (record.told["stopped"], record.simulations) == (0.0, 20_000)
     assert stopping.described() != short.described()

@@ -100,7 +100,7 @@ def test_noise_that_a_batch_shares_is_called_by_its_name():
     estimate = fbar.infer(problem, fbar.mean("a"), budget=8000, tolerance=1, seed=1)["mean:a"]
     assert not estimate.trusted
     (text,) = estimate.warnings
-    assert "random numbers of its own (rng.normal(size=theta.rows), not rng.normal())" in text
+    assert "its own random numbers (rng.normal(size=theta.rows), not rng.normal())" in text
 
 
 def test_one_is_not_many():
@@ -116,7 +116,7 @@ def test_one_is_not_many():
     assert any(text.startswith("1 simulation failed and was rejected: 1 gave a result") for text in result.warnings)
     failed = []
     assert str(fbar.Budget(1)) == "1 simulation"
-    assert str(fbar.Forecast(1, 1, 1, 0)) == "1 simulation more"
+    assert str(fbar.Forecast(1, 1, 1, 0)) == "1 more simulation"
 
 
 # ---------------------------------------------------------------- random numbers of one's own

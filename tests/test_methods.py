@@ -87,20 +87,15 @@ class TestConformanceItself:
         class Careless(fbar.Rejection):
             def begin(self, start):
                 run = super().begin(start)
-                original, count = run._absorb, iter(range(10**9))
+                tell, count = run.tell, iter(range(10**9))
 
-                def absorb(batch, outcomes):
-                    original(batch, outcomes)
-                    run.hits[0] += 0.01 * next(count) * batch.block
+                def in_order_of_arrival(*answers):
+                    for batch, outcomes in answers:
+                        tell((batch, outcomes))
+                        run.hits[0] += 0.01 * next(count) * batch.block
 
-                run.tell = lambda *answers: [absorb(*answer) for answer in answers] and _advance(run, answers)
+                run.tell = in_order_of_arrival
                 return run
-
-        def _advance(run, answers):
-            run._absorbed += len(answers)
-            if run._absorbed == run._blocks():
-                run.round, run._asked, run._absorbed = run.round + 1, 0, 0
-                run._end_round()
 
         class Suite(MethodConformance):
             method = Careless()
@@ -246,3 +241,10 @@ def test_telling_is_checked():
         run.tell((second, wrong))
     with pytest.raises(fbar.InputError, match="limit 1 is below the next block's"):
         run.ask(limit=1)
+
+
+def test_a_former_name_of_a_run_is_refused_with_the_present_one():
+    run = fbar.Rejection().start(bernoulli((0.3, 0.6)), fbar.mean("theta"), 1, 100)
+    with pytest.raises(AttributeError, match=r"SamplingRun\.settled is now SamplingRun\.at_final_tolerance"):
+        run.settled  # noqa: B018
+    assert not hasattr(run, "something_else")

@@ -12,7 +12,7 @@ import fbar
 from fbar.estimation.estimate import shorthand
 from fbar.study import Study, StudyResult
 from fbar.study.paired import mean_and_error
-from fbar.study.trials import Cell, Record
+from fbar.study.trials import Cell, TrialRecord
 
 
 def test_dir_shows_what_is_public_and_nothing_else():
@@ -33,9 +33,9 @@ def study(errors):
     arenas = Study("ramp", "rejection", 10, targets="mean:theta").arenas
     noise = 1 + 0.05 * np.random.default_rng(11).standard_normal(30)
     trials = {
-        (Cell("ramp", name, 10), trial): Record("failed", 10, message="no")
+        (Cell("ramp", name, 10), trial): TrialRecord("failed", 10, message="no")
         if error is None
-        else Record("ok", 10, scores={"mse": {"mean:theta": error * scatter}, "ess": {"": 750.0}})
+        else TrialRecord("ok", 10, scores={"mse": {"mean:theta": error * scatter}, "ess": {"": 750.0}})
         for number, (name, error) in enumerate(errors.items())
         for trial, scatter in enumerate((noise + 0.01 * np.sin(number + np.arange(30))).tolist())
     }

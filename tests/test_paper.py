@@ -14,7 +14,7 @@ import pytest
 
 from conftest import children, told
 from fbar.cli.app import main
-from fbar.paper import EXPERIMENTS, Claim, Options, Record, Row, experiment
+from fbar.paper import EXPERIMENTS, FigureRecord, Options, PaperClaim, Row, experiment
 
 pytestmark = [
     pytest.mark.slow,
@@ -60,9 +60,9 @@ def records(printed):
     """What it computed, from what it printed."""
     found = {}
     for name, tree in printed[1].items():
-        found[name] = Record(name)
+        found[name] = FigureRecord(name)
         found[name].rows = [Row(**row) for row in tree["rows"]]
-        found[name].claims = [Claim(**claim) for claim in tree["claims"]]
+        found[name].claims = [PaperClaim(**claim) for claim in tree["claims"]]
     return found
 
 

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar.cli import export, tables
+from fbar.cli import export_rows, tables
 from fbar.cli.app import app
 from fbar.estimation import coordinates, kept
 from fbar.estimation.kept import Kept
@@ -204,7 +204,7 @@ def test_an_export_in_parts_is_the_one_at_once(format, recorded, monkeypatch):
         return pandas.read_csv(path) if format == "csv" else pandas.read_parquet(path)
 
     call("export", "r", "--all", "--format", format, "--out", f"whole.{format}")
-    monkeypatch.setattr(export, "ROWS", 50)
+    monkeypatch.setattr(export_rows, "ROWS", 50)
     largest = []
     real = pandas.DataFrame.head
     monkeypatch.setattr(pandas.DataFrame, "head", lambda self, n=5: largest.append(len(self)) or real(self, n))
@@ -223,7 +223,7 @@ def test_an_export_in_parts_is_the_one_at_once(format, recorded, monkeypatch):
 @pytest.mark.parametrize("options", [(), ("--all",)])
 def test_a_full_disk_leaves_the_old_export(options, recorded, monkeypatch):
     (recorded / "r.csv").write_text("old")
-    monkeypatch.setattr(export, "ROWS", 50)
+    monkeypatch.setattr(export_rows, "ROWS", 50)
 
     def full(self, frame):
         self._file.write("half a file")

@@ -329,19 +329,19 @@ def by_hand(done, tolerance, weighting):
 @pytest.mark.parametrize("tolerance", [1, 3, 20])
 def test_weights_are_what_the_definitions_say(finished, tolerance, weighting):
     """Where a round's tolerance is below the one looked at, its rejected simulations count too."""
-    found = finished.posterior(tolerance, weighting).weights
+    found = finished.reweighted(weighting, tolerance).weights
     assert np.allclose(found, by_hand(finished, tolerance, weighting), rtol=1e-9)
 
 
 def test_looking_at_tolerances_in_any_order_gives_the_same(finished):
     fresh = run(fbar.SMC(SCHEDULE, accepted=300), filippi())
     for tolerance in (10, 1, 3, 10):
-        a, b = fresh.posterior(tolerance), finished.posterior(tolerance)
+        a, b = fresh.posterior_at(tolerance), finished.posterior_at(tolerance)
         assert np.allclose(a.weights, b.weights, rtol=1e-12)
     prefix = fresh.store.upto(3).posterior(Acceptance(10), "mixture", fresh.seen)
     alone = run(fbar.SMC(SCHEDULE[:3], accepted=300), filippi()).posterior()
     assert np.allclose(prefix.weights, alone.weights, rtol=1e-12)
-    assert np.allclose(fresh.posterior(10).weights, finished.posterior(10).weights, rtol=1e-12)
+    assert np.allclose(fresh.posterior_at(10).weights, finished.posterior_at(10).weights, rtol=1e-12)
 
 
 def test_the_curve_against_the_tolerance(finished):
@@ -359,7 +359,7 @@ def test_estimates_of_all_weightings_against_the_truth():
     for seed in range(5):
         done = run(fbar.SMC(SCHEDULE, accepted=300), problem, asked, seed)
         for weighting in WEIGHTINGS:
-            for target, estimate in zip(asked, done.posterior(weights=weighting).expect(asked), strict=True):
+            for target, estimate in zip(asked, done.reweighted(weighting).expect(asked), strict=True):
                 z = (estimate.value - problem.truth(target)[0]) / estimate.standard_error
                 assert abs(z) < 5, (weighting, target.name, z)
 
@@ -680,7 +680,7 @@ def test_a_prior_without_mass_at_all_proposals_keeps_what_there_is():
     done = fbar.SMC((0.4, 0.2, 0.1, 0.01), accepted=80).start(problem, fbar.mean("a"), 1)
     drive(done)
     assert "the prior has no mass at any of" in done.warnings[0]
-    assert done.posterior(0.4).expect(fbar.mean("a")).standard_error > 0
+    assert done.posterior_at(0.4).expect(fbar.mean("a")).standard_error > 0
 
 
 def test_failures_are_rejected_and_not_redrawn():
@@ -801,7 +801,7 @@ def test_the_last_weighting_joins_the_rounds_of_a_kept_proposal():
     done = run(fbar.SMC((2, 0.5, 0.2), accepted=100), gaussian(), fbar.mean("a"), budget=12_000)
     kept = [round for round in done.rounds if round.proposal is done.rounds[-1].proposal]
     assert len(kept) > 2
-    assert done.posterior(weights="last").accepted == sum(round.weights(Acceptance(0.2)).sum() for round in kept)
+    assert done.reweighted("last").accepted == sum(round.weights(Acceptance(0.2)).sum() for round in kept)
 
 
 def test_a_round_cut_by_the_budget_is_not_complete():
@@ -863,7 +863,7 @@ def test_the_only_acceptance_is_not_lost():
     """Rounds of two acceptances: at the closest distance the mixture has nothing left but a round-ending one."""
     done = run(fbar.SMC((2, 1), accepted=2), gaussian(), fbar.mean("a"))
     closest = min(float(round.distance[: round.used].min()) for round in done.rounds)
-    assert done.posterior(closest).accepted >= 1
+    assert done.posterior_at(closest).accepted >= 1
 
 
 def test_outcomes_of_another_number_are_refused_and_can_be_told_again():
@@ -906,7 +906,7 @@ def test_acceptance_kernels_reach_the_posterior(finished):
     smooth = fbar.SMC((2, 1, 0.4), accepted=200, kernel="gaussian")
     done = run(smooth, gaussian(), fbar.mean("a"))
     weights = np.concatenate([round.weights(Acceptance(0.4, "gaussian")) for round in done.rounds])
-    assert done.posterior(weights="ess").accepted == pytest.approx(weights.sum())
+    assert done.reweighted("ess").accepted == pytest.approx(weights.sum())
 
 
 def test_failures_do_not_enter_a_pilot():

@@ -260,7 +260,7 @@ def test_more_bad_input():
         Study("ramp", "rejection", 10, truth="exact")
     with pytest.raises(InputError, match="engine must be an engine"):
         Study("ramp", "rejection", 10, trials=2).run(engine=3, progress=False)
-    with pytest.raises(InputError, match=r"Study\.run\(client=…\) is now Study\.run\(engine=…\)"):
+    with pytest.raises(TypeError, match=r"Study\.run\(client=\.\.\.\) is now Study\.run\(engine=\.\.\.\)"):
         Study("ramp", "rejection", 10, trials=2).run(client=3, progress=False)
     with pytest.raises(InputError, match="limits single simulations, not trials"):
         Study("ramp", "rejection", 10, trials=2).run(engine=fbar.Workers(2, timeout=1), progress=False)

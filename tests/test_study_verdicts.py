@@ -15,7 +15,7 @@ from fbar.study import Study, StudyResult
 from fbar.study.curves import Curve, _line, relative
 from fbar.study.paired import compare, holm
 from fbar.study.presets import paper_claims as presets
-from fbar.study.trials import Cell, Record
+from fbar.study.trials import Cell, TrialRecord
 from study_algorithms import all_of_it, half_of_it, own_problem, run
 
 # ---------------------------------------------------------------- what is compared
@@ -53,7 +53,9 @@ def test_a_score_against_another_shares_the_level_between_them():
     spread -= spread.mean()
     off = next(d for d in np.linspace(0, 5, 5001) if compare(base + d + spread, base).p < 0.04)
     trials = {
-        (Cell("ramp", method, 10), trial): Record("ok", scores={"mse": {"mean:theta": value}, "ess": {"": 1 + value}})
+        (Cell("ramp", method, 10), trial): TrialRecord(
+            "ok", scores={"mse": {"mean:theta": value}, "ess": {"": 1 + value}}
+        )
         for method, values in (("a", base + off + spread), ("b", base))
         for trial, value in enumerate(values.tolist())
     }
@@ -133,7 +135,7 @@ def test_all_pairs_of_a_study_are_one_family():
     rng = np.random.default_rng(9)
     arenas = Study("ramp", "rejection", 10, scores=["mse"], targets="mean:theta").arenas
     trials = {
-        (Cell("ramp", method, budget), trial): Record("ok", scores={"mse": {"mean:theta": rng.gamma(5)}})
+        (Cell("ramp", method, budget), trial): TrialRecord("ok", scores={"mse": {"mean:theta": rng.gamma(5)}})
         for method in "ab"
         for budget in range(1, 61)
         for trial in range(40)
@@ -259,7 +261,7 @@ def told_apart(first, second, *, ess=(1.0, 2.0), simulations=(10, 10)):
     arenas = Study("ramp", "rejection", 10, targets="mean:theta").arenas
     noise = 1 + 0.05 * np.random.default_rng(11).standard_normal(30)
     trials = {
-        (Cell("ramp", name, 10), trial): Record(
+        (Cell("ramp", name, 10), trial): TrialRecord(
             "ok", spent, scores={"mse": {"mean:theta": error * scatter}, "ess": {"": size * scatter}}
         )
         for name, error, size, spent in zip(("smc", "smc-last"), (first, second), ess, simulations, strict=True)

@@ -353,7 +353,7 @@ def test_refusals_of_one():
         fbar.Prior(theta=stats.norm(0, 1)), lambda t, rng: rng.standard_normal((t.rows, 101)), observed=np.zeros(101)
     )
     far = fbar.Rejection(tolerance=20.0)
-    with pytest.raises(InputError, match="no more than 100"):
+    with pytest.raises(InputError, match="at most 100"):
         fbar.infer(wide, fbar.mean("theta"), method=far, budget=200, seed=1).adjusted()
     steps = fbar.Problem(
         fbar.Prior(theta=fbar.Categorical([1.0, 2.0])), lambda t, rng: t["theta"] + rng.random(t.rows), observed=2.0

@@ -18,7 +18,7 @@ import fbar
 from fbar.cli import app, tables
 from fbar.cli.presets import write_claims
 from fbar.errors import FbarError, LedgerError
-from fbar.paper.record import Record
+from fbar.paper.record import FigureRecord
 from fbar.plot.look import render
 from fbar.running.model_file import ModelFile
 from fbar.study.journal import Journal
@@ -60,8 +60,8 @@ def full_disk(room: int = 40) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def a_record() -> Record:
-    record = Record("fig")
+def a_record() -> FigureRecord:
+    record = FigureRecord("fig")
     for n in range(10):
         record.add("mse", n / 3)
     return record

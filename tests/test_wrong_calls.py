@@ -17,7 +17,7 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar.checks import choice, path, positive_integer, require_name, shown, told
+from fbar.checks import choice, one_line, path, positive_integer, require_name, shown
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # where attack/ is
@@ -154,7 +154,7 @@ def test_any_value_can_be_shown():
         assert len(text) <= 120, words
         assert not unfit(text), words
         assert " at 0x" not in text, words
-    assert len(told("x" * 10**6)) == 300
+    assert len(one_line("x" * 10**6)) == 300
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def run_fbar(kernel: str, weights: str, repeat: int) -> tuple[int, list[float]]:
 
     run = fbar.SMC(TOLERANCES, accepted=ACCEPTED, perturbation=kernel).start(filippi(), fbar.mean("theta1"), repeat)
     fbar.drive(run)
-    posterior = run.posterior(weights=weights)
+    posterior = run.reweighted(weights)
     theta = np.stack([posterior.points["theta1"], posterior.points["theta2"]], axis=1)
     return run.simulations, _weighted(theta, posterior.weights)
 

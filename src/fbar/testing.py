@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.engine import simulate
 from fbar.estimation.posterior import Posterior
 from fbar.methods import Method, Run

@@ -1,4 +1,4 @@
-"""Weighted samples: normalised weights, their effective number, quantiles and resampling."""
+"""Weighted samples: normalised weights, their effective sample size (e:ESS), quantiles and resampling."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 
 
 def relative(log_w: FloatArray, a: FloatArray | float = 1.0) -> FloatArray:

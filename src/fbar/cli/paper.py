@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from fbar.paper import Claim, Record
+    from fbar.paper import FigureRecord, PaperClaim
 
 
 def paper(
@@ -80,7 +80,7 @@ def paper(
         Seeds.of(seed)
         if workers is not None:
             positive_integer(workers, "workers")
-        results: dict[str, Record] = {}
+        results: dict[str, FigureRecord] = {}
         with _progress(len(chosen), quiet) as advance:
             for index, item in enumerate(chosen):
                 start = time.perf_counter()
@@ -105,7 +105,7 @@ def paper(
         console.print(f"{len(claims) - differ} of {len(claims)} claims agree; data and pictures are in {out}/")
 
 
-def _write(record: Record, draw: Callable[[Record], Figure] | None, out: Path) -> None:
+def _write(record: FigureRecord, draw: Callable[[FigureRecord], Figure] | None, out: Path) -> None:
     from fbar.paper.style import render
 
     try:
@@ -117,7 +117,7 @@ def _write(record: Record, draw: Callable[[Record], Figure] | None, out: Path) -
         raise FbarError(f"cannot write to {out}: {error.strerror or error}") from None
 
 
-def _claims_table(claims: list[Claim]) -> Table:
+def _claims_table(claims: list[PaperClaim]) -> Table:
     table = Table(title="the paper's claims and our values", title_justify="left", box=None, pad_edge=False)
     for column in ("", "claim", "paper", "ours", "agrees if", "agrees"):
         table.add_column(column, overflow="fold")

@@ -59,7 +59,7 @@ class _Csv:
 
 def _without_formulas(frame: DataFrame) -> DataFrame:
     """A table whose names and texts no spreadsheet evaluates."""
-    texts = {name: frame[name].map(cell) for name in frame if getattr(frame[name].dtype, "kind", "O") not in "biufc"}
+    texts = {name: frame[name].map(cell) for name in frame if frame[name].dtype.kind not in "biufc"}
     return frame.assign(**texts).rename(columns=cell)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar import theory
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 
 Rule = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import IntArray
+from fbar.arrays import IntArray
 from fbar.question.outcomes import Batch, FailedPlace, Outcomes, Simulated
 
 FALSE_ALARM = 1e-3

@@ -1,4 +1,4 @@
-"""Does the model make data like those observed? New simulations from the posterior, compared with the data.
+"""A predictive check for users: new simulations from the posterior, compared with the data (not the score of it).
 
 The accepted simulations are near the data because they were chosen so. New ones are not: y ~ ∫ p(y|θ) p(θ|x*) dθ.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.checks import rows as count_of
 from fbar.engine import Engine, InProcess
 from fbar.engine.blocks import SimulatedBlocks

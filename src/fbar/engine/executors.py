@@ -82,9 +82,9 @@ class Dask(Engine):
     def pool(self, workload: Workload[J, R]) -> Pool[J, R]:
         from distributed import Client, KilledWorker
 
-        connect: Callable[[str], Any] = Client
+        connect: Callable[..., Any] = Client
         try:
-            client = connect(self.client) if isinstance(self.client, str) else self.client
+            client = connect(self.client, timeout="10s") if isinstance(self.client, str) else self.client
         except (OSError, ValueError) as error:
             raise EngineFailed(f"there is no Dask scheduler at {self.client}: {error}") from None
         executor = client.get_executor(pure=False)

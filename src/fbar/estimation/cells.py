@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from fbar import theory
-from fbar.checks import BoolArray, FloatArray, IntArray
+from fbar.arrays import BoolArray, FloatArray, IntArray
 from fbar.estimation.doubts import FEW_ACCEPTED, FEW_WERE_ACCEPTED, ONE_CARRIES, all_rejected, carried
 from fbar.estimation.estimate import ErrorBars
 from fbar.estimation.posterior import ErrorModel, Posterior
@@ -123,6 +123,9 @@ class CellErrors(ErrorModel):
             part = np.where(replaced, doubtful, part)
             spread = np.where(replaced, self.careful_spread[..., None], spread)
         return part, spread, replaced
+
+    def value_parts(self, influence: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return self.parts(influence)[:2]
 
     def known_share(self, influence: FloatArray) -> FloatArray:
         """The share of V̂ that is not a careful guess about cells with few acceptances, shape (..., m)."""

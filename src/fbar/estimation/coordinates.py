@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fbar.checks import BoolArray, IntArray
+from fbar.arrays import BoolArray, IntArray
 from fbar.estimation.kept import MOST_BLOCKS, Kept, missing
 from fbar.question.points import Points
 from fbar.question.space import Particles

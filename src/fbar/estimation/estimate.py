@@ -10,7 +10,8 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, as_array, choice, in_words, real, share, shown, text
+from fbar.arrays import BoolArray, FloatArray, as_array
+from fbar.checks import choice, in_words, real, share, shown, text
 from fbar.checks import function as check_function
 from fbar.errors import InputError
 from fbar.estimation.shown import ShownInNotebooks
@@ -23,7 +24,7 @@ MOST_BRIEF = 6
 
 
 ROUNDING = 2.0**-52
-"""The part of a number that a float can tell."""
+"""The relative precision of a float."""
 
 
 def shorthand(value: float, error: float) -> str:
@@ -252,7 +253,7 @@ def between(low: float, high: float) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ErrorBars:
-    """What an estimator says about the error of m numbers at once, before they are given names.
+    """The errors of m numbers at once, before they are given names.
 
     ``covariance`` (..., m, m), ``df`` (..., m), and reasons for distrust: pairs of a mask (..., m) and a text.
     """

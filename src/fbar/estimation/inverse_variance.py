@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.estimation.doubts import FEW_ACCEPTED
 from fbar.estimation.draws import DrawErrors, Draws
 from fbar.estimation.estimate import ErrorBars

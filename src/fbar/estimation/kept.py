@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import IntArray
+from fbar.arrays import IntArray
 
 PART = 2**16
 """Rows in an array, about: few arrays for many blocks, and little to copy when some are joined."""

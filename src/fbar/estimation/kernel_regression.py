@@ -17,7 +17,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from fbar.checks import FloatArray, choice, finite_number, flag, positive_integer, positive_number, settle, shown
+from fbar.arrays import FloatArray
+from fbar.checks import choice, finite_number, flag, positive_integer, positive_number, shown, store_number
 from fbar.errors import InputError
 from fbar.estimation.doubts import FEW_ACCEPTED, FEW_WERE_ACCEPTED
 from fbar.estimation.draws import Draws
@@ -115,8 +116,8 @@ class KernelRegression:
                 f"{shown(self.bandwidth)}"
             )
         if self.bandwidth is not None and not isinstance(self.bandwidth, str):
-            settle(self, "bandwidth", float(self.bandwidth))
-        settle(self, "scale", finite_number(positive_number(self.scale, "scale"), "scale"))
+            store_number(self, "bandwidth", float(self.bandwidth))
+        store_number(self, "scale", finite_number(positive_number(self.scale, "scale"), "scale"))
         flag(self.split, "split")
         choice(self.rule, ("gauss-kronrod", "gauss-legendre"), "quadrature rule")
         if self.panels is not None:
@@ -152,7 +153,7 @@ class KernelPosterior(Posterior):
 
     @property
     def ess(self) -> float:
-        """The accepted simulations; kernel regression has no weights of its own."""
+        """The accepted simulations; kernel regression gives them no weights."""
         return float(np.count_nonzero(self._a))
 
     @property

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from fbar.checks import BoolArray, FloatArray
+from fbar.arrays import BoolArray, FloatArray
 from fbar.estimation.estimate import ErrorBars, Estimate, Estimates
 from fbar.estimation.shown import ShownInNotebooks
 from fbar.question.points import Points
@@ -44,6 +44,18 @@ class ErrorModel(ABC):
     @property
     def cells(self) -> Cells | None:
         """The counts of the values of a finite parameter space, where the posterior is made of them."""
+        return None
+
+    @property
+    def draw_weights(self) -> FloatArray | None:
+        """The normalised weights of the `draws`."""
+        return None
+
+    def value_parts(self, influence: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """The parts of single values of θ in the variances, shape (..., k, m), and the parts' relative variances.
+
+        None where the posterior is not made of `cells`.
+        """
         return None
 
     def contributions(self, influence: FloatArray) -> FloatArray | None:
@@ -137,12 +149,21 @@ class Posterior(ShownInNotebooks):
         """The counts that it is made of, on a finite parameter space; None elsewhere."""
         return None if self.errors is None else self.errors.cells
 
+    def value_parts(self, target: Target) -> tuple[FloatArray, FloatArray] | None:
+        """The parts of single values of θ in the variance of a target, and their relative variances.
+
+        None where the posterior is not made of `cells`.
+        """
+        if self.errors is None:
+            return None
+        return self.errors.value_parts(target.influence(self.points, self.weights))
+
     def known_share(self, influence: FloatArray) -> Any:
         """The part of the variances that is not a guess about simulations that were not seen."""
         return 1.0 if self.errors is None else self.errors.known_share(influence)
 
     def value(self, target: Target) -> FloatArray:
-        """The target's value alone, shape (..., m): cheaper than `expect` when no error bar is wanted."""
+        """Only the target's value, shape (..., m): cheaper than `expect` when no error bar is wanted."""
         return as_target(target).value(self.points, self.weights)
 
     @overload
@@ -262,5 +283,5 @@ class Posterior(ShownInNotebooks):
 
     @property
     def _distribution(self) -> tuple[Points, FloatArray]:
-        """The points and weights whose tails decide whether a quantile can be told."""
+        """The points and weights whose tails decide whether a quantile can be estimated."""
         return self.points, self.weights

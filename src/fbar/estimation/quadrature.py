@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.estimation.draws import Draws
 from fbar.estimation.kernel_regression import gauss_legendre
 from fbar.question.points import Points

@@ -20,10 +20,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, IntArray
+from fbar.arrays import BoolArray, FloatArray, IntArray
 from fbar.errors import InputError
+from fbar.estimation.columns import NotKept
 from fbar.estimation.kept import PART
-from fbar.estimation.store import NotKept, Store, failures
+from fbar.estimation.store import Store, failures
 from fbar.question.outcomes import Failure, Outcomes, Simulated
 from fbar.question.points import Points
 from fbar.question.problem import Problem

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import IntArray
+from fbar.arrays import IntArray
 from fbar.errors import FbarError, InputError
 from fbar.question.outcomes import Batch, Failure, Outcomes, Seen, Simulated, Tally
 from fbar.question.points import Points

@@ -18,7 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from fbar.checks import IntArray, counted
+from fbar.arrays import IntArray
+from fbar.checks import counted
 from fbar.errors import InputError, LedgerError
 from fbar.ledger.codec import GARBAGE, Arrays, Block, checksum, decode, unpack
 from fbar.ledger.database import Snapshot, require_own_files, timed

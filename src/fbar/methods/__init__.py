@@ -3,10 +3,10 @@
 Rooms above import the methods, `Method`, `Run`, and the registry through which command line and studies know them.
 """
 
-from fbar.methods.base import Method
 from fbar.methods.finite.adaptive import AdaptiveAllocation, AdaptivePosterior
 from fbar.methods.finite.allocation import Allocation
 from fbar.methods.finite.inverse_binomial import InverseBinomial
+from fbar.methods.method import Method
 from fbar.methods.registry import Registered, register, registered, unregister
 from fbar.methods.run import Run
 from fbar.methods.sampling import Importance, Rejection

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, counted
+from fbar.arrays import FloatArray
+from fbar.checks import counted
 from fbar.estimation.posterior import Posterior
 from fbar.question.targets import Target
 

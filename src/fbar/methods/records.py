@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fbar.checks import IntArray
+from fbar.arrays import IntArray
 from fbar.question.outcomes import Failure, Outcomes, Simulated
 from fbar.question.outputs import NUMBERS, not_alike
 from fbar.question.points import Points

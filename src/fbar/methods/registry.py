@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from fbar.checks import choice, shown
 from fbar.errors import InputError
-from fbar.methods.base import Method
+from fbar.methods.method import Method
 from fbar.system.plugins import load_plugins
 
 Needs = Literal["", "a known acceptance probability", "a finite prior"]

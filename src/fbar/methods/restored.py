@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any, get_type_hints
 
 from fbar.errors import InputError
-from fbar.methods.base import Method
+from fbar.methods.method import Method
 from fbar.methods.registry import PARTS
 from fbar.system.plugins import load_plugins
 from fbar.system.schema import fits

@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, counted, positive_integer, positive_number, shown
+from fbar.arrays import FloatArray
+from fbar.checks import counted, positive_integer, positive_number, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.estimate import Estimate
 from fbar.estimation.posterior import Posterior
@@ -30,6 +31,20 @@ ROUNDS = 16
 
 NEARLY_ALL = 0.9
 """The share of the prior's simulations that is accepted from which on the answer is taken to be the prior."""
+
+
+FORMER = {
+    "ahead": "variance_after",
+    "dear": "posterior_is_slow",
+    "glance": "peek",
+    "measure_told": "learned_distance",
+    "places": "simulated_points",
+    "settled": "at_final_tolerance",
+    "settles": "has_final_tolerance",
+    "tolerance_told": "reported_tolerance",
+    "wanted_tolerance": "final_tolerance",
+}
+"""What attributes of a run were called, and what they are called now."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +77,13 @@ class Run(AskTell, OtherTolerances):
         self.history: list[Moment] = []
         """Its estimates when it had fewer simulations, where `fbar.drive` drove it; each time as they were then."""
         self._leg_round = self._leg_spent = 0  # where it was last extended
+
+    if not TYPE_CHECKING:  # a checker would take every name for one that is there
+
+        def __getattr__(self, name: str) -> Any:
+            if name in FORMER:
+                raise AttributeError(f"{type(self).__name__}.{name} is now {type(self).__name__}.{FORMER[name]}")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     # ------------------------------------------------------------ what a method fills in
 
@@ -175,7 +197,7 @@ class Run(AskTell, OtherTolerances):
     def all_simulations(self, recorded: RecordedBlocks | None = None) -> Simulations:
         """Every simulation so far, accepted or not: θ, weight, summaries, records, cost and failure of each.
 
-        ``recorded`` is the run's open record, an `fbar.ledger.LedgerReader`: what is not in memory is read from it.
+        ``recorded`` is the run's open record, an ``fbar.ledger.LedgerReader``: what is not in memory is read from it.
         """
         drawn = self._drawn_from()
         if drawn is None:

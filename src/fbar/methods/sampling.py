@@ -10,16 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import (
-    FloatArray,
-    choice,
-    distribution,
-    finite_number,
-    non_negative_number,
-    positive_integer,
-    settle,
-    shown,
-)
+from fbar.arrays import FloatArray, distribution
+from fbar.checks import choice, finite_number, non_negative_number, positive_integer, shown, store_number
 from fbar.designs.optimal import NAMED, lost_mass, named
 from fbar.designs.schemes import SCHEMES, Independent, Scheme, Sobol, Stratified
 from fbar.errors import InputError
@@ -27,11 +19,11 @@ from fbar.estimation.cells import ActualCounts, ExpectedCounts
 from fbar.estimation.doubly_robust import DoublyRobust
 from fbar.estimation.draws import WeightedAverage
 from fbar.estimation.kernel_regression import KernelRegression
-from fbar.methods.base import Method
 from fbar.methods.draws import DrawRun
 from fbar.methods.finite.allocation import oracle_shares
 from fbar.methods.finite.cells import CellRun
 from fbar.methods.finite.sampling import SamplingRun
+from fbar.methods.method import Method
 from fbar.methods.registry import Needs, register
 from fbar.methods.run import ROUNDS
 from fbar.methods.start import Start
@@ -85,10 +77,10 @@ class Importance(Method):
     kernel: str = "uniform"
 
     def __post_init__(self) -> None:
-        settle(self, "tolerance", non_negative_number(self.tolerance, "tolerance"))
+        store_number(self, "tolerance", non_negative_number(self.tolerance, "tolerance"))
         Acceptance(self.tolerance or 1.0, self.kernel)  # a kernel may be given its tolerance later
         choice(self.weighting, ("expected", "actual"), "weighting")
-        settle(
+        store_number(
             self, "pseudo_count", finite_number(non_negative_number(self.pseudo_count, "pseudo_count"), "pseudo_count")
         )
         if self.rounds is not None:
@@ -204,7 +196,7 @@ class Rejection(Method):
     kernel: str = "uniform"
 
     def __post_init__(self) -> None:
-        settle(self, "tolerance", self._as_importance().tolerance)
+        store_number(self, "tolerance", self._as_importance().tolerance)
 
     def _as_importance(self) -> Importance:
         return Importance("prior", self.scheme, rounds=self.rounds, tolerance=self.tolerance, kernel=self.kernel)

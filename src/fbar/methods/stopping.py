@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from fbar.checks import choice, counted, finite_number, positive_integer, positive_number, settle, shown
+from fbar.checks import choice, counted, finite_number, positive_integer, positive_number, shown, store_number
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.estimate import Estimate
 from fbar.estimation.posterior import Posterior
@@ -208,7 +208,7 @@ class StandardError(StoppingRule):
 
     def __post_init__(self) -> None:
         wanted = finite_number(positive_number(self.wanted, "wanted standard error"), "wanted standard error")
-        settle(self, "wanted", wanted)
+        store_number(self, "wanted", wanted)
 
     def __str__(self) -> str:
         return f"{self.target} ± {self.wanted:g}"

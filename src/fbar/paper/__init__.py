@@ -6,9 +6,9 @@ The command line takes `experiment` and `EXPERIMENTS` from here; nothing else im
 from __future__ import annotations
 
 from fbar.checks import choice
-from fbar.paper.record import Claim, Experiment, Options, Record, Row
+from fbar.paper.record import Experiment, FigureRecord, Options, PaperClaim, Row
 
-__all__ = ["EXPERIMENTS", "Claim", "Experiment", "Options", "Record", "Row", "experiment"]
+__all__ = ["EXPERIMENTS", "Experiment", "FigureRecord", "Options", "PaperClaim", "Row", "experiment"]
 
 EXPERIMENTS = (
     "fig1",

@@ -17,7 +17,7 @@ import numpy as np
 from fbar.designs.optimal import log_weights, reference
 from fbar.methods import Importance
 from fbar.paper.four_designs import SETTINGS
-from fbar.paper.record import Experiment, Options, Record
+from fbar.paper.record import Experiment, FigureRecord, Options
 from fbar.paper.trials import run_trials
 from fbar.question.priors import Distribution
 from fbar.question.problem import Problem
@@ -66,8 +66,8 @@ def largest_gain(problem: Problem, target: Target, q: Distribution) -> float:
     return 1 / (1 - r)
 
 
-def compute(options: Options) -> Record:
-    record = Record("beyond-continuous")
+def compute(options: Options) -> FigureRecord:
+    record = FigureRecord("beyond-continuous")
     trials = options.number_of_trials(TRIALS)
     for figure in FIGURES:
         for design in DESIGNS:
@@ -98,7 +98,7 @@ def compute(options: Options) -> Record:
     return record
 
 
-def _add(record: Record, values: Any, truth: float, plain: Any, bound: float, where: dict[str, Any]) -> None:
+def _add(record: FigureRecord, values: Any, truth: float, plain: Any, bound: float, where: dict[str, Any]) -> None:
     squared = (values[:, 0] - truth) ** 2
     record.add_errors(squared, **where)
     defined = values[~np.isnan(values[:, 0])]
@@ -118,7 +118,7 @@ def _add(record: Record, values: Any, truth: float, plain: Any, bound: float, wh
     record.add("trusted_share", len(trusted) / len(values), trials=len(values), **where)
 
 
-def _claims(record: Record) -> None:
+def _claims(record: FigureRecord) -> None:
     n = BUDGETS[-1]
     for figure in FIGURES:
         for scheme in ("stratified", "sobol"):
@@ -152,7 +152,7 @@ def _claims(record: Record) -> None:
         )
 
 
-def draw(record: Record) -> Figure:
+def draw(record: FigureRecord) -> Figure:
     from fbar.paper.style import COLOURS, LABELS, letter, panels
 
     figure, axes = panels(2, 2, width=8.4, height=5.8)

@@ -9,7 +9,7 @@ import numpy as np
 
 from fbar import theory
 from fbar.methods import Allocation
-from fbar.paper.record import Experiment, Options, Record
+from fbar.paper.record import Experiment, FigureRecord, Options
 from fbar.problems import two_hypotheses
 from fbar.question import targets
 from fbar.running import drive
@@ -23,8 +23,8 @@ SHARES = np.arange(1, 100) / 100
 PAPER_TRIALS = 1000
 
 
-def compute(options: Options) -> Record:
-    record = Record("fig1")
+def compute(options: Options) -> FigureRecord:
+    record = FigureRecord("fig1")
     problem = two_hypotheses()
     target = targets.probability("theta == 1", name="indicator")
     prior, p_star = problem.finite.probabilities, problem.p_star
@@ -61,7 +61,7 @@ def compute(options: Options) -> Record:
     return record
 
 
-def _claims(record: Record) -> None:
+def _claims(record: FigureRecord) -> None:
     middle = slice(9, 90)
     for budget in BUDGETS:
         _, mse, error = record.curve("x", quantity="mse", n=budget)
@@ -108,7 +108,7 @@ def _claims(record: Record) -> None:
     )
 
 
-def draw(record: Record) -> Figure:
+def draw(record: FigureRecord) -> Figure:
     from fbar.paper.style import COLOURS, letter, panels
 
     figure, axes = panels(1, 2, width=8.0, height=3.4)

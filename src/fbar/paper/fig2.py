@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fbar import theory
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.designs.allocation import RULES
-from fbar.paper.record import Experiment, Options, Record
+from fbar.paper.record import Experiment, FigureRecord, Options
 from fbar.problems import two_hypotheses
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ def recommended() -> dict[str, FloatArray]:
     return {name: rule(prior, p_star, F) for name, rule in RULES.items()}
 
 
-def compute(options: Options) -> Record:
-    record = Record("fig2")
+def compute(options: Options) -> FigureRecord:
+    record = FigureRecord("fig2")
     grid = np.stack([SHARES, 1 - SHARES], axis=-1)
     for (quantity, target), values in scores(grid).items():
         for x, value in zip(SHARES, values, strict=True):
@@ -59,7 +59,7 @@ def compute(options: Options) -> Record:
     return record
 
 
-def _claims(record: Record) -> None:
+def _claims(record: FigureRecord) -> None:
     def value(setting: str, quantity: str, target: str = "") -> float:
         return record.one(setting=setting, quantity=quantity, target=target).value
 
@@ -91,7 +91,7 @@ def _claims(record: Record) -> None:
     )
 
 
-def draw(record: Record) -> Figure:
+def draw(record: FigureRecord) -> Figure:
     from fbar.paper.style import COLOURS, panels
 
     figure, axes = panels(1, 1, width=5.4, height=3.6)

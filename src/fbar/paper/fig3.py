@@ -20,7 +20,7 @@ from fbar.paper.four_designs import (
     draw_panels,
     ratio,
 )
-from fbar.paper.record import Experiment, Options, Record
+from fbar.paper.record import Experiment, FigureRecord, Options
 from fbar.paper.trials import estimate_and_ess, run_trials
 from fbar.problems import two_sided_exponential
 from fbar.question import targets
@@ -44,8 +44,8 @@ def trial_runner(setting: str, budget: int) -> Callable[[Seeds], list[float]]:
     return estimate_and_ess(PROBLEM, Importance(design(setting), rounds=1), TARGET, budget)
 
 
-def compute(options: Options) -> Record:
-    record = Record("fig3")
+def compute(options: Options) -> FigureRecord:
+    record = FigureRecord("fig3")
     trials = options.number_of_trials(PAPER_TRIALS)
     cells = [(setting, budget) for setting in SETTINGS for budget in BUDGETS]
     designs = {setting: design(setting) for setting in SETTINGS}  # made before the workers start
@@ -60,7 +60,7 @@ def compute(options: Options) -> Record:
     return record
 
 
-def _claims(record: Record) -> None:
+def _claims(record: FigureRecord) -> None:
     large = BUDGETS[-4:]
     value, error = ratio(record, "ess_per_simulation", "targeted", "prior", BUDGETS[1:])
     record.claim(
@@ -97,7 +97,7 @@ def _claims(record: Record) -> None:
     record.notes.append("ESS per simulation of targeted has no limit: it falls with log N")
 
 
-def draw(record: Record) -> Figure:
+def draw(record: FigureRecord) -> Figure:
     return draw_panels(record, r"$\theta$", (-12, 12), "MSE of the mean")
 
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.designs.optimal import NAMED
 from fbar.designs.schemes import Independent, Scheme, Stratified
 from fbar.estimation import KernelRegression, WeightedAverage
 from fbar.methods import Importance
 from fbar.methods.draws import DrawRun
-from fbar.paper.record import Experiment, Options, Record
+from fbar.paper.record import Experiment, FigureRecord, Options
 from fbar.paper.trials import run_trials
 from fbar.problems import ramp
 from fbar.question import targets
@@ -69,8 +69,8 @@ def trial_runner(setting: str, budget: int, as_published: bool = False) -> Calla
     return trial
 
 
-def compute(options: Options) -> Record:
-    record = Record("fig4")
+def compute(options: Options) -> FigureRecord:
+    record = FigureRecord("fig4")
     trials = options.number_of_trials(PAPER_TRIALS)
     cells = [(setting, BUDGET) for setting in SETTINGS]
     for setting in SETTINGS:
@@ -101,7 +101,7 @@ def _ratio(errors: dict[str, FloatArray], top: str, bottom: str) -> tuple[float,
     return ratio, ratio * float(np.hypot(a.std() / a.mean(), b.std() / b.mean()) / np.sqrt(len(a)))
 
 
-def _claims(record: Record, errors: dict[str, FloatArray]) -> None:
+def _claims(record: FigureRecord, errors: dict[str, FloatArray]) -> None:
     averages = [setting for setting in SETTINGS if setting != "stratified"]
     best = min(averages, key=lambda setting: errors[setting].mean())
     value, error = _ratio(errors, best, "stratified")
@@ -144,7 +144,7 @@ def _claims(record: Record, errors: dict[str, FloatArray]) -> None:
     )
 
 
-def draw(record: Record) -> Figure:
+def draw(record: FigureRecord) -> Figure:
     from fbar.paper.style import COLOURS, LABELS, letter, panels
 
     figure, axes = panels(1, 2, width=9.0, height=3.8, width_ratios=[1, 2.1])

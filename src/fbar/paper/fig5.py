@@ -21,7 +21,7 @@ from fbar.paper.four_designs import (
     draw_panels,
     ratio,
 )
-from fbar.paper.record import Experiment, Options, Record
+from fbar.paper.record import Experiment, FigureRecord, Options
 from fbar.paper.trials import estimate_and_ess, run_trials
 from fbar.problems import nested_models
 from fbar.question import targets
@@ -56,8 +56,8 @@ def trial_runner(setting: str, budget: int, as_published: bool = False) -> Calla
     return estimate_and_ess(PROBLEM, Importance(design(setting, as_published), rounds=1), TARGET, budget)
 
 
-def compute(options: Options) -> Record:
-    record = Record("fig5")
+def compute(options: Options) -> FigureRecord:
+    record = FigureRecord("fig5")
     trials = options.number_of_trials(PAPER_TRIALS)
     cells = [(setting, budget) for setting in SETTINGS for budget in BUDGETS]
     published = options.as_published
@@ -76,7 +76,7 @@ def compute(options: Options) -> Record:
     return record
 
 
-def _claims(record: Record, truth: float, published: bool) -> None:
+def _claims(record: FigureRecord, truth: float, published: bool) -> None:
     record.claim("posterior probability of model 1", "≈ 0.9", truth, rule="rounds to it", agrees=round(truth, 1) == 0.9)
     for setting, share in PAPER_SHARES.items():
         for slip, word in ((False, "corrected"), (True, "as published")):
@@ -103,7 +103,7 @@ def _claims(record: Record, truth: float, published: bool) -> None:
         )
 
 
-def draw(record: Record) -> Figure:
+def draw(record: FigureRecord) -> Figure:
     return draw_panels(record, r"$\theta_1$ (at $M = 1$)", (-8, 8), "MSE of $P(M = 1)$")
 
 

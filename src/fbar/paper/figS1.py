@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.methods.finite.allocation import oracle_shares
-from fbar.paper.record import Experiment, Options, Record
+from fbar.paper.record import Experiment, FigureRecord, Options
 from fbar.problems import discretised_gaussian
 from fbar.question import targets
 from fbar.question.problem import Problem
@@ -36,8 +36,8 @@ def named_targets(problem: Problem) -> dict[str, Target]:
     }
 
 
-def compute(options: Options) -> Record:
-    record = Record("figS1")
+def compute(options: Options) -> FigureRecord:
+    record = FigureRecord("figS1")
     problem = discretised_gaussian()
     wanted = named_targets(problem)
     theta = problem.points["theta"]
@@ -65,7 +65,7 @@ def compute(options: Options) -> Record:
     return record
 
 
-def draw(record: Record) -> Figure:
+def draw(record: FigureRecord) -> Figure:
     from matplotlib.gridspec import GridSpec
 
     from fbar.paper.style import COLOURS, LABELS, letter, panels

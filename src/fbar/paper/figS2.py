@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fbar import theory
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.methods import Allocation
 from fbar.methods.finite.allocation import oracle_shares
 from fbar.paper.figS1 import GENERIC, TITLES, named_targets
-from fbar.paper.record import Experiment, Options, Record
+from fbar.paper.record import Experiment, FigureRecord, Options
 from fbar.problems import discretised_gaussian
 from fbar.running import drive
 from fbar.seeds import Seeds
@@ -27,8 +27,8 @@ PAPER_TRIALS = 10_000
 SETTINGS = (*GENERIC, "min-mse")
 
 
-def compute(options: Options) -> Record:
-    record = Record("figS2")
+def compute(options: Options) -> FigureRecord:
+    record = FigureRecord("figS2")
     problem = discretised_gaussian()
     wanted = named_targets(problem)
     trials = options.number_of_trials(PAPER_TRIALS)
@@ -84,7 +84,7 @@ def compute(options: Options) -> Record:
     return record
 
 
-def _violins(record: Record, target: str, errors: dict[str, FloatArray], n: int, trials: int) -> None:
+def _violins(record: FigureRecord, target: str, errors: dict[str, FloatArray], n: int, trials: int) -> None:
     """Densities of log10 of the squared error over trials, on a grid that the settings of a target share."""
     logs = {setting: np.log10(np.maximum(squared, 1e-300)) for setting, squared in errors.items()}
     everything = np.concatenate(list(logs.values()))
@@ -111,7 +111,7 @@ def _ratio(top: FloatArray, bottom: FloatArray) -> tuple[float, float]:
     return ratio, ratio * math.hypot(*relative)
 
 
-def _claims(record: Record, target: str, errors: dict[str, FloatArray]) -> None:
+def _claims(record: FigureRecord, target: str, errors: dict[str, FloatArray]) -> None:
     others = {s: _ratio(errors[s], errors["min-mse"]) for s in GENERIC}
     best, (ratio, error) = min(others.items(), key=lambda item: item[1][0])
     record.claim(
@@ -143,7 +143,7 @@ def _claims(record: Record, target: str, errors: dict[str, FloatArray]) -> None:
     )
 
 
-def _claims_between(record: Record) -> None:
+def _claims_between(record: FigureRecord) -> None:
     for settings, which in (
         (("posterior",), "posterior"),
         ([s for s in SETTINGS if s != "posterior"], "others"),
@@ -175,7 +175,7 @@ def _claims_between(record: Record) -> None:
     )
 
 
-def draw(record: Record) -> Figure:
+def draw(record: FigureRecord) -> Figure:
     from fbar.paper.style import COLOURS, LABELS, MARKERS, letter, panels
 
     figure, axes = panels(4, 2, width=7.6, height=9.0)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fbar import theory
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.estimation.cells import ActualCounts
 from fbar.methods import AdaptiveAllocation, AdaptivePosterior, Importance, Method
 from fbar.methods.finite.adaptive import PSEUDO_COUNT
 from fbar.methods.finite.allocation import oracle_shares
 from fbar.methods.finite.cells import CellRun
-from fbar.paper.record import Experiment, Options, Record
+from fbar.paper.record import Experiment, FigureRecord, Options
 from fbar.problems import ten_values
 from fbar.question import targets
 from fbar.question.problem import Problem
@@ -67,8 +67,8 @@ def squared_errors(options: Options) -> dict[tuple[str, int], tuple[FloatArray, 
     return results
 
 
-def compute(options: Options) -> Record:
-    record = Record("figS3")
+def compute(options: Options) -> FigureRecord:
+    record = FigureRecord("figS3")
     results = squared_errors(options)
     for budget in BUDGETS:
         oracle = results["min-mse-oracle", budget][0].mean()
@@ -91,7 +91,7 @@ def compute(options: Options) -> Record:
     return record
 
 
-def _ratio(record: Record, top: str, bottom: str, n: int) -> tuple[float, float]:
+def _ratio(record: FigureRecord, top: str, bottom: str, n: int) -> tuple[float, float]:
     a, b = (record.one(quantity="mse", setting=setting, n=n) for setting in (top, bottom))
     assert a.standard_error is not None
     assert b.standard_error is not None
@@ -99,7 +99,7 @@ def _ratio(record: Record, top: str, bottom: str, n: int) -> tuple[float, float]
     return ratio, ratio * math.hypot(a.standard_error / a.value, b.standard_error / b.value)
 
 
-def _claims(record: Record) -> None:
+def _claims(record: FigureRecord) -> None:
     small, large = BUDGETS[0], BUDGETS[-1]
     ratio, error = _ratio(record, "adaptive-min-mse", "prior", small)
     record.claim(
@@ -134,7 +134,7 @@ def _claims(record: Record) -> None:
     )
 
 
-def draw(record: Record) -> Figure:
+def draw(record: FigureRecord) -> Figure:
     from fbar.paper.style import COLOURS, LABELS, MARKERS, letter, panels
 
     figure, axes = panels(1, 2, width=8.0, height=3.3)

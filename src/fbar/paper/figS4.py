@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fbar.paper.figS3 import BUDGETS, SETTINGS, squared_errors
-from fbar.paper.record import Experiment, Options, Record
+from fbar.paper.record import Experiment, FigureRecord, Options
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,8 +17,8 @@ SHOWN = 200
 """Trials whose own estimate and error are rows (panel b shows these)."""
 
 
-def compute(options: Options) -> Record:
-    record = Record("figS4")
+def compute(options: Options) -> FigureRecord:
+    record = FigureRecord("figS4")
     results = squared_errors(options)
     for setting in SETTINGS:
         for budget in BUDGETS:
@@ -55,7 +55,7 @@ def compute(options: Options) -> Record:
     return record
 
 
-def draw(record: Record) -> Figure:
+def draw(record: FigureRecord) -> Figure:
     from fbar.paper.style import COLOURS, LABELS, MARKERS, letter, panels
 
     figure, axes = panels(1, 2, width=8.2, height=3.5)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.designs.proposals import LocalNormalKernel, UniformKernel
 from fbar.estimation.posterior import Posterior
 from fbar.methods.smc import SMC, SMCRun
-from fbar.paper.record import Experiment, Options, Record
+from fbar.methods.smc.schedules import Tolerances
+from fbar.paper.record import Experiment, FigureRecord, Options
 from fbar.paper.trials import run_trials
 from fbar.problems import filippi
 from fbar.question import targets
@@ -85,13 +86,13 @@ def trial_runner(setting: str, budget: int) -> Callable[[Seeds], list[float]]:
             numbers += [float(rounds.simulations), rate]
             for weights in CHEAP:
                 numbers += _numbers(rounds.posterior(Acceptance(round.tolerance), weights, run.seen))
-        return [*numbers, *_numbers(run.posterior(weights="mixture"))]
+        return [*numbers, *_numbers(run.reweighted("mixture"))]
 
     return trial
 
 
-def compute(options: Options) -> Record:
-    record = Record("figS5")
+def compute(options: Options) -> FigureRecord:
+    record = FigureRecord("figS5")
     trials = options.number_of_trials(PAPER_TRIALS)
     cells = [(setting, NOMINAL) for setting in METHODS]
     results = run_trials(__name__, cells, trials, options)
@@ -109,8 +110,11 @@ def compute(options: Options) -> Record:
     return record
 
 
-def _add_setting(record: Record, setting: str, method: SMC, results: FloatArray, final: dict[str, FloatArray]) -> None:
-    tolerances = method.schedule.values  # type: ignore[union-attr]
+def _add_setting(
+    record: FigureRecord, setting: str, method: SMC, results: FloatArray, final: dict[str, FloatArray]
+) -> None:
+    assert isinstance(method.schedule, Tolerances)
+    tolerances = method.schedule.values
     width = 2 + NUMBERS * len(CHEAP)
     for index, epsilon in enumerate(tolerances):
         part = results[:, index * width : (index + 1) * width]
@@ -145,7 +149,7 @@ def _errors(values: FloatArray, reference: FloatArray, epsilon: float) -> dict[s
 
 
 def _add_posterior(
-    record: Record, where: dict[str, Any], values: FloatArray, reference: FloatArray, epsilon: float
+    record: FigureRecord, where: dict[str, Any], values: FloatArray, reference: FloatArray, epsilon: float
 ) -> None:
     for target, errors in _errors(values, reference, epsilon).items():
         record.add_errors(errors, target=target, **where)
@@ -156,7 +160,7 @@ def _add_posterior(
         record.add(f"ess_p{percentile}", np.percentile(ess, percentile), trials=len(ess), **where)
 
 
-def _relative_precision(record: Record, final: dict[str, FloatArray]) -> None:
+def _relative_precision(record: FigureRecord, final: dict[str, FloatArray]) -> None:
     """Precision (one over the MSE), final acceptance rate and ESS, each over rejection sampling's."""
     base = final["rejection/last"]
     for setting, table in final.items():
@@ -177,7 +181,7 @@ def _relative_precision(record: Record, final: dict[str, FloatArray]) -> None:
             record.add(quantity, values.mean() / reference, standard_error=error, **where)
 
 
-def _claims(record: Record) -> None:
+def _claims(record: FigureRecord) -> None:
     def last(quantity: str, setting: str, target: str = "") -> tuple[float, float]:
         row = record.one(quantity=quantity, setting=setting, target=target, epsilon=1.0)
         assert row.standard_error is not None
@@ -231,7 +235,7 @@ def _claims(record: Record) -> None:
 # ---------------------------------------------------------------- the picture
 
 
-def draw(record: Record) -> Figure:
+def draw(record: FigureRecord) -> Figure:
     from fbar.paper.style import COLOURS, LABELS, MARKERS, letter, panels
 
     figure, axes = panels(4, 3, width=10.5, height=12.0)
@@ -290,7 +294,9 @@ def _draw_posterior(ax: Any) -> None:
     ax.set(xlabel=r"$\theta_1$", ylabel=r"$\theta_2$")
 
 
-def _with_quartiles(ax: Any, record: Record, quantity: str, setting: str, target: str, look: dict[str, Any]) -> None:
+def _with_quartiles(
+    ax: Any, record: FigureRecord, quantity: str, setting: str, target: str, look: dict[str, Any]
+) -> None:
     where = {"setting": setting, "target": target}
     epsilon, value, _ = record.curve("epsilon", quantity=quantity, **where)
     low = record.curve("epsilon", quantity=f"{quantity}_p25", **where)[1]
@@ -299,7 +305,7 @@ def _with_quartiles(ax: Any, record: Record, quantity: str, setting: str, target
     ax.errorbar(epsilon, value, bars, lw=1.0, capsize=1.5, elinewidth=0.7, **look)
 
 
-def _draw_scores(ax: Any, record: Record, quantity: str, target: str) -> None:
+def _draw_scores(ax: Any, record: FigureRecord, quantity: str, target: str) -> None:
     from fbar.paper.style import COLOURS, MARKERS
 
     for setting in METHODS:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.designs.optimal import log_weights, reference, true_posterior
-from fbar.paper.record import Record
+from fbar.paper.record import FigureRecord
 from fbar.question.priors import Distribution
 from fbar.question.problem import Problem
 from fbar.question.targets import Target
@@ -39,7 +39,7 @@ def asymptotic_variance(problem: Problem, target: Target, design: Distribution) 
 
 
 def add_rows(
-    record: Record,
+    record: FigureRecord,
     results: dict[tuple[str, int], FloatArray],
     truth: float,
     target: str,
@@ -68,7 +68,7 @@ def add_rows(
                 record.add("asymptotic_mse", asymptotic[setting] / budget, **where)
 
 
-def ratio(record: Record, quantity: str, top: str, bottom: str, budgets: tuple[int, ...]) -> tuple[float, float]:
+def ratio(record: FigureRecord, quantity: str, top: str, bottom: str, budgets: tuple[int, ...]) -> tuple[float, float]:
     """The mean over budgets of a ratio between settings, with its standard error."""
     values, variances = [], []
     for n in budgets:
@@ -80,7 +80,7 @@ def ratio(record: Record, quantity: str, top: str, bottom: str, budgets: tuple[i
     return float(np.mean(values)), math.sqrt(sum(variances)) / len(values)
 
 
-def draw_panels(record: Record, density_label: str, x_range: tuple[float, float], error_label: str) -> Figure:
+def draw_panels(record: FigureRecord, density_label: str, x_range: tuple[float, float], error_label: str) -> Figure:
     from fbar.paper.style import COLOURS, LABELS, MARKERS, letter, panels
 
     figure, axes = panels(2, 2, width=8.0, height=6.2)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, positive_integer
+from fbar.arrays import FloatArray
+from fbar.checks import positive_integer
 from fbar.errors import InputError
 from fbar.estimation.estimate import shorthand
 from fbar.system.csv_cells import write_rows
@@ -41,7 +42,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Claim:
+class PaperClaim:
     """What the paper claims, what we find, and whether the two agree by the stated rule."""
 
     experiment: str
@@ -83,13 +84,13 @@ class Options:
         return max(100, papers // 20) if self.quick else papers
 
 
-class Record:
+class FigureRecord:
     """The rows and claims of one experiment."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.rows: list[Row] = []
-        self.claims: list[Claim] = []
+        self.claims: list[PaperClaim] = []
         self.notes: list[str] = []
 
     def add(
@@ -152,7 +153,7 @@ class Record:
         rule: str,
         agrees: bool,
     ) -> None:
-        self.claims.append(Claim(self.name, text, paper, float(value), standard_error, rule, bool(agrees)))
+        self.claims.append(PaperClaim(self.name, text, paper, float(value), standard_error, rule, bool(agrees)))
 
     def select(self, **wanted: Any) -> list[Row]:
         """The rows whose columns have the wanted values."""
@@ -174,7 +175,7 @@ class Record:
     def as_dict(self) -> dict[str, Any]:
         """Rows and claims in JSON's terms; what is not a finite number is null."""
 
-        def plain(item: Row | Claim) -> dict[str, Any]:
+        def plain(item: Row | PaperClaim) -> dict[str, Any]:
             values = asdict(item)
             return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
 
@@ -197,5 +198,5 @@ class Experiment:
 
     name: str
     title: str
-    compute: Callable[[Options], Record]
-    draw: Callable[[Record], Figure] | None
+    compute: Callable[[Options], FigureRecord]
+    draw: Callable[[FigureRecord], Figure] | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fbar.paper.fig2 import recommended, scores
-from fbar.paper.record import Experiment, Options, Record
+from fbar.paper.record import Experiment, FigureRecord, Options
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,8 +19,8 @@ PAPER = {
 }
 
 
-def compute(options: Options) -> Record:
-    record = Record("table3")
+def compute(options: Options) -> FigureRecord:
+    record = FigureRecord("table3")
     for setting, shares in recommended().items():
         for theta, share in zip((1, 2), shares, strict=True):
             record.add("allocation", share, setting=setting, x_name="theta", x=theta)
@@ -39,7 +39,7 @@ def compute(options: Options) -> Record:
     return record
 
 
-def draw(record: Record) -> Figure:
+def draw(record: FigureRecord) -> Figure:
     from fbar.paper.style import COLOURS, LABELS, panels
 
     figure, axes = panels(1, 1, width=5.4, height=2.6)

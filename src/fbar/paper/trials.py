@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.errors import EngineFailed, NoPosterior
 from fbar.methods import Method
 from fbar.paper.record import Options

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.fft import dct, idct
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 
 CELLS = 512
 """Of the grid of one parameter; for two see `fbar.plot.pairs`."""

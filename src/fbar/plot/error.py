@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import BoolArray, FloatArray, choice
+from fbar.arrays import BoolArray, FloatArray
+from fbar.checks import choice
 from fbar.diagnostics.explanation import halving
 from fbar.estimation.estimate import Estimate
 from fbar.plot.base import Record, legend, one_run

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.diagnostics.explanation import explain, target_of
-from fbar.estimation.cells import CellErrors
 from fbar.plot.base import Record, legend, one_run
 from fbar.plot.look import GREEN, POSTERIOR, PRIOR, decimal_ticks, short
 from fbar.question.targets import Target
@@ -60,9 +59,10 @@ class Influence(Record):
         else:
             asked = known[target] if isinstance(target, str) and target in known else target_of(run, target)
         what, square, weights = "accepted simulations", None, np.maximum(posterior.weights, 0.0)
-        if isinstance(posterior.errors, CellErrors):
+        parts = posterior.value_parts(asked)
+        if parts is not None:
             what = "values of θ"
-            square = posterior.errors.parts(asked.influence(posterior.points, posterior.weights))[0].sum(axis=-1)
+            square = parts[0].sum(axis=-1)
         else:
             z = posterior.contributions(asked)
             square = None if z is None else (z**2).sum(axis=1)

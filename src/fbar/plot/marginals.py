@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.plot.base import Panels, legend
 from fbar.plot.density import density
 from fbar.plot.look import POSTERIOR, PRIOR, plain, short

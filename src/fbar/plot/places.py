@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.errors import InputError
 from fbar.plot.base import Panels, Record, legend
 from fbar.plot.density import density

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, floats, texts
+from fbar.arrays import FloatArray, floats
+from fbar.checks import texts
 from fbar.errors import InputError
 from fbar.plot.base import Record, legend
 from fbar.plot.look import OBSERVED, POSTERIOR, plain, short

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.plot.base import Record, one_run
 from fbar.plot.look import GREEN, POSTERIOR, SIMULATIONS, decimal_ticks
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, choice, shown, texts
+from fbar.arrays import FloatArray
+from fbar.checks import choice, shown, texts
 from fbar.diagnostics.explanation import prior_of, simulated_of
 from fbar.errors import InputError
 from fbar.estimation.posterior import Posterior

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, texts, told
+from fbar.arrays import FloatArray
+from fbar.checks import one_line, texts
 from fbar.checks import path as as_path
 from fbar.errors import FbarError
 from fbar.plot.base import Record, legend, one_study
@@ -277,4 +278,4 @@ def write_figures(result: StudyResult, directory: str | Path) -> list[Path]:
         directory.mkdir(parents=True, exist_ok=True)
         return [path for name, record in shown.items() for path in render(type(record).draw, record, directory / name)]
     except OSError as error:
-        raise FbarError(f"cannot write figures to {told(directory)}: {error.strerror or error}") from None
+        raise FbarError(f"cannot write figures to {one_line(directory)}: {error.strerror or error}") from None

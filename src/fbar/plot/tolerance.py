@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import BoolArray, FloatArray
+from fbar.arrays import BoolArray, FloatArray
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.estimate import Estimate, Estimates
 from fbar.plot.base import Panels, legend, one_run

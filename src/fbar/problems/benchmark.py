@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, shown
+from fbar.arrays import FloatArray
+from fbar.checks import shown
 from fbar.errors import InputError
 from fbar.problems import stored
 from fbar.question.comparison import Distance

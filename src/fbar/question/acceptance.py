@@ -1,4 +1,4 @@
-"""From distances to acceptance weights."""
+"""Acceptance: from distances to weights, by a tolerance ε and a kernel K(Δ/ε) (section 1.1)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fbar.checks import FloatArray, choice, non_negative_number, settle
+from fbar.arrays import FloatArray
+from fbar.checks import choice, non_negative_number, store_number
 from fbar.errors import InputError
 
 
@@ -22,7 +23,7 @@ class Acceptance:
     kernel: str = "uniform"
 
     def __post_init__(self) -> None:
-        settle(self, "tolerance", non_negative_number(self.tolerance, "tolerance"))
+        store_number(self, "tolerance", non_negative_number(self.tolerance, "tolerance"))
         choice(self.kernel, ("uniform", "epanechnikov", "gaussian"), "acceptance kernel")
         if self.kernel != "uniform" and self.tolerance == 0:
             raise InputError(f"the {self.kernel} acceptance kernel needs a tolerance above 0; got 0")

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray, as_array, numeric_array, same_alone, shown, without_mask
+from fbar.arrays import FloatArray, IntArray, as_array, numeric_array, same_alone, without_mask
 from fbar.checks import function as check_function
+from fbar.checks import shown
 from fbar.errors import InputError
 from fbar.question.costs import CostRule
 from fbar.question.distances import PNorm, euclidean

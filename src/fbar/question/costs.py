@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, numeric_array, shown
+from fbar.arrays import BoolArray, FloatArray, numeric_array
+from fbar.checks import shown
 from fbar.errors import InputError
 from fbar.question.outcomes import Batch, Failure, Outcomes, Simulated
 from fbar.question.outputs import by_parts

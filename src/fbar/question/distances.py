@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, flag, numeric_array, positive_number, settle, shown
+from fbar.arrays import FloatArray, numeric_array
+from fbar.checks import flag, positive_number, shown, store_number
 from fbar.errors import InputError
 
 Summaries = npt.NDArray[Any]
@@ -38,7 +39,7 @@ class PNorm:
     scales: npt.ArrayLike = 1.0
 
     def __post_init__(self) -> None:
-        settle(self, "p", positive_number(self.p, "p"))
+        store_number(self, "p", positive_number(self.p, "p"))
         if self.p < 1:
             raise InputError(f"p must be at least 1 for a distance; got {shown(self.p)}")
         scales = numeric_array(self.scales, "scales")

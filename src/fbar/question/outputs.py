@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import IntArray, require_name, shown, texts
+from fbar.arrays import IntArray
+from fbar.checks import require_name, shown, texts
 from fbar.errors import InputError
 from fbar.question.outcomes import Failure
 from fbar.question.simulators import COST, Nonsense, RowFailed, Unusable

@@ -8,21 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import (
-    MOST_NAME,
-    BoolArray,
-    FloatArray,
-    as_array,
-    in_words,
-    mapping,
-    require_name,
-    rows,
-    shown,
-    texts,
-    whole_number,
-    whole_numbers,
-    without_mask,
-)
+from fbar.arrays import BoolArray, FloatArray, as_array, whole_numbers, without_mask
+from fbar.checks import MOST_NAME, in_words, mapping, require_name, rows, shown, texts, whole_number
 from fbar.errors import InputError
 
 Column = npt.NDArray[Any]

@@ -13,7 +13,8 @@ from typing import Any, overload
 import numpy.typing as npt
 
 from fbar import theory
-from fbar.checks import FloatArray, choice, flag, number, whole_number
+from fbar.arrays import FloatArray
+from fbar.checks import choice, flag, number, whole_number
 from fbar.errors import InputError
 from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.comparison import Comparison, Distance, Summary

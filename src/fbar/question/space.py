@@ -15,7 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from fbar.checks import BoolArray, FloatArray, IntArray, choice, shown
+from fbar.arrays import BoolArray, FloatArray, IntArray
+from fbar.checks import choice, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.priors import Categorical, Distribution, Finite, Marginal, structure
@@ -61,6 +62,11 @@ class Part(Protocol):
 
     discrete: BoolArray
 
+    @property
+    def values(self) -> int:
+        """How many values a finite prior has, whose numbers are the only coordinate; 0 for other priors."""
+        ...
+
     def points(self, x: FloatArray) -> Points: ...
 
     def log_prior(self, x: FloatArray, points: Points | None = None) -> FloatArray:
@@ -84,6 +90,8 @@ class Part(Protocol):
 
 class _Theta:
     """Named parameters as they are."""
+
+    values = 0
 
     def __init__(self, prior: Distribution) -> None:
         self.prior = prior
@@ -163,6 +171,10 @@ class _Cells:
         with np.errstate(divide="ignore"):
             self._log = np.log(prior.probabilities)
 
+    @property
+    def values(self) -> int:
+        return self.prior.size
+
     def points(self, x: FloatArray) -> Points:
         return self.prior.points.take(x[:, 0].astype(np.int64))
 
@@ -185,6 +197,8 @@ class _Cells:
 
 class _Normal:
     """z = Φ⁻¹(u), every coordinate continuous: a discrete parameter is a step function of its coordinate."""
+
+    values = 0
 
     def __init__(self, prior: Distribution) -> None:
         self.prior = prior
@@ -212,6 +226,7 @@ class _Normal:
 class _Nothing:
     """A model without parameters."""
 
+    values = 0
     discrete = np.zeros(0, dtype=bool)
 
     def points(self, x: FloatArray) -> Points:

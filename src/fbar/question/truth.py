@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, finite_number, mapping, non_negative_number, number, require_name, shown
+from fbar.arrays import FloatArray
+from fbar.checks import finite_number, mapping, non_negative_number, number, require_name, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.targets import Target, mean, second_moment

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray, flag, positive_integer, rows
+from fbar.arrays import FloatArray, IntArray
+from fbar.checks import flag, positive_integer, rows
 from fbar.diagnostics.predictive import resampled
 from fbar.errors import InputError, MissingExtra
 from fbar.estimation.posterior import Posterior

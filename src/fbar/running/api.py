@@ -59,7 +59,8 @@ def infer(
     stop
         A stopping rule instead of ``precision``.
     seed
-        The same seed gives the same result, on any number of workers.
+        The same seed gives the same result, on any number of workers. By default a fresh one is drawn, and kept as
+        ``result.seed`` and in the run's record.
     run
         A directory that keeps every finished simulation. Rerunning the command resumes the run, or returns the finished
         result at once; other settings are refused, see `extend`.

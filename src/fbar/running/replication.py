@@ -129,16 +129,16 @@ def replicate(
         engine = InProcess() if size == 1 else Workers(size)
     arriving = _here(work, left) if isinstance(engine, InProcess) else _on(work, left, engine)
     total = sum((cell.budget + OVERHEAD) * len(todo) for cell, todo in left.items())
-    share, done = 0.0, 0
+    spent, done = 0.0, 0
     try:
         for cell, results in arriving:
             if journal is not None:
                 journal.record(cell, results)
             else:
                 found.update({(cell, trial): result for trial, result in results})
-            share += (cell.budget + OVERHEAD) * len(results) / total
+            spent += (cell.budget + OVERHEAD) * len(results)
             done += len(results)
-            progress(share, done, number)
+            progress(spent / total, done, number)
     finally:
         arriving.close()
     return found

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, instance, numeric_array, shown, whole_number
+from fbar.arrays import FloatArray, numeric_array
+from fbar.checks import instance, shown, whole_number
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.estimate import Estimate, Estimates
 from fbar.estimation.posterior import Posterior

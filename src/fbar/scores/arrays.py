@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray, numeric_array, shown
+from fbar.arrays import FloatArray, IntArray, numeric_array
+from fbar.checks import shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.priors import Finite

@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 
-from fbar.checks import FloatArray, choice, shown
+from fbar.arrays import FloatArray
+from fbar.checks import choice, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.problem import Problem

@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, numeric_array, positive_integer, shown
+from fbar.arrays import FloatArray, numeric_array
+from fbar.checks import positive_integer, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.scores.approximation import Approximation

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, choice
+from fbar.arrays import FloatArray
+from fbar.checks import choice
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.scores.approximation import Approximation

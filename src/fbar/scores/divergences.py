@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar import theory
-from fbar.checks import FloatArray, numeric_array, shown
+from fbar.arrays import FloatArray, numeric_array
+from fbar.checks import shown
 from fbar.errors import InputError
 from fbar.scores.approximation import Approximation
 from fbar.scores.arrays import distributions, is_finite, probabilities, true_probabilities

@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, instance, numeric_array, shown
+from fbar.arrays import FloatArray, numeric_array
+from fbar.checks import instance, shown
 from fbar.errors import InputError
 from fbar.question.targets import Target, as_target, mean, second_moment, variance
 from fbar.question.truth import FiniteReference, Nodes

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray, choice, positive_integer
+from fbar.arrays import FloatArray, IntArray
+from fbar.checks import choice, positive_integer
 from fbar.errors import InputError, MissingExtra
 from fbar.scores.approximation import Approximation
 from fbar.scores.arrays import (
@@ -70,7 +71,7 @@ def _with_squares(x: FloatArray) -> FloatArray:
     return np.column_stack([x, x**2])
 
 
-def _folds(source: IntArray, folds: int, rng: np.random.Generator) -> IntArray:
+def folds_without_copies(source: IntArray, folds: int, rng: np.random.Generator) -> IntArray:
     """A fold for each row; copies of a point share one, or the classifier would be tested on what it learned."""
     _, which = np.unique(source, return_inverse=True)
     order = rng.permutation(int(which.max()) + 1)
@@ -106,7 +107,7 @@ def c2st(
     data = np.concatenate([(a[rows] - centre) / scale, (b - centre) / scale])
     label = np.repeat([0, 1], n)
     copies = np.unique(b, axis=0, return_inverse=True)[1].reshape(-1)
-    fold = np.concatenate([_folds(rows, folds, rng), _folds(copies, folds, rng)])
+    fold = np.concatenate([folds_without_copies(rows, folds, rng), folds_without_copies(copies, folds, rng)])
     order = rng.permutation(2 * n)  # networks learn from rows in their order
     data, label, fold = data[order], label[order], fold[order]
     accuracy = []

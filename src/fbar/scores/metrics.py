@@ -15,7 +15,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, positive_integer, positive_number
+from fbar.arrays import FloatArray
+from fbar.checks import positive_integer, positive_number
 from fbar.errors import InputError
 from fbar.scores.approximation import Approximation
 from fbar.scores.arrays import (

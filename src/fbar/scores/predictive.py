@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, numeric_array, positive_integer
+from fbar.arrays import FloatArray, numeric_array
+from fbar.checks import positive_integer
 from fbar.errors import InputError
 from fbar.question.outcomes import Failure
 from fbar.scores.approximation import Approximation

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.special import betaincinv, ndtri, stdtrit
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.study.results import StudyResult
 
 LEVEL = 0.95

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, finite_number, positive_number, shown
+from fbar.arrays import FloatArray
+from fbar.checks import finite_number, positive_number, shown
 from fbar.errors import InputError
 from fbar.estimation.estimate import shorthand
 

@@ -17,7 +17,7 @@ from fbar import former
 from fbar.checks import shown
 from fbar.errors import FbarError, InputError
 from fbar.running.replication import Found
-from fbar.study.trials import Cell, Record
+from fbar.study.trials import Cell, TrialRecord
 from fbar.system.files import require_own_file, write_text
 from fbar.system.locks import Lock
 
@@ -60,10 +60,10 @@ class Journal:
             now |= {part: {**before.get(part, {}), **now[part]} for part in ("problems", "methods")}
         write_text(path, json.dumps(now, indent=1) + "\n")
 
-    def _read(self, path: Path) -> Found[Cell, Record]:
+    def _read(self, path: Path) -> Found[Cell, TrialRecord]:
         if not path.exists():
             return {}
-        found: Found[Cell, Record] = {}
+        found: Found[Cell, TrialRecord] = {}
         raw = path.read_bytes()
         for line in raw.splitlines():
             try:
@@ -72,7 +72,7 @@ class Journal:
                     raise ValueError
                 given = json.loads(text)
                 cell = Cell(given["problem"], given["method"], given["budget"])
-                found[cell, given["trial"]] = Record.from_dict(former.trial(given["record"]))
+                found[cell, given["trial"]] = TrialRecord.from_dict(former.trial(given["record"]))
             except (ValueError, KeyError, TypeError):
                 self.damaged += 1
         if raw and not raw.endswith(b"\n"):
@@ -80,7 +80,7 @@ class Journal:
                 file.write(b"\n")
         return found
 
-    def record(self, cell: Cell, trials: Sequence[tuple[int, Record]]) -> None:
+    def record(self, cell: Cell, trials: Sequence[tuple[int, TrialRecord]]) -> None:
         """Keep some trials of a cell; they are on the disk when this returns."""
         lines = []
         for trial, record in trials:

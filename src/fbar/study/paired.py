@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 
 ROUNDING = 1e-9
 """A ratio of means nearer to 1 than this is no difference, and a spread below this fraction of the mean is zero."""

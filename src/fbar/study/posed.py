@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray
+from fbar.arrays import BoolArray, FloatArray
 from fbar.errors import InputError
 from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.outcomes import Batch, Tally

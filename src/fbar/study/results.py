@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, choice, positive_integer, shown, text, told
+from fbar.arrays import FloatArray
+from fbar.checks import choice, one_line, positive_integer, shown, text
 from fbar.checks import path as as_path
 from fbar.errors import FbarError, InputError, MissingExtra
 from fbar.estimation.estimate import shorthand
@@ -23,7 +24,7 @@ from fbar.study.curves import Curve, curve, relative
 from fbar.study.paired import mean_and_error
 from fbar.study.ranking import ERROR, Ranking, rank
 from fbar.study.tables import Row
-from fbar.study.trials import Arena, Cell, Record
+from fbar.study.trials import Arena, Cell, TrialRecord
 from fbar.study.versus import Versus, versus
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class StudyResult:
 
     def __init__(
         self,
-        trials: Found[Cell, Record],
+        trials: Found[Cell, TrialRecord],
         arenas: Mapping[str, Arena],
         scores: Sequence[str],
         settings: Mapping[str, Any],
@@ -281,7 +282,7 @@ class StudyResult:
                 paths.append(directory / f"{name}.csv")
                 tables.write_csv(paths[-1], rows)
         except OSError as error:
-            raise FbarError(f"cannot write to {told(directory)}: {error.strerror or error}") from None
+            raise FbarError(f"cannot write to {one_line(directory)}: {error.strerror or error}") from None
         return paths
 
     def report(self, path: str | Path, *, title: str | None = None) -> Path:

@@ -32,7 +32,7 @@ from fbar.study.journal import Journal
 from fbar.study.progress import StudyProgress
 from fbar.study.ranking import ERROR
 from fbar.study.results import StudyResult
-from fbar.study.trials import Arena, Cell, Record, StudyTrials
+from fbar.study.trials import Arena, Cell, StudyTrials, TrialRecord
 from fbar.system.signals import ending_as_by_ctrl_c, interrupted
 
 DEFAULT_SCORES = ("mse", "coverage", "acceptance-rate", "ess")
@@ -44,28 +44,30 @@ class Study:
     Parameters
     ----------
     problems
-        Names of the catalogue (``fbar problems`` lists them), problems with known truth, or a mapping from names of
-        one's own to problems. ``"two-moons/3"`` is its third observation, ``"two-moons/fresh"`` draws parameters from
-        the prior and data from the simulator anew in every trial, as calibration needs.
+        Names of the catalogue (``fbar problems`` lists them), problems with known truth, or a mapping from your
+        own names to problems. ``"two-moons/3"`` is its third observation; ``"two-moons/fresh"`` draws parameters from
+        the prior and data from the simulator in every trial, as calibration needs.
     methods
         Names (``fbar methods``), methods such as ``fbar.SMC(accepted=500)``, or functions
         ``algorithm(problem, budget, rng)`` that give weighted samples, a posterior, or estimates with errors; as a
         list or a mapping from names.
     budgets
-        Simulations that a method may use; the simulator counts, and refuses more.
+        Numbers of simulations that a method may use; the simulator counts them and refuses more.
     trials
         Independent repetitions of each combination. All methods share a trial's seed.
     scores
         Names (``fbar scores``) or scores.
+    seed
+        The same seed gives the same trials. It is 1 by default, unlike the fresh seed of `infer`: a study is a
+        measurement that others repeat, and a directory of trials can only be resumed with its seed.
     targets
-        What is estimated, or a mapping from a problem's name to that; by default all targets that the problem knows the
-        truth of.
+        What is estimated, or a mapping from a problem's name to that; by default all targets with a known truth.
     tolerance
-        At which tolerance all methods accept: the share of simulations from the prior that it accepts (1e-2 or
-        1e-3), or a mapping from a problem's name to a tolerance.
+        The tolerance of all methods: the share of simulations from the prior that it accepts (1e-2 or 1e-3), or a
+        mapping from a problem's name to a tolerance.
     truth
         What estimates are compared with: ``"posterior"``, or ``"tolerance"``, the exact truth of ABC at the tolerance,
-        where that can be computed: then the error is the algorithm's own, without what the tolerance costs every one.
+        where that can be computed: then the error does not include the tolerance's bias, which all methods share.
 
     Examples
     --------
@@ -245,7 +247,7 @@ class Study:
                 line = StudyProgress(progress)
                 stack.callback(line.end)
                 trials = StudyTrials(self.arenas, {c.name: c for c in self.contenders}, self.scores, self.seed)
-                found: Found[Cell, Record] = replicate(
+                found: Found[Cell, TrialRecord] = replicate(
                     trials, self.cells, self.trials, engine=chosen, workers=workers, journal=journal, progress=line
                 )
         except KeyboardInterrupt as error:

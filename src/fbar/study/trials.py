@@ -43,7 +43,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Record:
+class TrialRecord:
     """What is kept of one trial.
 
     ``status`` is "ok", "prior" (nothing was accepted, the prior's expectation was scored), or "failed" with a
@@ -65,7 +65,7 @@ class Record:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> Record:
+    def from_dict(cls, given: Mapping[str, Any]) -> TrialRecord:
         values = dict(given)
         values["estimates"] = {name: tuple(item) for name, item in given["estimates"].items()}
         return cls(**values)
@@ -110,37 +110,37 @@ class FreshBenchmark(Benchmark):
 
 
 @dataclass(frozen=True)
-class Stand:
+class SharedByTrials:
     """What the trials of an arena share: designs that are computed for a problem once are found again by it."""
 
     posed: Posed
     scene: Scene
 
     @classmethod
-    def of(cls, arena: Arena) -> Stand:
+    def of(cls, arena: Arena) -> SharedByTrials:
         return cls(Posed.of(arena.problem, 0, arena.tolerance), Scene(arena.scored, arena.targets))
 
 
 class _OfThisThread(threading.local):
-    """The stands of one thread: two trials at once must not count on one meter."""
+    """What the trials of one thread share: two trials at once must not count on one meter."""
 
     def __init__(self) -> None:
         self.trials: StudyTrials | None = None
-        self.stands: dict[str, Stand] = {}
+        self.by_problem: dict[str, SharedByTrials] = {}
 
-    def stand(self, trials: StudyTrials, problem: str) -> Stand:
+    def shared(self, trials: StudyTrials, problem: str) -> SharedByTrials:
         if self.trials is not trials:
-            self.trials, self.stands = trials, {}
-        if problem not in self.stands:
-            self.stands[problem] = Stand.of(trials.arenas[problem])
-        return self.stands[problem]
+            self.trials, self.by_problem = trials, {}
+        if problem not in self.by_problem:
+            self.by_problem[problem] = SharedByTrials.of(trials.arenas[problem])
+        return self.by_problem[problem]
 
 
 _of_this_thread = _OfThisThread()
 
 
 @dataclass(frozen=True, eq=False)
-class StudyTrials(Replication[Cell, Record]):
+class StudyTrials(Replication[Cell, TrialRecord]):
     """The trials of a study."""
 
     arenas: Mapping[str, Arena]
@@ -152,23 +152,23 @@ class StudyTrials(Replication[Cell, Record]):
         """The same for every method, and whatever else the study holds."""
         return Seeds(self.entropy).trial(zlib.crc32(cell.problem.encode())).trial(cell.budget)
 
-    def trial(self, cell: Cell, seeds: Seeds) -> Record:
+    def trial(self, cell: Cell, seeds: Seeds) -> TrialRecord:
         arena, contender = self.arenas[cell.problem], self.contenders[cell.method]
-        stand = _of_this_thread.stand(self, cell.problem)
-        return run_trial(arena, contender, cell.budget, seeds, self.scores, stand)
+        shared = _of_this_thread.shared(self, cell.problem)
+        return run_trial(arena, contender, cell.budget, seeds, self.scores, shared)
 
-    def ended_process(self, cell: Cell, trial: int) -> Record:
-        return Record("failed", message="the trial ended its process, twice with the same random numbers")
+    def ended_process(self, cell: Cell, trial: int) -> TrialRecord:
+        return TrialRecord("failed", message="the trial ended its process, twice with the same random numbers")
 
 
 def run_trial(
-    arena: Arena, contender: Contender, budget: int, seeds: Seeds, scores: Sequence[Score], stand: Stand
-) -> Record:
+    arena: Arena, contender: Contender, budget: int, seeds: Seeds, scores: Sequence[Score], shared: SharedByTrials
+) -> TrialRecord:
     """Run and score one trial. What an algorithm raises is recorded, not raised."""
     here = arena.at(seeds)
     if here is not arena:
-        stand = Stand.of(here)
-    posed, scene = stand.posed, stand.scene
+        shared = SharedByTrials.of(here)
+    posed, scene = shared.posed, shared.scene
     if contender.algorithm is not None:  # what a function changes of it must not reach other trials or methods
         posed = Posed.of(here.problem, budget, here.tolerance)
     posed.meter.reset(budget)
@@ -194,7 +194,7 @@ def run_trial(
         estimates = _estimates(found, here.targets)
     except (Exception, SystemExit) as error:  # sys.exit() in an algorithm must not end the study
         seconds = time.perf_counter() - start
-        return Record(
+        return TrialRecord(
             "failed", posed.spent, seconds=seconds, message=_line(error, named=not isinstance(error, FbarError))
         )
     seconds = time.perf_counter() - start
@@ -207,7 +207,7 @@ def run_trial(
             undefined[score.name] = _line(error)
     accepted = None if found.accepted is None else float(found.accepted)
     told = {name: float(value) for name, value in found.told.items()}
-    return Record(status, found.simulations, accepted, seconds, message, estimates, values, undefined, told)
+    return TrialRecord(status, found.simulations, accepted, seconds, message, estimates, values, undefined, told)
 
 
 def _line(error: BaseException, *, named: bool = False) -> str:

@@ -9,16 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import (
-    FloatArray,
-    IntArray,
-    between,
-    choice,
-    flag,
-    positive_integer,
-    settle,
-    shown,
-)
+from fbar.arrays import FloatArray, IntArray
+from fbar.checks import between, choice, flag, positive_integer, shown, store_number
 from fbar.designs.proposals.sums import box_sums, normal_sums
 from fbar.errors import FbarError, InputError
 
@@ -204,7 +196,7 @@ class UniformKernel(Perturbation):
     share: float = 0.5
 
     def __post_init__(self) -> None:
-        settle(self, "share", between(self.share, 1e-9, 100, "share of the range"))
+        store_number(self, "share", between(self.share, 1e-9, 100, "share of the range"))
 
     def fit(self, population: Population, centres: IntArray, next_tolerance: float) -> Components:
         half = self.share * np.ptp(population.x, axis=0)
@@ -226,7 +218,7 @@ class NormalKernel(Perturbation):
     scale: float = 2.0
 
     def __post_init__(self) -> None:
-        settle(self, "scale", between(self.scale, 1e-18, 1e4, "scale of the covariance"))
+        store_number(self, "scale", between(self.scale, 1e-18, 1e4, "scale of the covariance"))
 
     def fit(self, population: Population, centres: IntArray, next_tolerance: float) -> Components:
         factor = _cholesky(self.scale * _spread(population))
@@ -248,7 +240,7 @@ class LocalNormalKernel(Perturbation):
     def __post_init__(self) -> None:
         if positive_integer(self.neighbours, "neighbours") < 2:
             raise InputError(f"neighbours must be at least 2; got {self.neighbours}")
-        settle(self, "scale", between(self.scale, 1e-18, 1e4, "scale of the covariance"))
+        store_number(self, "scale", between(self.scale, 1e-18, 1e4, "scale of the covariance"))
         flag(self.scaled, "scaled")
 
     def fit(self, population: Population, centres: IntArray, next_tolerance: float) -> Components:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.designs.proposals.student import StudentMixture
 from fbar.question.space import Particles, Space
 

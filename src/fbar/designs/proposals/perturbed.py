@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.designs.proposals.kernels import Components, Degenerate, Perturbation, Population
 from fbar.question.space import Part, Particles, Space
 from fbar.weights import systematic

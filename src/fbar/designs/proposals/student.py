@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln, ndtri, stdtrit
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 
 DF = 5.0
 MOST_COMPONENTS = 8

@@ -1,4 +1,4 @@
-"""Sums of kernels: Σ_j v_j K(L_j (x_i − c_j)) for many points i and centres j.
+"""Sums of kernels: Σ_j v_j K(L_j (x_i − c_j)) for many points and centres, the O(N²) of ABC-SMC.
 
 These are the cost of ABC-SMC. Both forms below do the same floating-point operations in the same order, exponential
 function included, so that installing numba changes the speed and no bit of a result. Memory is linear: points go
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 
 ROWS = 512
 """Points that are carried through all centres together; their working arrays stay in the processor's cache."""

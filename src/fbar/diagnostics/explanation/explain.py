@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from fbar.checks import FloatArray, choice
+from fbar.arrays import FloatArray
+from fbar.checks import choice
 from fbar.diagnostics.explanation.data import Explanation
 from fbar.diagnostics.explanation.of_cells import of_cells, simulations_in
 from fbar.diagnostics.explanation.of_draws import of_draws
 from fbar.diagnostics.explanation.ranges import ranges_of
 from fbar.errors import InputError
-from fbar.estimation.cells import CellErrors
 from fbar.estimation.estimate import Estimate
 from fbar.estimation.posterior import Posterior
 from fbar.methods import Run
@@ -34,8 +34,8 @@ def explain(run: Run, posterior: Posterior, target: str | Target | None = None) 
     asked = target_of(run, target)
     estimate = posterior.expect(asked)
     prior, simulated = prior_of(run, posterior), simulated_of(run, posterior)
-    if isinstance(posterior.errors, CellErrors):
-        shares = of_cells(posterior, posterior.errors, asked, run)
+    if posterior.cells is not None:
+        shares = of_cells(posterior, posterior.cells, asked, run)
     else:
         shares = of_draws(run, posterior, asked, None if simulated is None else simulated[0])
     to_halve = halving(run, posterior, asked, estimate)
@@ -56,16 +56,16 @@ def explain(run: Run, posterior: Posterior, target: str | Target | None = None) 
 
 def prior_of(run: Run, posterior: Posterior, most: int = MOST_POINTS) -> tuple[Points, FloatArray]:
     """Weighted points that stand for the prior: the values of a finite one, otherwise draws, always the same."""
-    if isinstance(posterior.errors, CellErrors):
-        return posterior.points, posterior.errors.cells.prior
+    if posterior.cells is not None:
+        return posterior.points, posterior.cells.prior
     drawn = run.problem.prior.sample(most, rng=np.random.default_rng(0)).with_derived(run.problem.derived)
     return drawn, np.full(drawn.rows, 1 / drawn.rows)
 
 
 def simulated_of(run: Run, posterior: Posterior, most: int = MOST_POINTS) -> tuple[Points, FloatArray] | None:
     """Weighted points that stand for the simulations; None where nothing is kept of them."""
-    if isinstance(posterior.errors, CellErrors):
-        counts = simulations_in(posterior.errors.cells)
+    if posterior.cells is not None:
+        counts = simulations_in(posterior.cells)
         return posterior.points, counts / counts.sum()
     simulated = run.simulated_points(most)
     return None if simulated is None else (simulated, np.full(simulated.rows, 1 / simulated.rows))

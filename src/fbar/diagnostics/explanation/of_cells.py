@@ -10,10 +10,10 @@ import math
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.diagnostics.explanation.data import Alternative, Region, Shares, alternative
 from fbar.diagnostics.explanation.regions import carriers_of
-from fbar.estimation.cells import CellErrors, Cells, ExpectedCounts
+from fbar.estimation.cells import Cells, ExpectedCounts
 from fbar.estimation.posterior import Posterior
 from fbar.methods import Run
 from fbar.methods.finite.cells import CellRun
@@ -23,10 +23,12 @@ MOST_VALUES = 6
 """Values of θ that have a row; the others have one together."""
 
 
-def of_cells(posterior: Posterior, errors: CellErrors, target: Target, run: Run) -> Shares:
+def of_cells(posterior: Posterior, cells: Cells, target: Target, run: Run) -> Shares:
     """Which values of θ contribute to the error of an estimate."""
-    cells = errors.cells
-    parts, spreads, _ = errors.parts(target.influence(posterior.points, posterior.weights))
+    found = posterior.value_parts(target)
+    if found is None:
+        return Shares()
+    parts, spreads = found
     square = parts.sum(axis=-1)
     if not (np.isfinite(square).all() and square.sum() > 0):
         return Shares()

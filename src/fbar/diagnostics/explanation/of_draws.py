@@ -15,10 +15,10 @@ import math
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.diagnostics.explanation.data import SINGLE, Alternative, Shares, alternative
 from fbar.diagnostics.explanation.regions import carriers_of, regions_of
-from fbar.estimation.draws import DrawErrors, Draws
+from fbar.estimation.draws import Draws
 from fbar.estimation.posterior import Posterior
 from fbar.methods import Run
 from fbar.methods.draws import DrawRun
@@ -29,14 +29,12 @@ from fbar.weights import normalised
 
 def of_draws(run: Run, posterior: Posterior, target: Target, simulated: Points | None) -> Shares:
     """Who contributes to the error of an estimate from draws; ``simulated`` stand for all simulations."""
-    errors = posterior.errors
     unknown = [] if simulated is not None else ["where the rejected simulations were"]
-    if isinstance(errors, DrawErrors):
-        draws, weights = errors.draws, errors.weights
-    elif isinstance(run, DrawRun):  # an estimator of another kind, of the same draws
+    draws, weights = posterior.draws, None if posterior.errors is None else posterior.errors.draw_weights
+    if (draws is None or weights is None) and isinstance(run, DrawRun):  # of another estimator: the same draws
         draws = run.draws().accepted()
         weights = normalised(draws.log_w, draws.weight)
-    else:
+    if draws is None or weights is None:
         unknown.append("which simulations contribute most to the error, and what other methods would have given")
         return Shares(unknown=tuple(unknown))
     z = posterior.contributions(target)

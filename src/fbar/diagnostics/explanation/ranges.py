@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.diagnostics.explanation.data import Range
 from fbar.methods import Run
 from fbar.question.points import Points

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.diagnostics.explanation.data import Carriers, Region
 from fbar.diagnostics.explanation.words import short
 from fbar.estimation.draws import Draws

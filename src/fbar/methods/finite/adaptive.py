@@ -1,4 +1,4 @@
-"""Adaptive methods: learn in rounds where simulations reduce the error of the targets most."""
+"""Adaptive allocations (section S4.2): learn in rounds where simulations reduce the error of the targets most."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 
 from fbar import theory
-from fbar.checks import FloatArray, IntArray, choice
+from fbar.arrays import FloatArray, IntArray
+from fbar.checks import choice
 from fbar.designs.allocation import largest_remainder, top_up
 from fbar.errors import InputError
-from fbar.estimation.cells import ActualCounts, CellErrors
+from fbar.estimation.cells import ActualCounts
 from fbar.estimation.posterior import Posterior
-from fbar.methods.base import Method
 from fbar.methods.finite.allocation import importance
 from fbar.methods.finite.cells import CellRun
 from fbar.methods.forecasts import VarianceAfter
+from fbar.methods.method import Method
 from fbar.methods.registry import register
 from fbar.methods.run import ROUNDS
 from fbar.methods.start import Start
@@ -119,10 +120,10 @@ class AdaptiveRun(CellRun):
 
     def variance_after(self, posterior: Posterior, target: Target) -> VarianceAfter:
         """Σ α_i/n_i with the n_i of the present plan: cells are filled up to their shares."""
-        errors, counts = posterior.errors, self.counts
-        if not isinstance(errors, CellErrors) or counts.ndim > 1:
+        parts, counts = posterior.value_parts(target), self.counts
+        if parts is None or counts.ndim > 1:
             return super().variance_after(posterior, target)
-        part = errors.parts(target.influence(posterior.points, posterior.weights))[0]
+        part = parts[0]
         variance, total = np.atleast_1d(posterior.expect(target).variance), part.sum(axis=0)
         shares = self._shares()
 

@@ -1,4 +1,4 @@
-"""Simulate every parameter value a given number of times."""
+"""Allocations (sections 2 and S4.1): simulate every parameter value a given number of times."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar import theory
-from fbar.checks import FloatArray, IntArray, choice, distribution, numeric_array, shown
+from fbar.arrays import FloatArray, IntArray, distribution, numeric_array
+from fbar.checks import choice, shown
 from fbar.designs.allocation import RULES, largest_remainder, top_up
 from fbar.errors import InputError
 from fbar.estimation.cells import ActualCounts
-from fbar.methods.base import Method
 from fbar.methods.finite.cells import CellRun
+from fbar.methods.method import Method
 from fbar.methods.registry import register
 from fbar.methods.run import ROUNDS
 from fbar.methods.start import Start

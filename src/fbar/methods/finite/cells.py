@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray, positive_integer, shown
+from fbar.arrays import FloatArray, IntArray
+from fbar.checks import positive_integer, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.cells import Cells
 from fbar.estimation.posterior import Posterior

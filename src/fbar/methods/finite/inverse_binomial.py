@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from fbar import theory
-from fbar.checks import FloatArray, IntArray, positive_integer
+from fbar.arrays import FloatArray, IntArray
+from fbar.checks import positive_integer
 from fbar.errors import InputError
 from fbar.estimation.cells import Cells, InverseCounts
 from fbar.estimation.estimate import Estimate
-from fbar.methods.base import Method
 from fbar.methods.finite.cells import CellRun
+from fbar.methods.method import Method
 from fbar.methods.registry import register
 from fbar.methods.start import Start
 from fbar.question.acceptance import Acceptance

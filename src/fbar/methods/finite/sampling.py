@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.methods.finite.cells import CellRun
 from fbar.question.outcomes import Batch
 from fbar.seeds import Purpose

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray
-from fbar.estimation.rounds import Round
+from fbar.arrays import FloatArray
+from fbar.estimation.round import Round
 from fbar.estimation.store import Store, failures, numbers
 from fbar.question.distances import PNorm, Scaled
 from fbar.question.outcomes import Outcomes, Seen, Simulated, Tally, require_simulated

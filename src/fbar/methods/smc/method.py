@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
 
-from fbar.checks import choice, non_negative_number, number, positive_integer, settle, shown
+from fbar.checks import choice, non_negative_number, number, positive_integer, shown, store_number
 from fbar.designs.proposals import (
     LocalNormalKernel,
     NormalKernel,
@@ -18,7 +18,7 @@ from fbar.designs.proposals import (
 )
 from fbar.errors import InputError
 from fbar.estimation.rounds import WEIGHTINGS
-from fbar.methods.base import Method
+from fbar.methods.method import Method
 from fbar.methods.registry import register
 from fbar.methods.smc.run import SMCRun
 from fbar.methods.smc.schedules import AcceptanceRateSchedule, QuantileSchedule, Schedule, Tolerances, as_schedule
@@ -120,10 +120,10 @@ class SMC(Method):
             )
         if not 0 <= number(self.jump, "jump") <= 1:
             raise InputError(f"jump must be a probability; got {shown(self.jump)}")
-        settle(self, "jump", float(self.jump))
+        store_number(self, "jump", float(self.jump))
         if self.centres is not None:
             positive_integer(self.centres, "centres")
-        settle(self, "least_rate", non_negative_number(self.least_rate, "least_rate"))
+        store_number(self, "least_rate", non_negative_number(self.least_rate, "least_rate"))
         assert isinstance(self.schedule, Schedule)
         if self.kernel != "uniform" and self.schedule.last == 0:
             raise InputError(f"the {self.kernel} acceptance kernel needs tolerances above 0; got 0")

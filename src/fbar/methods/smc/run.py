@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray, non_negative_number
+from fbar.arrays import FloatArray, IntArray
+from fbar.checks import non_negative_number
 from fbar.designs.proposals import Degenerate, FromPrior, Perturbed, as_perturbation
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.posterior import Posterior
-from fbar.estimation.rounds import Origin, Round, Rounds
+from fbar.estimation.round import Origin, Round
+from fbar.estimation.rounds import Rounds
 from fbar.methods.forecasts import VarianceAfter
 from fbar.methods.run import Run, Stage
 from fbar.methods.smc import account
@@ -27,7 +29,7 @@ from fbar.question.distances import PNorm
 from fbar.question.outcomes import Batch, Outcomes
 from fbar.question.points import Points
 from fbar.question.space import Proposal, Space
-from fbar.question.targets import Target, as_targets
+from fbar.question.targets import Target
 from fbar.seeds import Purpose
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ MOST_BLOCK = 4096
 
 
 class SMCRun(Run):
-    """ABC-SMC at work. ``rounds`` keeps every simulation; `posterior` takes any tolerance and weighting."""
+    """ABC-SMC at work. ``rounds`` keeps every simulation, so that its posterior takes any tolerance and weighting."""
 
     def __init__(self, method: SMC, start: Start) -> None:
         super().__init__(start)
@@ -316,23 +318,27 @@ class SMCRun(Run):
 
     # ------------------------------------------------------------ what comes out
 
-    def posterior(self, tolerance: float | None = None, weights: str | None = None) -> Posterior:
-        """The posterior at a tolerance (the last complete round's by default) from the particles of all rounds."""
+    def posterior(self) -> Posterior:
+        """The posterior at the last complete round's tolerance, from the particles of all rounds."""
+        return self.reweighted(self.method.weights)
+
+    def posterior_at(self, tolerance: float) -> Posterior:
+        return self.reweighted(self.method.weights, tolerance)
+
+    def reweighted(self, weights: str, tolerance: float | None = None) -> Posterior:
+        """The posterior with other weights of the rounds, such as ``"last"``; at any tolerance."""
         if not self.store.begun:
             raise NoPosterior("there are no simulations yet; ask the run for batches and tell it their outcomes")
         at = self.tolerance if tolerance is None else non_negative_number(tolerance, "tolerance")
         self._apply(next((round.measure for round in reversed(self.rounds) if round.complete), None))
         acceptance = acceptance_at(at, self.method.kernel)
-        posterior = self.store.posterior(acceptance, weights or self.method.weights, self.seen)
+        posterior = self.store.posterior(acceptance, weights, self.seen)
         if tolerance is None and self._short:
             posterior.doubts = (self._short,)
             if at == math.inf:
                 return posterior
         first = self.rounds[0].weights(acceptance)  # of draws from the prior
         return self._compared_with_prior(posterior, at, float(first.mean()) if first.size else 0.0)
-
-    def posterior_at(self, tolerance: float) -> Posterior:
-        return self.posterior(tolerance)
 
     def stages(self) -> list[Stage]:
         return account.stages(self.store)
@@ -351,7 +357,7 @@ class SMCRun(Run):
         return self.tolerance
 
     @property
-    def learnt_distance(self) -> PNorm | None:
+    def learned_distance(self) -> PNorm | None:
         return self._measuring.applied
 
     def _distances_of(self, rows: IntArray) -> FloatArray:
@@ -359,17 +365,6 @@ class SMCRun(Run):
 
     def _summaries_of(self, rows: IntArray, size: int) -> FloatArray:
         return self.store.everything.summaries.flat(rows, size)
-
-    def curve(
-        self,
-        targets: Target | Sequence[Target] | None = None,
-        tolerances: Sequence[float] | None = None,
-        weights: str | None = None,
-    ) -> list[tuple[float, Any]]:
-        """The estimates against the tolerance: pairs (tolerance, `Estimates`), at the rounds' tolerances by default."""
-        listed = self.targets if targets is None else as_targets(targets)
-        at = self._curve_tolerances() if tolerances is None else tolerances
-        return [(t, self.posterior(t, weights).expect(list(listed))) for t in at]
 
     def _curve_tolerances(self) -> list[float]:
         if self.method.distance is not None and self.method.distance.each_round:

@@ -1,4 +1,4 @@
-"""How the tolerance of ABC-SMC falls from round to round."""
+"""How the tolerance of ABC-SMC falls from round to round (section 1.2)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from fbar.checks import FloatArray, non_negative_number, numeric_array, settle, shown
+from fbar.arrays import FloatArray, numeric_array
+from fbar.checks import non_negative_number, shown, store_number
 from fbar.errors import InputError
 from fbar.weights import weighted_quantiles
 
@@ -89,7 +90,7 @@ class _Falling(Schedule):
 
     def __post_init__(self) -> None:
         if self.tolerance is not None:
-            settle(self, "tolerance", non_negative_number(self.tolerance, "tolerance"))
+            store_number(self, "tolerance", non_negative_number(self.tolerance, "tolerance"))
 
     @property
     def last(self) -> float | None:

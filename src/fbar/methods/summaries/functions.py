@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fbar.checks import FloatArray, shown
+from fbar.arrays import FloatArray
+from fbar.checks import shown
 from fbar.errors import InputError
 from fbar.methods.summaries.regressions import REGRESSIONS
 from fbar.question.points import Points

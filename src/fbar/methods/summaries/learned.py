@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, shown
+from fbar.arrays import FloatArray
+from fbar.checks import shown
 from fbar.errors import InputError
 from fbar.methods.summaries.regressions import Fit
 from fbar.question.problem import Problem

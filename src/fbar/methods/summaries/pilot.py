@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.posterior import Posterior
 from fbar.methods.run import Run

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.errors import MissingExtra
 
 MOST_SQUARES = 1000

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, non_negative_number, shown
+from fbar.arrays import FloatArray
+from fbar.checks import non_negative_number, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.targets import Target

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.designs.proposals import Learned
 from fbar.designs.proposals.learned import Part, Table
 from fbar.designs.proposals.student import fit
@@ -95,8 +95,7 @@ def learn(
         if d == 0 or not shares[m] > 0:
             continue
         x, weight = particles.x[own, :d], omega[own]
-        if space.parts[m].discrete.any():
-            size = len(space.parts[m].prior.probabilities)  # type: ignore[attr-defined]
+        if size := space.parts[m].values:
             parts[m] = Table(np.bincount(x[:, 0].astype(np.int64), weights=weight, minlength=size) / weight.sum())
             continue
         if own.size < 2:

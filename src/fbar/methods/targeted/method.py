@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fbar.checks import choice, non_negative_number, positive_integer, settle, shown
+from fbar.checks import choice, non_negative_number, positive_integer, shown, store_number
 from fbar.errors import InputError
-from fbar.methods.base import Method
 from fbar.methods.finite.adaptive import AdaptiveAllocation
+from fbar.methods.method import Method
 from fbar.methods.registry import register
 from fbar.methods.run import Run
 from fbar.methods.start import Start
@@ -61,7 +61,7 @@ class Targeted(Method):
 
     def __post_init__(self) -> None:
         if self.tolerance is not None:
-            settle(self, "tolerance", non_negative_number(self.tolerance, "tolerance"))
+            store_number(self, "tolerance", non_negative_number(self.tolerance, "tolerance"))
         Acceptance(1.0 if self.tolerance is None else self.tolerance, self.kernel)
         choice(self.goal, ("weighted", "worst"), "goal")
         choice(self.per, ("simulation", "second"), "per")

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray, non_negative_number
+from fbar.arrays import FloatArray, IntArray
+from fbar.checks import non_negative_number
 from fbar.designs.proposals import Learned
 from fbar.designs.schemes import scrambled
 from fbar.errors import InputError, NoPosterior

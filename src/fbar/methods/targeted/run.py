@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import IntArray
+from fbar.arrays import IntArray
 from fbar.designs.proposals import FromPrior, Learned
 from fbar.errors import InputError, NoPosterior
 from fbar.methods.start import Start
@@ -49,10 +49,10 @@ WITHIN_TOLERANCE, WITHIN_PER_DIMENSION = 200, 20
 """How many simulations a falling tolerance keeps within it, or for each dimension if that is more; fewer where the
 budget is small."""
 
-LEARNT_FROM = 1000
+LEARNED_FROM = 1000
 """Acceptances at the wanted tolerance after which proposals are kept."""
 
-LEARNT_FROM_MODEL = 30
+LEARNED_FROM_MODEL = 30
 """Acceptances of every model that is accepted at all, before proposals are kept."""
 
 WORTH_SPREADING = 0.2
@@ -181,7 +181,7 @@ class TargetedRun(TargetedRounds):
             return
         fitted = [self._fitted(a, self.wanted, self.aim) for a in self._groups]
         proposals = [one.proposal for one in fitted]
-        if there >= LEARNT_FROM and (self._models_known(hit) or 2 * self.simulations > self._most):
+        if there >= LEARNED_FROM and (self._models_known(hit) or 2 * self.simulations > self._most):
             evenly = float(np.mean([one.removable for one in fitted])) > WORTH_SPREADING
             self._phase = Sampling(proposals, evenly)
             self._sample(self._phase)
@@ -194,7 +194,7 @@ class TargetedRun(TargetedRounds):
     def _models_known(self, hit: IntArray) -> bool:
         """Whether every model that was accepted at all was accepted often enough for a proposal of its own."""
         hits = np.bincount(self.store.take(hit).model)
-        return bool((hits[hits > 0] >= LEARNT_FROM_MODEL).all())
+        return bool((hits[hits > 0] >= LEARNED_FROM_MODEL).all())
 
     def _repeat(self) -> None:
         """As many simulations again, from the same proposals."""

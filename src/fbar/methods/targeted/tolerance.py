@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.estimation.estimate import Estimate
 from fbar.estimation.posterior import Posterior
 from fbar.question.targets import Target

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import expit, gammaincinv, gammaln, ndtr, ndtri
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.errors import InputError
 from fbar.problems.benchmark import Recipe
 from fbar.problems.truths.transport import Transported, columns, moment_truth, scrambles

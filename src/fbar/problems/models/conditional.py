@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 
 
 class UniformBetween:

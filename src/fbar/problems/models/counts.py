@@ -14,7 +14,7 @@ import numpy as np
 from scipy import stats
 from scipy.special import betaln, expit, gammaln
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.errors import InputError
 from fbar.problems.benchmark import Recipe
 from fbar.question.points import Points

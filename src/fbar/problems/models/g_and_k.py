@@ -12,7 +12,7 @@ import numpy as np
 from scipy import stats
 from scipy.special import ndtr, ndtri
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.errors import InputError
 from fbar.problems.benchmark import Recipe
 from fbar.problems.truths.importance import WANTED, ImportancePosterior

@@ -9,7 +9,8 @@ import numpy as np
 from scipy import stats
 from scipy.special import chndtr, ndtri
 
-from fbar.checks import FloatArray, non_negative_number
+from fbar.arrays import FloatArray
+from fbar.checks import non_negative_number
 from fbar.problems.benchmark import Recipe
 from fbar.problems.truths import truncated
 from fbar.problems.truths.ball import Component, truth_in_ball

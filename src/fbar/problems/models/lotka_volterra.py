@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy import stats
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.errors import InputError
 from fbar.problems.benchmark import Recipe
 from fbar.problems.truths.importance import WANTED, ImportancePosterior

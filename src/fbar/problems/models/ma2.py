@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from scipy import stats
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.problems.benchmark import Recipe
 from fbar.problems.models.conditional import UniformBetween
 from fbar.problems.truths.cubature import Cubature

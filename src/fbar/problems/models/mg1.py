@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 from scipy.special import gammainc
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.errors import InputError
 from fbar.problems.benchmark import Recipe
 from fbar.problems.models.conditional import UniformBetween

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 from scipy.special import gammaln
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.errors import InputError
 from fbar.problems.benchmark import Recipe
 from fbar.problems.truths.cubature import PlanePosterior

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.problems.benchmark import Recipe
 from fbar.problems.truths.slcp_posterior import EDGE, JITTER, NAMES, SlcpPosterior
 from fbar.problems.truths.transport import columns

@@ -15,7 +15,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from fbar.checks import FloatArray, non_negative_number
+from fbar.arrays import FloatArray
+from fbar.checks import non_negative_number
 from fbar.errors import InputError
 from fbar.problems.benchmark import Recipe
 from fbar.problems.truths import truncated
@@ -157,7 +158,7 @@ class TwoMoons(Transported):
         return _theta(r * np.cos(a) - self.x1 + SHIFT, self.x2 - r * np.sin(a), sign), log_w
 
 
-def _from_ball(x: FloatArray, tolerance: float, unit: FloatArray) -> tuple[FloatArray, FloatArray]:
+def from_ball(x: FloatArray, tolerance: float, unit: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Data evenly from the ball, the angle evenly, the radius from its cut normal, whose mass is the weight."""
     distance, angle = tolerance * np.sqrt(unit[:, 0]), 2 * math.pi * unit[:, 1]
     x1, x2 = x[0] + distance * np.cos(angle), x[1] + distance * np.sin(angle)
@@ -168,7 +169,7 @@ def _from_ball(x: FloatArray, tolerance: float, unit: FloatArray) -> tuple[Float
     return np.concatenate([_theta(u, v, 1.0), _theta(u, v, -1.0)]), np.tile(truncated.log_mass(low, high), 2)
 
 
-def _from_prior(x: FloatArray, tolerance: float, unit: FloatArray) -> tuple[FloatArray, FloatArray]:
+def from_prior(x: FloatArray, tolerance: float, unit: FloatArray) -> tuple[FloatArray, FloatArray]:
     """θ and the angle evenly; the weight is the probability that the radius leads into the ball, along a chord."""
     theta, a = 2 * unit[:, :2] - 1, math.pi * (unit[:, 2] - 0.5)
     c1 = SHIFT - np.abs(theta.sum(axis=1)) / ROOT2 - x[0]
@@ -182,7 +183,7 @@ def _truth_at(x: FloatArray, tolerance: float) -> Truth:
     """E[f; |x − x*| ≤ ε] by scrambled points: from the ball where it is small, from the prior where it is large."""
     if non_negative_number(tolerance, "tolerance") == 0:
         return TwoMoons(x).truth()
-    draw, where = (_from_ball, "the ball") if tolerance < SMALL else (_from_prior, "the prior")
+    draw, where = (from_ball, "the ball") if tolerance < SMALL else (from_prior, "the prior")
     parts = [draw(x, tolerance, unit) for unit in scrambles(4, 16, 16, seed=11)]
     if not any(np.isfinite(log_w).any() for _, log_w in parts):
         raise InputError(f"no data of two-moons lie within {tolerance:g} of these")

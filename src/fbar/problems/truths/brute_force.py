@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp, ndtr
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.errors import InputError
 from fbar.question.problem import Problem
 from fbar.question.truth import Known, Truth

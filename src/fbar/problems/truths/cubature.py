@@ -16,7 +16,7 @@ from itertools import product
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.errors import InputError
 from fbar.problems.truths.modes import climb, scattered
 from fbar.question.points import Points

@@ -25,7 +25,7 @@ import numpy as np
 from scipy.special import logsumexp, ndtr
 from scipy.stats import qmc
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.errors import InputError
 from fbar.problems.truths.modes import Mode, climb, scattered
 from fbar.question.points import Points

@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 
 STARTS = 16
 """Of the second kind of start, and twice those of the first; see `scattered`."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.integrate import DOP853
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 
 Rate = Callable[[FloatArray, FloatArray], FloatArray]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fbar.checks import FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.errors import InputError
 from fbar.problems.truths import truncated
 from fbar.problems.truths.slcp_grid import Grid

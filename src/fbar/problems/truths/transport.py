@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from scipy.stats import qmc
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.targets import Target

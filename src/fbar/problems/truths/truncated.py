@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr, ndtr, ndtri_exp
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 
 DROP = 40.0
 """What lies e⁻⁴⁰ below the largest is left out of an integral."""

@@ -8,7 +8,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, distribution, floats, generator, rows, shown
+from fbar.arrays import FloatArray, distribution, floats
+from fbar.checks import generator, rows, shown
 from fbar.errors import InputError
 from fbar.question.points import Points, require_points
 

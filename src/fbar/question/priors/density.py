@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, floats, in_words, number, numeric_array, shown
+from fbar.arrays import FloatArray, floats, numeric_array
 from fbar.checks import function as check_function
+from fbar.checks import in_words, number, shown
 from fbar.errors import InputError, ZeroDensity
 
 ORDER = 15

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray, distribution, floats, generator, require_name, rows, shown, without_mask
+from fbar.arrays import FloatArray, IntArray, distribution, floats, without_mask
+from fbar.checks import generator, require_name, rows, shown
 from fbar.errors import InputError
 from fbar.question.points import Points, require_points
 from fbar.question.priors.structure import Structure, Structured

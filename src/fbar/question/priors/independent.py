@@ -8,17 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import (
-    FloatArray,
-    floats,
-    in_words,
-    require_name,
-    shown,
-    texts,
-    whole_number,
-    without_mask,
-)
+from fbar.arrays import FloatArray, floats, without_mask
 from fbar.checks import function as check_function
+from fbar.checks import in_words, require_name, shown, texts, whole_number
 from fbar.errors import InputError
 from fbar.question.points import Points, require_points
 from fbar.question.priors.base import as_unit, draws

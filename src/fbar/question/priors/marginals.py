@@ -8,7 +8,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, as_array, distribution, floats, in_words, number, shown, without_mask
+from fbar.arrays import FloatArray, as_array, distribution, floats, without_mask
+from fbar.checks import in_words, number, shown
 from fbar.errors import InputError
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, distribution, require_name, shown
+from fbar.arrays import FloatArray, distribution
+from fbar.checks import require_name, shown
 from fbar.errors import InputError
 from fbar.question.points import Points, require_points
 from fbar.question.priors.base import Distribution, as_unit, draws

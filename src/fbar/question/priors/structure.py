@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.question.priors.marginals import Marginal, borders
 
 if TYPE_CHECKING:

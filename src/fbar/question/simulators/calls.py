@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import in_words, without_mask
+from fbar.arrays import without_mask
+from fbar.checks import in_words
 from fbar.errors import InputError
 from fbar.question.simulators.failures import PASSES, Nonsense, Unusable
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, IntArray, shown
+from fbar.arrays import FloatArray, IntArray
+from fbar.checks import shown
 from fbar.errors import InputError
 from fbar.question.outcomes import Failure
 from fbar.question.points import Points

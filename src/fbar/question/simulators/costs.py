@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import BoolArray, FloatArray, numeric_array, shown
+from fbar.arrays import BoolArray, FloatArray, numeric_array
+from fbar.checks import shown
 from fbar.errors import InputError
 from fbar.question.simulators.failures import RowFailed, Unusable
 from fbar.question.simulators.rows import Rows

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, floats, in_words, instance, probabilities, shown
+from fbar.arrays import BoolArray, FloatArray, floats, probabilities
 from fbar.checks import arguments as check_arguments
 from fbar.checks import function as check_function
+from fbar.checks import in_words, instance, shown
 from fbar.errors import InputError
 from fbar.question.outcomes import Batch, Tally
 from fbar.question.points import Points

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray, arguments, shown
+from fbar.arrays import FloatArray
+from fbar.checks import arguments, shown
 from fbar.checks import function as check_function
 from fbar.errors import InputError
 from fbar.question.points import Points

@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fbar import former
-from fbar.checks import BoolArray, FloatArray, listed_of, same_alone, shown
+from fbar.arrays import BoolArray, FloatArray, same_alone
+from fbar.checks import listed_of, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 

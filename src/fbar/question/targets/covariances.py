@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fbar.checks import BoolArray, FloatArray
+from fbar.arrays import BoolArray, FloatArray
 from fbar.question.points import Points
 from fbar.question.targets.base import Target, column_of, mean_of, present, restricted
 from fbar.question.targets.registry import parameter, register

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fbar.checks import FloatArray, finite_number, number, positive_number
+from fbar.arrays import FloatArray
+from fbar.checks import finite_number, number, positive_number
 from fbar.question.points import Points
 from fbar.question.targets.base import Target, continuous_column
 from fbar.question.targets.registry import parameter, register

@@ -1,4 +1,4 @@
-"""Expectations: f̄ = E[f(θ)|x*] (eq. 1 of the paper) for any function f with values in ℝ or ℝᵐ; ψ = f − f̄.
+"""Expectations: f̄ = E[f(θ)|x*] (table 1 of the paper) for any f with values in ℝ or ℝᵐ; ψ = f − f̄.
 
 Means, moments and probabilities are expectations; the probabilities of the values of a finite space are the vector
 one with f = δ(θ' − θ), whose mean squared error is that of the normalised posterior (section 1.2.2).
@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, FloatArray, flag, in_words, number, shown, without_mask
+from fbar.arrays import BoolArray, FloatArray, without_mask
+from fbar.checks import flag, in_words, number, shown
 from fbar.checks import function as check_function
 from fbar.errors import InputError
 from fbar.question.points import Points

@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import BoolArray, shown
+from fbar.arrays import BoolArray
+from fbar.checks import shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 

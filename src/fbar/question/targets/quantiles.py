@@ -38,7 +38,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from fbar.checks import BoolArray, FloatArray, number, shown
+from fbar.arrays import BoolArray, FloatArray
+from fbar.checks import number, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.targets.base import Target, column_of, present, restricted

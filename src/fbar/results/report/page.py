@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from fbar.checks import one_line
 from fbar.checks import path as as_path
-from fbar.checks import told
 from fbar.errors import FbarError
 from fbar.results.markup import Html, element, html, join, paragraph
 from fbar.system.files import write_text
@@ -92,5 +92,5 @@ def write(path: str | Path, text: str) -> Path:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, text)
     except OSError as error:
-        raise FbarError(f"cannot write the report to {told(file)}: {error.strerror or error}") from None
+        raise FbarError(f"cannot write the report to {one_line(file)}: {error.strerror or error}") from None
     return file

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import numeric_array
+from fbar.arrays import numeric_array
 from fbar.errors import InputError
 from fbar.scores.approximation import Approximation, checked_weights
 from fbar.scores.base import Better, Needs, Scene, Score, register

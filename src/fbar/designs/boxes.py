@@ -1,4 +1,4 @@
-"""A density on the unit cube that is constant on boxes: the design for several dimensions without structure.
+"""A density on the unit cube that is constant on boxes, as a design for several dimensions (strata are in `schemes`).
 
 The boxes come from a tree of halvings that are chosen to even the wanted density out. Whatever its quality,
 the density of the draws is known exactly, so that their weights are right.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fbar.checks import FloatArray
+from fbar.arrays import FloatArray
 from fbar.errors import InputError, ZeroDensity
 from fbar.question.points import Points
 from fbar.question.priors import Distribution, structure
