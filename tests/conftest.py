@@ -65,6 +65,7 @@ ARITHMETIC = {
         "designs",
         "docs",
         "draws",
+        "extended_runs",
         "formulas",
     ),
     *(

@@ -31,7 +31,7 @@ from attack.runs import blocks_on_disk, change, changed, differences, digests, t
 from attack.table import Table, Tried
 from attack.wrong_calls import Outcome
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 # ---------------------------------------------------------------- the table
 

@@ -78,7 +78,7 @@ def test_the_library_knows_it_by_name(installed):
 
 def test_the_reference_lists_it(installed, monkeypatch):
     pytest.importorskip("sphinx")
-    monkeypatch.syspath_prepend(Path(__file__).parent.parent / "docs" / "_ext")
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "docs" / "_ext")
     from methods_by_name import rows
 
     assert ("even", "the same number of simulations for every value", "a finite prior") in rows()

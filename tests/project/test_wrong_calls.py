@@ -19,7 +19,7 @@ from scipy import stats
 import fbar
 from fbar.checks import choice, one_line, path, positive_integer, require_name, shown
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # where attack/ is
 
 from attack.entrances import entrances  # noqa: E402

@@ -10,7 +10,7 @@ import pytest
 
 import fbar
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SOURCE = Path(fbar.__file__).parent
 PACKAGES = sorted(path.parent for path in SOURCE.rglob("__init__.py") if path.parent != SOURCE)
 

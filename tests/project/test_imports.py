@@ -6,7 +6,7 @@ from pathlib import Path
 
 from importlinter.cli import lint_imports
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def modules_after(statement):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-CONTRIBUTING = Path(__file__).parent.parent / "CONTRIBUTING.md"
+CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 
 
 def example(title: str) -> str:

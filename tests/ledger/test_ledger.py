@@ -1,7 +1,7 @@
 """Recorded runs: the same again without a simulation, refused with other settings, and readable by later versions.
 
 Every test here is exact: results are compared bit for bit, so there are no false alarms. The run in
-``tests/data/run-format-1`` was made by ``python tests/test_ledger.py make_example tests/data/run-format-1``.
+``tests/data/run-format-1`` was made by ``python tests/ledger/test_ledger.py make_example tests/data/run-format-1``.
 """
 
 import json
@@ -171,7 +171,7 @@ def test_a_changed_source_is_a_warning(tmp_path):
 
 # ---------------------------------------------------------------- a run of this version, for later ones
 
-EXAMPLE = Path(__file__).parent / "data" / "run-format-1"
+EXAMPLE = Path(__file__).parents[1] / "data" / "run-format-1"
 
 
 def example_problem():

@@ -15,7 +15,7 @@ from fbar.problems import Benchmark
 from fbar.problems.benchmark import LEVELS, OBSERVATIONS
 from fbar.problems.catalogue import recipe, recipes
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 RECIPES = recipes()
 WANTED = 3e-4
 """Ten times better than 10⁵ posterior draws, in posterior standard deviations."""

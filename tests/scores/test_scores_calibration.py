@@ -19,7 +19,7 @@ from fbar.scores.calibration import rank
 from fbar.scores.predictive import predictive_p_value
 from fbar.weights import systematic
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 # ---------------------------------------------------------------- calibration

@@ -14,7 +14,7 @@ from scipy import stats
 import fbar
 from fbar.study import Posed
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def example(name):

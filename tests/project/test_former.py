@@ -23,7 +23,7 @@ from fbar.cli import app
 from fbar.methods.stopping import restored
 from fbar.question.targets import parse
 
-RECORDED = Path(__file__).parent / "data" / "run-with-former-names"
+RECORDED = Path(__file__).parents[1] / "data" / "run-with-former-names"
 NOW = ["mean:rate", "probability_between:2<rate<5", "density_at:rate=4", "log"]
 
 

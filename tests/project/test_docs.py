@@ -10,7 +10,7 @@ import pytest
 
 import fbar
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 MODULES = [m.name for m in pkgutil.walk_packages(fbar.__path__, "fbar.") if not m.name.startswith("fbar.__main__")]
 
 

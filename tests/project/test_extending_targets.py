@@ -16,7 +16,7 @@ from fbar.question.targets import KINDS, parse, register
 from fbar.question.targets.registry import unregister
 from fbar.testing import TargetConformance
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 MODEL = """
 from scipy import stats

@@ -10,7 +10,7 @@ import yaml
 
 import fbar
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)
 DIRECTIVES = re.compile(r"^\.\. (auto\w+|currentmodule|module):: (\S+)", re.M)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
