@@ -100,7 +100,7 @@ def test_noise_that_a_batch_shares_is_called_by_its_name():
     estimate = fbar.infer(problem, fbar.mean("a"), budget=8000, tolerance=1, seed=1)["mean:a"]
     assert not estimate.trusted
     (text,) = estimate.warnings
-    assert "random numbers of its own (rng.normal(size=theta.rows), not rng.normal())" in text
+    assert "its own random numbers (rng.normal(size=theta.rows), not rng.normal())" in text
 
 
 def test_one_is_not_many():

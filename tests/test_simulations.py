@@ -11,7 +11,6 @@ from scipy import stats
 import fbar
 from fbar.errors import InputError
 from fbar.estimation import store
-from fbar.ledger import LedgerReader
 from fbar.methods.draws import DrawRun
 from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.outcomes import Failure
@@ -260,7 +259,7 @@ def same(first, second):
 def test_a_loaded_run_and_a_record_give_the_same_view(name, tmp_path, monkeypatch):
     """Loaded, extended, and with so little memory that all but the accepted ones must be read from the record."""
     live = run_of(name, run=tmp_path / "r", block_size=100)
-    view = live.run.all_simulations().take()
+    view = live.all_simulations().take()
     same(view, fbar.load(tmp_path / "r", PROBLEM).run.all_simulations().take())
     monkeypatch.setattr(store, "MOST_SIMULATIONS", 400)
     monkeypatch.setattr(store, "MOST_NUMBERS", 500)
@@ -270,10 +269,9 @@ def test_a_loaded_run_and_a_record_give_the_same_view(name, tmp_path, monkeypatc
         short.run.all_simulations().take()
     with pytest.raises(InputError, match="record the run"):
         next(short.run.all_simulations().portions())
-    with LedgerReader(tmp_path / "r") as record:
-        read = short.run.all_simulations(record)
-        assert not read.in_memory
-        portions = list(read.portions())
+    read = short.all_simulations()
+    assert not read.in_memory
+    portions = list(read.portions())
     assert len(portions) > 10
     assert np.array_equal(np.concatenate([part.rows for part in portions]), view.rows)
     for part in portions:

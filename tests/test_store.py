@@ -9,11 +9,12 @@ import pytest
 
 from fbar.estimation import store
 from fbar.estimation.cells import ActualCounts, Cells
+from fbar.estimation.columns import Column, NotKept
 from fbar.estimation.estimate import ErrorBars
 from fbar.estimation.kept import Kept
 from fbar.estimation.mixture import Component, Mixture, components
 from fbar.estimation.posterior import ErrorModel, Posterior
-from fbar.estimation.store import Column, Entry, NotKept, Store, failures
+from fbar.estimation.store import Entry, Store, failures
 from fbar.question.acceptance import Acceptance
 from fbar.question.outcomes import Failure, Simulated
 from fbar.question.points import Points

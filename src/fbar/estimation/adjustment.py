@@ -7,7 +7,7 @@ In coordinates ζ of the parameters, ζ = α + (s − s*)β + e is fitted by lea
 
 Where E[ζ|s] is linear over the tolerance and the distribution of e the same at every s, the adjusted points are the
 posterior at tolerance 0, as for a linear Gaussian model with any tolerance. What the spread of e does with s is not
-corrected: where s tells of the variance alone, nothing is gained. ζ = Φ⁻¹(u), u the prior's unit coordinates, so
+corrected: where s informs about the variance only, nothing is gained. ζ = Φ⁻¹(u), u the prior's unit coordinates, so
 that no adjusted θ leaves the prior's support; for a normal prior this is θ itself in its own scale.
 
 Residuals are too small by what the fit took from them. With g = (1, s − s̄), A = Σ W g gᵀ and V = Σ W² g gᵀ the variance

@@ -1,4 +1,4 @@
-"""Posteriors from draws whose proposals learnt from other draws alone (cross-fitting).
+"""Posteriors from draws whose proposals learnt only from other draws (cross-fitting).
 
 A proposal that was fitted to the very draws that it weighs is higher at their places than elsewhere: mixture weights
 over one's own past proposals (AMIS; Cornuet, Marin, Mira & Robert 2012) are biased and overconfident from about five
@@ -6,15 +6,15 @@ dimensions. So draws come in groups, and the proposals of a group learn from the
 
     w_i = p(θ_i) / Σ_r (n_ar/n_a) q_ar(θ_i),
 
-the mixture of its own proposals over all rounds r (balance heuristic), evaluated for accepted draws alone. To first
+the mixture of its own proposals over all rounds r (balance heuristic), evaluated only at accepted draws. To first
 order the error of f̂ = Σ w a f / Σ w a is the sum of z = w a ψ / Σ w a, independent given the proposals:
 
     V̂ = Σ_{a,r} n/(n−1) [Σ z² − (Σ z)²/n],    n = n_ar, the rejected counted.
 
 To that the largest single z² is added once more. Where draws of rare acceptance and large weight make up the variance,
 V̂ is right on average and too small most of the time, since the next one is larger than those that were seen: a draw
-beyond the largest of n is expected with probability 1/(n+1). In cells of a study where V̂ alone had intervals of 89 to
-93%, this gave 94 to 96%; where no draw stands out it changes nothing.
+beyond the largest of n is expected with probability 1/(n+1). In a study where V̂ by itself had intervals of 89 to 93%,
+this gave 94 to 96%; where no draw stands out it changes nothing.
 
 What the groups still share shows in the jackknife over them, V_JK = (K−1)/K Σ_a (f̂_−a − mean)²: it is far above V̂ when
 proposals miss a part of the posterior, and then a reason for doubt.
@@ -49,8 +49,8 @@ from fbar.question.space import Particles, Proposal, Space
 from fbar.question.targets.quantiles import Inversion
 from fbar.weights import normalised
 
-APART = 1 / 2500
-"""How often chance alone lets the groups' jackknife raise a doubt: its variance over the error bar's has an F
+DISAGREEMENT_BY_CHANCE = 1 / 2500
+"""How often chance lets the groups' jackknife raise a doubt: its variance over the error bar's has an F
 distribution with K − 1 and many degrees of freedom."""
 
 
@@ -83,7 +83,7 @@ class Crossfitted:
         return [Mixture(partial(self._density_of, a), log_prior, carried=True) for a in range(self.groups)]
 
     def copy(self) -> Crossfitted:
-        """The same simulations, with a memory of its own: densities in batches of other sizes round otherwise."""
+        """The same simulations, with a separate memory: densities in batches of other sizes round otherwise."""
         made = copy(self)
         made._mixtures = [mixture.copy() for mixture in self._mixtures]
         return made
@@ -255,11 +255,11 @@ class CrossfittedErrors(DrawErrors):
 
     def error_bars(self, influence: FloatArray) -> ErrorBars:
         bars = super().error_bars(influence)
-        limit = float(chdtri(self.groups - 1, APART)) / (self.groups - 1)
+        limit = float(chdtri(self.groups - 1, DISAGREEMENT_BY_CHANCE)) / (self.groups - 1)
         apart = self._jackknife(influence) > limit * np.diagonal(bars.covariance)
         text = (
             "the groups of simulations disagree by more than the error bar explains; see that every simulation of a "
-            "batch has random numbers of its own (rng.normal(size=theta.rows), not rng.normal()), then raise the budget"
+            "batch has its own random numbers (rng.normal(size=theta.rows), not rng.normal()), then raise the budget"
         )
         return ErrorBars(bars.covariance, bars.df, (*bars.doubts, (apart, text)))
 

@@ -13,7 +13,7 @@ L̂ = 0 is the weighted average. With L̂ = L the first term is left, which is a
 infinitely finely. The gain over the weighted average is at most 1/(1−r), r = E_q[w²ψ²L²]/E_q[w²ψ²K²], which is
 at most the largest acceptance probability: with rare acceptance there is none.
 
-L̂ is cross-fitted: draws are dealt to folds by their index, and the L̂ of a fold is learnt from the other folds alone.
+L̂ is cross-fitted: draws are dealt to folds by their index, and the L̂ of a fold is learnt from the other folds only.
 It is a kernel regression (Nadaraya–Watson) with a ridge,
 
     L̂(θ) = Σ K_i k((θ−θ_i)/h) / (λ + Σ k((θ−θ_i)/h)),
@@ -176,7 +176,7 @@ class RobustErrors(ErrorModel):
 
 
 class RobustPosterior(Posterior):
-    """What the doubly robust estimator says of any target.
+    """The doubly robust estimates of any target.
 
     Its ``points`` and ``weights`` are those of the weighted average, since the signed measure is no sample.
     """

@@ -22,7 +22,7 @@ def carried(share: float = ONE_CARRIES) -> str:
 
 
 def all_rejected(simulations: Any, seen: Seen, *, tolerance: bool = True) -> NoPosterior:
-    """No simulation was accepted. ``tolerance`` says whether there is one that could be raised."""
+    """No simulation was accepted. ``tolerance`` is whether there is one that could be raised."""
     raised = "the tolerance or the budget" if tolerance else "the budget"
     return NoPosterior(
         f"all {simulations} simulations were rejected{_in_brackets(seen)}, so there is no posterior; raise {raised}, "

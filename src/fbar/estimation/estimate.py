@@ -24,7 +24,7 @@ MOST_BRIEF = 6
 
 
 ROUNDING = 2.0**-52
-"""The part of a number that a float can tell."""
+"""The relative precision of a float."""
 
 
 def shorthand(value: float, error: float) -> str:
@@ -253,7 +253,7 @@ def between(low: float, high: float) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ErrorBars:
-    """What an estimator says about the error of m numbers at once, before they are given names.
+    """The errors of m numbers at once, before they are given names.
 
     ``covariance`` (..., m, m), ``df`` (..., m), and reasons for distrust: pairs of a mask (..., m) and a text.
     """

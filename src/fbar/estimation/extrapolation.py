@@ -15,7 +15,7 @@ within ε/c.
 
 Where the assumption fails the bias is of another order and the interval is about another number: data at the edge of
 what the simulator can give (there the bias is of order ε), summaries on a lattice no finer than ε, a density with a
-kink at the data, or an ε over which it is not yet close to a parabola. The error bar holds chance alone. Compare
+kink at the data, or an ε over which it is not yet close to a parabola. The error bar accounts for chance only. Compare
 with f̂_R at a smaller tolerance.
 """
 

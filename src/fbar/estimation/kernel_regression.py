@@ -153,7 +153,7 @@ class KernelPosterior(Posterior):
 
     @property
     def ess(self) -> float:
-        """The accepted simulations; kernel regression has no weights of its own."""
+        """The accepted simulations; kernel regression gives them no weights."""
         return float(np.count_nonzero(self._a))
 
     @property

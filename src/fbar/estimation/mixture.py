@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -83,6 +83,17 @@ class _Known:
             np.insert(self.last_number, at, -1),
         )
 
+    def copy(self) -> _Known:
+        return _Known(
+            self.rows.copy(),
+            self.log_prior.copy(),
+            self.closed.copy(),
+            self.upto.copy(),
+            self.own.copy(),
+            self.last.copy(),
+            self.last_number.copy(),
+        )
+
     def forget(self, places: IntArray) -> None:
         self.closed[places], self.upto[places], self.own[places] = -np.inf, 0, 0.0
 
@@ -115,12 +126,10 @@ class Mixture:
         self._known = _Known.nothing()
 
     def copy(self) -> Mixture:
-        """The same with a memory of its own: what it is asked for leaves no trace in this one."""
+        """The same with a separate memory: what the copy is asked for leaves no trace in this one."""
         made = copy(self)
         made._counted = list(self._counted)
-        made._known = replace(
-            self._known, **{field.name: getattr(self._known, field.name).copy() for field in fields(_Known)}
-        )
+        made._known = self._known.copy()
         return made
 
     def log_weights(self, rows: IntArray, listed: Sequence[Component]) -> FloatArray:

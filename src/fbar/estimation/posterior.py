@@ -163,7 +163,7 @@ class Posterior(ShownInNotebooks):
         return 1.0 if self.errors is None else self.errors.known_share(influence)
 
     def value(self, target: Target) -> FloatArray:
-        """The target's value alone, shape (..., m): cheaper than `expect` when no error bar is wanted."""
+        """Only the target's value, shape (..., m): cheaper than `expect` when no error bar is wanted."""
         return as_target(target).value(self.points, self.weights)
 
     @overload
@@ -283,5 +283,5 @@ class Posterior(ShownInNotebooks):
 
     @property
     def _distribution(self) -> tuple[Points, FloatArray]:
-        """The points and weights whose tails decide whether a quantile can be told."""
+        """The points and weights whose tails decide whether a quantile can be estimated."""
         return self.points, self.weights

@@ -22,8 +22,9 @@ import numpy.typing as npt
 
 from fbar.arrays import BoolArray, FloatArray, IntArray
 from fbar.errors import InputError
+from fbar.estimation.columns import NotKept
 from fbar.estimation.kept import PART
-from fbar.estimation.store import NotKept, Store, failures
+from fbar.estimation.store import Store, failures
 from fbar.question.outcomes import Failure, Outcomes, Simulated
 from fbar.question.points import Points
 from fbar.question.problem import Problem

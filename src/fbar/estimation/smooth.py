@@ -15,7 +15,7 @@ LEAST_ACCEPTED = 5
 """With fewer, L̂ = 0."""
 
 MOST_DRAWS = 4000
-"""L̂ is learnt from the first so many draws; it need not be best, and its cost is theirs times the nodes'."""
+"""L̂ is learnt from at most this number of draws, the first; it need not be best, and costs theirs times the nodes'."""
 
 LEAK = 2.0
 VALIDATED = 300

@@ -13,11 +13,12 @@ from fbar.checks import positive_integer
 from fbar.designs.optimal import log_weights
 from fbar.designs.schemes import Independent, Scheme
 from fbar.errors import InputError, NoPosterior
+from fbar.estimation.columns import rows_in
 from fbar.estimation.coordinates import DrawnPoints
 from fbar.estimation.draws import Draws
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.simulations import Structure
-from fbar.estimation.store import Entry, Store, failures, numbers, rows_in
+from fbar.estimation.store import Entry, Store, failures, numbers
 from fbar.methods.run import Run, Stage
 from fbar.methods.start import Start
 from fbar.question.acceptance import Acceptance, accepted

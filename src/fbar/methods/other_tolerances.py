@@ -13,10 +13,11 @@ from fbar.arrays import FloatArray, IntArray, floats
 from fbar.checks import non_negative_number
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.adjustment import AdjustedPosterior
+from fbar.estimation.columns import NotKept
 from fbar.estimation.doubts import FEW_ACCEPTED
 from fbar.estimation.extrapolation import Bias, ExtrapolatedPosterior, as_ratio, rows_of
 from fbar.estimation.posterior import Posterior
-from fbar.estimation.store import FEW_NUMBERS, NotKept
+from fbar.estimation.store import FEW_NUMBERS
 from fbar.question.comparison import Distance
 from fbar.question.problem import Problem
 from fbar.question.targets import Target, as_targets
@@ -29,7 +30,7 @@ CURVE = 7
 
 
 class OtherTolerances(ABC):
-    """What a run can say of tolerances other than its own; a run that keeps no distances can say nothing."""
+    """A run's posteriors at tolerances other than its own; a run that keeps no distances has none."""
 
     problem: Problem
     targets: tuple[Target, ...]
@@ -102,7 +103,7 @@ class OtherTolerances(ABC):
         return ExtrapolatedPosterior(large, self.posterior_at(at / c), c)
 
     def bias(self) -> Bias | None:
-        """What the run's tolerance may add to its estimates; None where there is no tolerance or too little to tell.
+        """What the run's tolerance may add to its estimates; None where there is no tolerance or too few simulations.
 
         From the estimates at ε and at ε/c, with c so that enough simulations are within ε/c (2 at most).
         """
@@ -115,7 +116,7 @@ class OtherTolerances(ABC):
         return None if found is None else ExtrapolatedPosterior(*found)
 
     def _two_tolerances(self) -> tuple[Posterior, Posterior, float] | None:
-        """The posteriors at ε and ε/c, and c; None where there is no tolerance or too little to tell."""
+        """The posteriors at ε and ε/c, and c; None where there is no tolerance or too few simulations."""
         try:
             at, large = self._biased(None)
             distance = self._distances_of(rows_of(large))

@@ -17,6 +17,7 @@ from fbar.engine import Engine, as_before
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.estimate import Estimate, Estimates, brief, whole
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.simulations import Simulations
 from fbar.methods import Run
 from fbar.methods.forecasts import Forecast
 from fbar.methods.history import Moment
@@ -24,6 +25,7 @@ from fbar.methods.stopping import StoppingRule, as_rule
 from fbar.question.outcomes import FailedPlace
 from fbar.question.targets import Target
 from fbar.results.account import Account
+from fbar.results.everything import all_simulations
 from fbar.results.exports import to_arviz, to_pandas
 from fbar.results.markup import paragraph
 from fbar.results.notebook import joined
@@ -171,6 +173,13 @@ class Result:
         From the variance of the run's own estimates, at its own tolerance, see `fbar.methods.forecasts`.
         """
         return as_rule(precision, self.run.targets).forecast(self.run)
+
+    def all_simulations(self) -> Simulations:
+        """Every simulation, accepted or not, with its weight: for estimators that learn from all of them.
+
+        Those that are not in memory are read from the run's record, see `Simulations.portions`.
+        """
+        return all_simulations(self.run, self.directory)
 
     def explain(self, target: str | Target | None = None) -> Explanation:
         """Where the simulations went and why, which of them carry the estimate, and what other ways would have given.

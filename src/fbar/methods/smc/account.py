@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from fbar.estimation.posterior import Posterior
-from fbar.estimation.rounds import MixtureErrors, Round, Rounds
+from fbar.estimation.round import Round
+from fbar.estimation.rounds import MixtureErrors, Rounds
 from fbar.methods.forecasts import VarianceAfter, variance_after_draws
 from fbar.methods.run import Stage
 from fbar.question.points import Points

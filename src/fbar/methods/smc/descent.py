@@ -10,7 +10,7 @@ import numpy as np
 
 from fbar.arrays import FloatArray, IntArray
 from fbar.designs.proposals import Perturbation, Perturbed
-from fbar.estimation.rounds import Round
+from fbar.estimation.round import Round
 from fbar.methods.smc.schedules import Schedule
 from fbar.question.distances import PNorm
 from fbar.question.space import Proposal, Space

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.arrays import FloatArray
-from fbar.estimation.rounds import Round
+from fbar.estimation.round import Round
 from fbar.estimation.store import Store, failures, numbers
 from fbar.question.distances import PNorm, Scaled
 from fbar.question.outcomes import Outcomes, Seen, Simulated, Tally, require_simulated

@@ -9,7 +9,7 @@ import numpy as np
 from fbar.arrays import FloatArray
 from fbar.checks import counted
 from fbar.errors import InputError
-from fbar.estimation.rounds import Round
+from fbar.estimation.round import Round
 from fbar.estimation.store import Entry
 from fbar.methods.smc.descent import surely_below
 from fbar.methods.smc.drawing import Drawn

@@ -14,7 +14,8 @@ from fbar.checks import non_negative_number
 from fbar.designs.proposals import Degenerate, FromPrior, Perturbed, as_perturbation
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.posterior import Posterior
-from fbar.estimation.rounds import Origin, Round, Rounds
+from fbar.estimation.round import Origin, Round
+from fbar.estimation.rounds import Rounds
 from fbar.methods.forecasts import VarianceAfter
 from fbar.methods.run import Run, Stage
 from fbar.methods.smc import account
