@@ -32,11 +32,11 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def scores_table() -> str:
     """Every score of fbar's own."""
-    from fbar.scores import SCORES
+    from fbar.scores import all_scores
 
     columns = ["score", "what it is", "formula", "range", "better", "needs of the truth", "blind spot"]
     rows = []
-    for name, score in SCORES.items():
+    for name, score in all_scores().items():
         better = f"near {score.nominal:g}" if score.better == "nominal" else score.better
         rows.append((f"`{name}`", score.title, score.formula, score.range, better, score.needs, score.blind_spot))
     return table(columns, rows)

@@ -13,7 +13,7 @@ from fbar import problems
 from fbar.cli import app
 from fbar.errors import InputError
 from fbar.methods import registered
-from fbar.scores import SCORES
+from fbar.scores import all_scores
 
 
 def call(*arguments):
@@ -36,7 +36,7 @@ def test_lists(capsys):
     assert all(row["title"] and row["parameters"] >= 1 for row in listed)
     assert [row["name"] for row in as_json(capsys, "methods")["methods"]] == list(registered())
     found = as_json(capsys, "scores")["scores"]
-    assert [row["name"] for row in found] == list(SCORES)
+    assert [row["name"] for row in found] == list(all_scores())
     assert all(row["blind_spot"] and row["formula"] for row in found)
     for what, name in (("problems", "ramp"), ("methods", "smc-last"), ("scores", "c2st")):
         assert name in printed(capsys, what)

@@ -19,7 +19,7 @@ from scipy import stats
 
 import fbar
 from fbar.engine import Dask, Futures, InProcess, Workers, pool
-from fbar.problems.models.continuous import filippi
+from fbar.problems.models.filippi import filippi
 from fbar.question.outcomes import Failure
 
 MEAN = fbar.mean("theta")

@@ -1,7 +1,7 @@
 """Recorded runs after any death of their driver, with two drivers, and on full disks: exact, bit for bit.
 
 Moments of death are drawn with fixed seeds; the moments themselves depend on the machine's speed. Experiments that kill
-processes run in another process (``python tests/ledger/test_deaths_of_drivers.py NAME DIRECTORY``), which forks drivers:
+processes run in another process (``python test_deaths_of_drivers.py NAME DIRECTORY``), which forks drivers:
 starting Python for each would take too long.
 """
 

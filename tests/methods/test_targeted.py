@@ -20,7 +20,7 @@ from fbar.estimation.crossfitted import Crossfitted
 from fbar.estimation.store import Entry
 from fbar.methods.targeted.aim import FLOOR, Aim
 from fbar.methods.targeted.learning import learn
-from fbar.problems.models.continuous import filippi
+from fbar.problems.models.filippi import filippi
 from fbar.question.acceptance import Acceptance
 from fbar.question.simulators import Vectorised
 from fbar.question.space import Particles, Space

@@ -40,7 +40,7 @@ def installed(tmp_path_factory):
     load_plugins.cache_clear()
     yield site
     patch.undo()
-    scores.SCORES.pop("bias", None)
+    scores.base.SCORES.pop("bias", None)
     unregister("five-normals")
     for module in [name for name in sys.modules if name.startswith("extending_fbar")]:
         del sys.modules[module]

@@ -339,7 +339,7 @@ class Problem:
         return self._comparison.outcomes(output, simulations, flag(check_rows, "check_rows"))
 
     def usable(self, rows: Rows) -> Rows:
-        """Outputs of single simulations in a form that can travel; a `RowFailed` for each that cannot be used."""
+        """Outputs of single simulations in a form that can travel; a ``RowFailed`` for each that cannot be used."""
         return self._comparison.usable(rows)
 
     def distance(

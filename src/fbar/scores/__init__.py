@@ -9,7 +9,7 @@ mse                  squared error of posterior expectations, S_d_f, by target
 from __future__ import annotations
 
 from fbar.scores.approximation import Approximation, Given, as_approximation, as_points, checked_weights
-from fbar.scores.base import SCORES, Scene, Score, all_scores, as_score, register
+from fbar.scores.base import Scene, Score, all_scores, as_score, register
 
 # isort: off
 # A module registers its scores when it is imported: this is the order of the paper's table 2, then of others.
@@ -23,7 +23,6 @@ from fbar.scores import predictive as predictive
 # isort: on
 
 __all__ = [
-    "SCORES",
     "Approximation",
     "Given",
     "Scene",

@@ -170,7 +170,7 @@ def filippi(tolerance: float = 1.0) -> Problem:
 
     In u = (θ1−2θ2, θ2−4) the acceptance probability depends on r = |u| alone, and ABC's posterior at the tolerance
     has mean (8, 4) and covariance E[r²]/2 · ((5, 2), (2, 1)), one integral over r. (The prior's edges, over 17
-    units away along θ1, hold no mass.) `recipe` has the truth for any y*.
+    units away along θ1, hold no mass.) ``recipe`` has the truth for any y*.
     """
     tolerance = finite_number(positive_number(tolerance, "tolerance"), "tolerance")
 
