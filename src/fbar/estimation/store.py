@@ -3,7 +3,7 @@
 One store serves rejection, importance sampling, ABC-SMC and targeted runs. Simulations are numbered in the order of
 their blocks, from 0 on; ``rows`` always are such numbers. What a run may need at any time is kept for all of them
 (distances, where proposals learn from rejected simulations too); the rest up to a size that is stated here, and beyond
-it for the accepted simulations only (`fbar.estimation.columns`), or it is drawn again (`fbar.estimation.coordinates`).
+it for the accepted simulations only (``columns``), or it is drawn again (``coordinates``).
 """
 
 from __future__ import annotations

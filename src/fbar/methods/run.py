@@ -197,7 +197,7 @@ class Run(AskTell, OtherTolerances):
     def all_simulations(self, recorded: RecordedBlocks | None = None) -> Simulations:
         """Every simulation so far, accepted or not: θ, weight, summaries, records, cost and failure of each.
 
-        ``recorded`` is the run's open record, an `fbar.ledger.LedgerReader`: what is not in memory is read from it.
+        ``recorded`` is the run's open record, an ``fbar.ledger.LedgerReader``: what is not in memory is read from it.
         """
         drawn = self._drawn_from()
         if drawn is None:

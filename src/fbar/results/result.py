@@ -177,7 +177,7 @@ class Result:
     def all_simulations(self) -> Simulations:
         """Every simulation, accepted or not, with its weight: for estimators that learn from all of them.
 
-        Those that are not in memory are read from the run's record, see `Simulations.portions`.
+        Those that are not in memory are read from the run's record, see ``Simulations.portions``.
         """
         return all_simulations(self.run, self.directory)
 
