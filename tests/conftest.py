@@ -67,7 +67,17 @@ ARITHMETIC = {
         "draws",
         "formulas",
     ),
-    *("inference", "ledger", "methods", "priors", "regressions", "scores_divergences", "scores_metrics", "smc"),
+    *(
+        "inference",
+        "learned_proposals",
+        "ledger",
+        "methods",
+        "priors",
+        "regressions",
+        "scores_divergences",
+        "scores_metrics",
+        "smc",
+    ),
     *("summaries", "targeted", "theory", "tolerance_bias", "truth"),
 }
 """Files where numbers that are stored or printed, fits, and results to the last bit depend on arithmetic."""

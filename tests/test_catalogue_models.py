@@ -17,7 +17,7 @@ from scipy.special import ndtr, ndtri
 import fbar
 from fbar.problems import catalogue
 from fbar.problems.models import counts, g_and_k, lotka_volterra, ma2, mg1, sir
-from fbar.problems.models.ring import RingPosterior
+from fbar.problems.models.filippi import RingPosterior
 from fbar.problems.truths.importance import ImportancePosterior, on_unit_cube, t4_quantile
 from fbar.problems.truths.ode import solve
 from fbar.question.points import Points

@@ -8,7 +8,7 @@ from scipy.stats import qmc
 
 import fbar
 from fbar.designs import optimal
-from fbar.designs.partition import Partition
+from fbar.designs.boxes import Partition
 from fbar.designs.schemes import Independent, Sobol, Stratified, strata
 from fbar.paper.four_designs import asymptotic_variance
 from fbar.problems import filippi, nested_models, ramp, two_sided_exponential

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
@@ -12,6 +13,38 @@ import fbar
 ROOT = Path(__file__).parent.parent
 SOURCE = Path(fbar.__file__).parent
 PACKAGES = sorted(path.parent for path in SOURCE.rglob("__init__.py") if path.parent != SOURCE)
+
+LABELS = (
+    "e:ABC_SMC_heuristic_keep_weights",
+    "e:ABC_SMC_keep_proposal",
+    "e:ESS",
+    "e:IPM",
+    "e:MSE_alpha_i",
+    "e:MSE_discrepancy",
+    "e:bayes",
+    "e:delta_method_appendix",
+    "e:delta_method_reorganized",
+    "e:delta_method_variance",
+    "e:discrete_asymptotic_variance",
+    "e:discrete_optimal_n",
+    "e:generic_score",
+    "e:importance_sampling_expectation",
+    "e:independent_sampling_optimal_n",
+    "e:independent_sampling_optimal_n_appendix",
+    "e:independent_sampling_variance",
+    "e:phi_divergence",
+    "e:phi_divergence_approximation",
+    "e:posterior_sampling_variance",
+    "e:prior_sampling_variance",
+    "e:rejection_sampling_expectation",
+    "e:stratified_optimal_n",
+    "e:stratified_sampling_simplified_variance",
+    "e:stratified_sampling_variance",
+    "e:sum_of_reciprocals",
+    "e:sum_of_reciprocals_argmin",
+    "e:unnormalized_variance",
+)
+"""The labelled equations of the paper."""
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +89,9 @@ def test_files_are_short():
         if (count := len(path.read_text(encoding="utf-8").splitlines())) > 420
     }
     assert not long, "split them: one idea, one file"
+
+
+def test_every_labelled_equation_of_the_paper_is_found_by_its_label():
+    text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
+    missing = [label for label in LABELS if not re.search(rf"{label}\b", text)]
+    assert not missing

@@ -23,7 +23,7 @@ def test_what_precision_means():
     with pytest.raises(InputError, match="is ambiguous: mean:theta or variance:theta"):
         wanted_precision("theta", 0.1, TARGETS)
     for text in ("1", "one%", "%"):
-        with pytest.raises(InputError, match="or a part such as '1%'"):
+        with pytest.raises(InputError, match="or a fraction such as '1%'"):
             wanted_precision("other", text, TARGETS)
     with pytest.raises(InputError, match="greater than 0"):
         wanted_precision("other", "0%", TARGETS)

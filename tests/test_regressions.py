@@ -8,7 +8,7 @@ from scipy import stats
 
 import fbar
 from fbar.designs import optimal
-from fbar.designs.partition import Partition
+from fbar.designs.boxes import Partition
 from fbar.problems import ramp
 from fbar.question.priors import Density
 

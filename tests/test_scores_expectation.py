@@ -20,7 +20,7 @@ from fbar.scores import (
     trial_errors,
 )
 from fbar.scores.calibration import holds
-from fbar.scores.sampling import kish, relative_efficiency
+from fbar.scores.spending import kish, relative_efficiency
 
 MEAN = fbar.mean("theta")
 

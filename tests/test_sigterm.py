@@ -16,7 +16,7 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar.system.signals import Terminated, ending_as_by_ctrl_c, exit_status
+from fbar.system.signals import Terminated, end_held_back, ending_as_by_ctrl_c, exit_status
 
 ASKING = [signal.SIGTERM, signal.SIGHUP]
 
@@ -244,3 +244,22 @@ def test_a_study_that_is_asked_to_end_keeps_its_trials(place):
     assert status == 143
     assert "finished trials are kept in kept" in error
     assert all(gone(worker) for worker in workers)
+
+
+def test_a_signal_that_comes_while_workers_are_forked_ends_the_run_afterwards():
+    """Python swallows what a signal raises in the handlers of a fork, and the run would go on for ever."""
+    done = []
+
+    def forks():
+        with ending_as_by_ctrl_c():
+            with end_held_back():
+                signal.raise_signal(signal.SIGTERM)
+                done.append("forked")
+            done.append("not reached")
+
+    with pytest.raises(Terminated, match="stopped by SIGTERM"):
+        forks()
+    assert done == ["forked"]
+    with ending_as_by_ctrl_c(), end_held_back():
+        done.append("no signal")
+    assert done == ["forked", "no signal"]

@@ -454,7 +454,7 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
     first = call("infer", "model.py", *asked)
     assert "learnt from 1,000 more simulations (linear regression" in first
     assert call("resume", "r") == first
-    assert "1,000 more simulations taught" in call("show", "r")
+    assert "learnt from 1,000 more simulations" in call("show", "r")
 
 
 # ---------------------------------------------------------------- what is refused

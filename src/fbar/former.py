@@ -28,6 +28,8 @@ NAMES: dict[str, str] = {
 """Public names of fbar, and types in recorded settings."""
 
 MODULES: dict[str, str | tuple[str, ...]] = {
+    "fbar.designs.partition": "fbar.designs.boxes",
+    "fbar.scores.sampling": "fbar.scores.spending",
     "fbar.acceptance": "fbar.question.acceptance",
     "fbar.again": "fbar.results.again",
     "fbar.csv_cells": "fbar.system.csv_cells",
@@ -69,7 +71,7 @@ MODULES: dict[str, str | tuple[str, ...]] = {
     "fbar.problems.bernoulli_glm": "fbar.problems.models.bernoulli_glm",
     "fbar.problems.brute_force": "fbar.problems.truths.brute_force",
     "fbar.problems.conditional": "fbar.problems.models.conditional",
-    "fbar.problems.continuous": "fbar.problems.models.continuous",
+    "fbar.problems.continuous": ("fbar.problems.models.continuous", "fbar.problems.models.filippi"),
     "fbar.problems.counts": "fbar.problems.models.counts",
     "fbar.problems.cubature": "fbar.problems.truths.cubature",
     "fbar.problems.discrete": "fbar.problems.models.discrete",
@@ -81,7 +83,7 @@ MODULES: dict[str, str | tuple[str, ...]] = {
     "fbar.problems.mg1": "fbar.problems.models.mg1",
     "fbar.problems.modes": "fbar.problems.truths.modes",
     "fbar.problems.ode": "fbar.problems.truths.ode",
-    "fbar.problems.ring": "fbar.problems.models.ring",
+    "fbar.problems.ring": "fbar.problems.models.filippi",
     "fbar.problems.sir": "fbar.problems.models.sir",
     "fbar.problems.slcp": "fbar.problems.models.slcp",
     "fbar.problems.slcp_grid": "fbar.problems.truths.slcp_grid",

@@ -146,7 +146,9 @@ def squared_deviation(weights: ArrayLike, f: ArrayLike, importance: ArrayLike | 
 def ratio_variance(
     mean_r: ArrayLike, mean_s: ArrayLike, var_r: ArrayLike, cov_rs: ArrayLike, var_s: ArrayLike
 ) -> Array:
-    """var(R/S) to leading order (sections 2 and S2, e:delta_method_variance)."""
+    """var(R/S) to leading order (sections 2 and S2: e:delta_method_variance, e:delta_method_reorganized,
+    e:delta_method_appendix).
+    """
     r, s = _a(mean_r), _a(mean_s)
     return np.asarray(_a(var_r) / s**2 - 2 * r / s**3 * _a(cov_rs) + r**2 / s**4 * _a(var_s))
 
@@ -211,7 +213,8 @@ def independent_variance(
 ) -> Array:
     """Asymptotic variance when the θ are drawn independently from q and weighted by π/q.
 
-    Section S5.1, e:independent_sampling_variance: Σ_i (f_i − f̄)² π_i² p_i*/q_i / (N p(x*)²).
+    Section S5.1, e:independent_sampling_variance: Σ_i (f_i − f̄)² π_i² p_i*/q_i / (N p(x*)²); with q the prior
+    e:prior_sampling_variance, with q the posterior e:posterior_sampling_variance.
     """
     weights = posterior(prior, p_star)
     v = _ratio(_a(prior) ** 2 * _a(p_star), _a(q))
@@ -231,9 +234,9 @@ def independent_variance(
 def optimal_shares(alpha: ArrayLike, cost: ArrayLike = 1.0) -> Array:
     """Minimiser of Σ α_i/n_i at a fixed total cost Σ c_i n_i: n_i ∝ √(α_i/c_i).
 
-    Section S3.1 (e:sum_of_reciprocals_argmin) has unit costs; with costs the Lagrangian's stationary
-    point is α_i/n_i² = λ c_i. Shares are of the number of simulations and sum to one. Where all α are zero any
-    allocation is as good as another, and the shares are equal.
+    Section S3.1 (e:MSE_alpha_i, e:sum_of_reciprocals, e:sum_of_reciprocals_argmin) has unit costs; with costs the
+    Lagrangian's stationary point is α_i/n_i² = λ c_i. Shares are of the number of simulations and sum to one. Where
+    all α are zero any allocation is as good as another, and the shares are equal.
     """
     root = np.sqrt(_a(alpha) / _a(cost))
     total = root.sum(axis=-1, keepdims=True)

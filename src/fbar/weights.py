@@ -1,4 +1,4 @@
-"""Weighted samples: normalised weights, their effective number, quantiles and resampling."""
+"""Weighted samples: normalised weights, their effective sample size (e:ESS), quantiles and resampling."""
 
 from __future__ import annotations
 

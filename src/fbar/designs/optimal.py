@@ -25,7 +25,7 @@ import numpy as np
 from fbar.arrays import FloatArray
 from fbar.checks import instance, listed_of, non_negative_number, positive_number, shown
 from fbar.checks import share as as_share
-from fbar.designs.partition import Partition
+from fbar.designs.boxes import Partition
 from fbar.errors import InputError, ZeroDensity
 from fbar.question.points import Points
 from fbar.question.priors import Density, Distribution, Mixture, ModelChoice, Prior, structure
@@ -279,7 +279,8 @@ def targeted(
     tolerance: float = 0.0,
     tolerances: Sequence[float] | None = None,
 ) -> Distribution:
-    """q ∝ p √p* |ψ|, the best for independent draws (section S5.1, e:independent_sampling_optimal_n).
+    """q ∝ p √p* |ψ|, the best for independent draws (section S5.1: e:independent_sampling_optimal_n,
+    e:independent_sampling_optimal_n_appendix).
 
     Several targets share it, each weighted by 1/Var(ψ_j), or by 1/tolerance_j² if tolerances are given.
     """

@@ -1,9 +1,10 @@
-"""How draws fill the unit cube of a design: independently, one or more to a stratum, or quasi-randomly.
+"""How draws fill the unit cube of a design: independently, in strata (section S5.2), or quasi-randomly.
 
 A scheme plans a round of n draws and cuts it into blocks. Besides the coordinates it determines how the variance is to
 be estimated: draws form *clusters* (single draws, or a whole scrambled sequence)
 and clusters form *strata*, within which the variance between clusters is taken:
-V̂ = Σ_s c_s/(c_s−1) Σ_{c∈s} (ζ_c − ζ̄_s)², ζ_c the sum of z over the cluster.
+V̂ = Σ_s c_s/(c_s−1) Σ_{c∈s} (ζ_c − ζ̄_s)², ζ_c the sum of z over the cluster
+(e:stratified_sampling_variance, e:stratified_sampling_simplified_variance for one draw to a stratum).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Does the model make data like those observed? New simulations from the posterior, compared with the data.
+"""A predictive check for users: new simulations from the posterior, compared with the data (not the score of it).
 
 The accepted simulations are near the data because they were chosen so. New ones are not: y ~ ∫ p(y|θ) p(θ|x*) dθ.
 """

@@ -19,6 +19,7 @@ from fbar.engine.dispatch import DEPTH, Fault, Pool, Splittable, Workload
 from fbar.errors import EngineFailed, MissingExtra
 from fbar.system.keeping import worker_context
 from fbar.system.processes import end_with_driver
+from fbar.system.signals import end_held_back
 
 MOST_RESTARTS = 5
 """A pool that breaks this often without finishing one job is given up."""
@@ -66,12 +67,13 @@ class Processes(Pool[J, R]):
         self._pool = self._open()
 
     def send(self, job: J, seconds: float | None) -> Future[R]:
-        if not self._pool.active:
-            self._reopen()
-        slot = self._free.pop()
-        self._board[slot] = 0
-        future: Future[R] = self._pool.schedule(_run, args=(slot, job), timeout=seconds)
-        self._slots[future] = slot
+        with end_held_back():  # pebble starts the workers when it is first asked for anything
+            if not self._pool.active:
+                self._reopen()
+            slot = self._free.pop()
+            self._board[slot] = 0
+            future: Future[R] = self._pool.schedule(_run, args=(slot, job), timeout=seconds)
+            self._slots[future] = slot
         return future
 
     def _forget(self, future: Future[R]) -> int:

@@ -1,6 +1,7 @@
 """The weighted average of accepted draws, with its error bars (sections 1.2.2, S5.1 and S5.2 of the paper).
 
-f̂ = Σ w a f / Σ w a over simulations, w = p/q. To first order its error is Σ z with z = w a ψ / Σ w a, and the
+f̂ = Σ w a f / Σ w a over simulations, w = p/q (e:importance_sampling_expectation; with w = 1
+e:rejection_sampling_expectation). To first order its error is Σ z with z = w a ψ / Σ w a, and the
 variance of that sum follows from how the θ were drawn; see `fbar.designs.schemes`.
 """
 

@@ -46,7 +46,7 @@ class Method(ABC):
 
     @abstractmethod
     def begin(self, start: Start) -> Run:
-        """Make a run from what `start` has checked; what a method fills in."""
+        """Make a run from what ``start`` has checked; what a method fills in."""
 
     def start(
         self,

@@ -5,8 +5,9 @@ Users and studies import `load`, `names` and `register`; the paper's figures imp
 
 from fbar.problems.benchmark import Benchmark, Recipe
 from fbar.problems.catalogue import entries, load, names, register
-from fbar.problems.models.continuous import filippi, nested_models, ramp, two_sided_exponential
+from fbar.problems.models.continuous import nested_models, ramp, two_sided_exponential
 from fbar.problems.models.discrete import discretised_gaussian, ten_values, two_hypotheses
+from fbar.problems.models.filippi import filippi
 
 __all__ = [
     "Benchmark",

@@ -113,7 +113,7 @@ register("g-and-k", "fbar.problems.models.g_and_k:g_and_k")
 register("ma2", "fbar.problems.models.ma2:ma2")
 register("mg1", "fbar.problems.models.mg1:mg1")
 register("poisson-or-geometric", "fbar.problems.models.counts:poisson_or_geometric")
-register("filippi", "fbar.problems.models.ring:filippi")
+register("filippi", "fbar.problems.models.filippi:recipe")
 
 BUILT_IN = tuple(_REGISTERED)
 """The names of fbar's own problems."""

@@ -1,4 +1,4 @@
-"""From distances to acceptance weights."""
+"""Acceptance: from distances to weights, by a tolerance ε and a kernel K(Δ/ε) (section 1.1)."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from fbar.scores.base import SCORES, Scene, Score, all_scores, as_score, registe
 # A module registers its scores when it is imported: this is the order of the paper's table 2, then of others.
 from fbar.scores.expectation import Summary, TrialError, posterior_deviation, summarise, trial_errors
 from fbar.scores import metrics as metrics
-from fbar.scores import sampling as sampling
+from fbar.scores import spending as spending
 from fbar.scores import divergences as divergences
 from fbar.scores import hypothesis as hypothesis
 from fbar.scores.calibration import expected_coverage, uniformity

@@ -25,6 +25,31 @@ class Terminated(KeyboardInterrupt):
         self.number = number
 
 
+class _Held:
+    """A signal that came while the end was held back."""
+
+    back = False
+    number: int | None = None
+
+
+@contextmanager
+def end_held_back() -> Iterator[None]:
+    """Raise `Terminated` only after the body, in which processes are forked.
+
+    Python swallows an exception that a signal raises in the handlers of a fork.
+    """
+    if _Held.back or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _Held.back, _Held.number = True, None
+    try:
+        yield
+    finally:
+        _Held.back = False
+    if _Held.number is not None:
+        raise Terminated(number=_Held.number)
+
+
 def exit_status(error: KeyboardInterrupt) -> int:
     """The exit status that a shell reports of a process that the signal ended: 130 for Ctrl-C, 143 for SIGTERM."""
     return 128 + (error.number if isinstance(error, Terminated) else signal.SIGINT)
@@ -52,6 +77,9 @@ def ending_as_by_ctrl_c() -> Iterator[None]:
         now = time.monotonic()
         if now - last > REPEATED_WITHIN:
             last = now
+            if _Held.back:
+                _Held.number = number
+                return
             raise Terminated(number=number)
 
     if threading.current_thread() is not threading.main_thread():

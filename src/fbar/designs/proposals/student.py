@@ -153,7 +153,7 @@ def fit(
         if now - before < 1e-3 and alive.all():
             break
         before = now
-    return mixture if inflation == 1 else _widened(mixture, inflation)
+    return mixture if inflation == 1 else widened(mixture, inflation)
 
 
 def _made(weights: FloatArray, means: FloatArray, covariances: FloatArray) -> StudentMixture:
@@ -162,7 +162,7 @@ def _made(weights: FloatArray, means: FloatArray, covariances: FloatArray) -> St
     return StudentMixture(weights, means, np.linalg.cholesky(covariances + jitter[:, None, None] * np.eye(d)))
 
 
-def _widened(mixture: StudentMixture, c: float) -> StudentMixture:
+def widened(mixture: StudentMixture, c: float) -> StudentMixture:
     """Precisions (Λ + (c−1) I)/c, with Λ the inverse of a component's covariance, and means to match."""
     d = mixture.dimension
     covariances = mixture.factors @ mixture.factors.transpose(0, 2, 1) * DF / (DF - 2)

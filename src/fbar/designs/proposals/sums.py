@@ -1,4 +1,4 @@
-"""Sums of kernels: Σ_j v_j K(L_j (x_i − c_j)) for many points i and centres j.
+"""Sums of kernels: Σ_j v_j K(L_j (x_i − c_j)) for many points and centres, the O(N²) of ABC-SMC.
 
 These are the cost of ABC-SMC. Both forms below do the same floating-point operations in the same order, exponential
 function included, so that installing numba changes the speed and no bit of a result. Memory is linear: points go

@@ -1,4 +1,4 @@
-"""Adaptive methods: learn in rounds where simulations reduce the error of the targets most."""
+"""Adaptive allocations (section S4.2): learn in rounds where simulations reduce the error of the targets most."""
 
 from __future__ import annotations
 

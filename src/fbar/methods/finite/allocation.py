@@ -1,4 +1,4 @@
-"""Simulate every parameter value a given number of times."""
+"""Allocations (sections 2 and S4.1): simulate every parameter value a given number of times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the tolerance of ABC-SMC falls from round to round."""
+"""How the tolerance of ABC-SMC falls from round to round (section 1.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's problems with continuous and mixed parameters, with their truths."""
+"""The paper's problems with continuous and mixed parameters (figures 3, 4 and 5), with their truths."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import numpy as np
 from numpy import exp
 
 from fbar.arrays import FloatArray
-from fbar.checks import finite_number, positive_number
-from fbar.problems.models.ring import gauss_legendre, simulate, squared_radius
 from fbar.question.points import Points
 from fbar.question.priors import ModelChoice, Prior
 from fbar.question.priors.marginals import Uniform
@@ -127,38 +125,3 @@ def _bell(t: FloatArray) -> FloatArray:
 
 def _phi(x: float) -> float:
     return 0.5 * math.erfc(-x / math.sqrt(2))
-
-
-def filippi(tolerance: float = 1.0) -> Problem:
-    """Figure S5: θ1, θ2 ~ U(−50, 50), y ~ N((θ1−2θ2)² + (θ2−4)², 1), y* = 0, accepted where |y| ≤ ε.
-
-    In u = (θ1−2θ2, θ2−4) the acceptance probability depends on r = |u| alone, and ABC's posterior at the tolerance
-    has mean (8, 4) and covariance E[r²]/2 · ((5, 2), (2, 1)), one integral over r. (The prior's edges, over 17
-    units away along θ1, hold no mass.) `fbar.problems.models.ring` has the truth for any y*.
-    """
-    from scipy.special import ndtr
-
-    tolerance = finite_number(positive_number(tolerance, "tolerance"), "tolerance")
-
-    def p_star(t: Points, eps: float) -> FloatArray:
-        m = squared_radius(t)
-        return np.asarray(ndtr(eps - m) - ndtr(-eps - m))
-
-    # s = r²: E[r²] = ∫ s P(|s + N(0,1)| ≤ ε) ds / ∫ P ds, smooth and bounded by its Gaussian tail.
-    x, w = gauss_legendre(400)
-    s = (x + 1) / 2 * (tolerance + 12)
-    p = ndtr(tolerance - s) - ndtr(-tolerance - s)
-    half = float((w * s * p).sum() / (w * p).sum()) / 2
-    return Problem(
-        Prior(theta1=Uniform(-50, 50), theta2=Uniform(-50, 50)),
-        simulate,
-        observed=0.0,
-        p_star=p_star,
-        truth={
-            "mean:theta1": 8.0,
-            "mean:theta2": 4.0,
-            "variance:theta1": 5 * half,
-            "variance:theta2": half,
-            "covariance:theta1,theta2": 2 * half,
-        },
-    )

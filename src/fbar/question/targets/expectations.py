@@ -1,4 +1,4 @@
-"""Expectations: f̄ = E[f(θ)|x*] (eq. 1 of the paper) for any function f with values in ℝ or ℝᵐ; ψ = f − f̄.
+"""Expectations: f̄ = E[f(θ)|x*] (table 1 of the paper) for any f with values in ℝ or ℝᵐ; ψ = f − f̄.
 
 Means, moments and probabilities are expectations; the probabilities of the values of a finite space are the vector
 one with f = δ(θ' − θ), whose mean squared error is that of the normalised posterior (section 1.2.2).

@@ -1,4 +1,6 @@
-"""The problem of figure S5 for any data: y ~ N((θ1−2θ2)² + (θ2−4)², 1), θ1, θ2 ~ U(−50, 50) (Filippi et al. 2013).
+"""Filippi's problem (figure S5, section S7.1), for y* = 0 and for any data (Filippi et al. 2013).
+
+y ~ N((θ1−2θ2)² + (θ2−4)², 1), θ1, θ2 ~ U(−50, 50).
 
 In u = (θ1−2θ2, θ2−4), with Jacobian 1, the likelihood depends on s = |u|² alone, du = ds dφ/2, and the prior's square
 is a parallelogram: for every s the allowed angles φ are a few arcs, whose ends are known. What is left is an integral
@@ -12,13 +14,15 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr
 
 from fbar.arrays import FloatArray
+from fbar.checks import finite_number, positive_number
 from fbar.problems.benchmark import Recipe
 from fbar.question.points import Points
 from fbar.question.priors import Density, Prior
 from fbar.question.priors.marginals import Uniform
+from fbar.question.problem import Problem
 from fbar.question.truth import Nodes, Truth
 
 EDGE = 50.0
@@ -145,7 +149,8 @@ def _reference() -> Callable[[FloatArray], RingPosterior]:
     return lambda y: RingPosterior(float(y))
 
 
-def filippi() -> Recipe:
+def recipe() -> Recipe:
+    """The catalogue's problem: any data y*, and the true posterior for each."""
     return Recipe(
         "filippi",
         "a ring of two parameters around (8, 4) (figure S5)",
@@ -157,4 +162,37 @@ def filippi() -> Recipe:
         seed=207,
         truth_at=truth_at,
         acceptance=lambda theta, y, tolerance: np.exp(log_kernel(squared_radius(theta), float(y), tolerance)),
+    )
+
+
+def filippi(tolerance: float = 1.0) -> Problem:
+    """Figure S5, with the posterior of section S7.1: y* = 0, accepted where |y| ≤ ε.
+
+    In u = (θ1−2θ2, θ2−4) the acceptance probability depends on r = |u| alone, and ABC's posterior at the tolerance
+    has mean (8, 4) and covariance E[r²]/2 · ((5, 2), (2, 1)), one integral over r. (The prior's edges, over 17
+    units away along θ1, hold no mass.) `recipe` has the truth for any y*.
+    """
+    tolerance = finite_number(positive_number(tolerance, "tolerance"), "tolerance")
+
+    def p_star(t: Points, eps: float) -> FloatArray:
+        m = squared_radius(t)
+        return np.asarray(ndtr(eps - m) - ndtr(-eps - m))
+
+    # s = r²: E[r²] = ∫ s P(|s + N(0,1)| ≤ ε) ds / ∫ P ds, smooth and bounded by its Gaussian tail.
+    x, w = gauss_legendre(400)
+    s = (x + 1) / 2 * (tolerance + 12)
+    p = ndtr(tolerance - s) - ndtr(-tolerance - s)
+    half = float((w * s * p).sum() / (w * p).sum()) / 2
+    return Problem(
+        Prior(theta1=Uniform(-50, 50), theta2=Uniform(-50, 50)),
+        simulate,
+        observed=0.0,
+        p_star=p_star,
+        truth={
+            "mean:theta1": 8.0,
+            "mean:theta2": 4.0,
+            "variance:theta1": 5 * half,
+            "variance:theta2": half,
+            "covariance:theta1,theta2": 2 * half,
+        },
     )

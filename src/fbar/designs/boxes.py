@@ -1,4 +1,4 @@
-"""A density on the unit cube that is constant on boxes: the design for several dimensions without structure.
+"""A density on the unit cube that is constant on boxes, as a design for several dimensions (strata are in `schemes`).
 
 The boxes come from a tree of halvings that are chosen to even the wanted density out. Whatever its quality,
 the density of the draws is known exactly, so that their weights are right.
