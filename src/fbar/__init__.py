@@ -4,12 +4,13 @@ Name the function f you care about; get E[f(θ)|x*] with an honest error bar, fr
 they reduce that error.
 """
 
+import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from fbar import designs, former, theory
 from fbar.designs.proposals import LocalNormalKernel, NormalKernel, OptimalLocalKernel, UniformKernel
 from fbar.designs.schemes import Independent, Sobol, Stratified
-from fbar.diagnostics.explanation import Explanation
 from fbar.engine import Dask, Futures, InProcess, Workers, simulate
 from fbar.errors import (
     EngineFailed,
@@ -71,13 +72,14 @@ from fbar.question.targets import (
     second_moment,
     variance,
 )
-from fbar.results.result import Result
-from fbar.running import drive, extend, infer, load
-from fbar.running.summaries import LearnedSummaries
 from fbar.seeds import Seeds
 
 if TYPE_CHECKING:
     from fbar import plot, problems, scores
+    from fbar.diagnostics.explanation import Explanation
+    from fbar.results.result import Result
+    from fbar.running import drive, extend, infer, load
+    from fbar.running.summaries import LearnedSummaries
     from fbar.study import Study, StudyResult
 
 __version__ = "0.1.0"
@@ -177,19 +179,31 @@ __all__ = [
 ]
 
 
+_MODULES = ("plot", "problems", "scores", "study")
+_LATER = {
+    "Explanation": "fbar.diagnostics.explanation",
+    "LearnedSummaries": "fbar.running.summaries",
+    "Result": "fbar.results.result",
+    "Study": "fbar.study",
+    "StudyResult": "fbar.study",
+    "drive": "fbar.running",
+    "extend": "fbar.running",
+    "infer": "fbar.running",
+    "load": "fbar.running",
+}
+"""What is not needed to pose a problem is loaded when it is used: modules, and names with their places."""
+
 if not TYPE_CHECKING:  # to whom every name is known
 
     def __getattr__(name: str) -> object:
-        """What is not needed for inference is loaded when it is used."""
-        from importlib import import_module
-
-        if name in ("plot", "problems", "scores", "study"):
+        if name in _MODULES:
             return import_module(f"fbar.{name}")
-        if name in ("Study", "StudyResult"):
-            return getattr(import_module("fbar.study"), name)
+        if name in _LATER:
+            globals()[name] = found = getattr(import_module(_LATER[name]), name)
+            return found
         present = former.now(name)
         if present is not None:
-            return globals()[present]
+            return getattr(sys.modules[__name__], present)
         raise AttributeError(former.removed(name))
 
 
