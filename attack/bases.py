@@ -113,10 +113,10 @@ class Base:
         for name in ("out.csv", "out.html"):
             (self.outside / name).unlink(missing_ok=True)
         if reader == "load":
-            return self.forked(call(self._load), **more)
+            return self.forked(call(self.load), **more)
         return self.forked(command(*self.arguments(reader)), **more)
 
-    def _load(self) -> str:
+    def load(self) -> str:
         import fbar
 
         return str(fbar.load(self.run, problem=problem_of(self.recipe)))

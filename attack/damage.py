@@ -240,7 +240,7 @@ class Damages(Kind):
 
     def __init__(self, seed: int, room: Path) -> None:
         super().__init__(seed, room)
-        self._bases = bases(room)
+        self.bases = bases(room)
 
     def called(self, number: int) -> str:
         way = list(WAYS)[number % len(WAYS)]
@@ -252,7 +252,7 @@ class Damages(Kind):
 
     def attack(self, number: int) -> list[Tried]:
         way = list(WAYS)[number % len(WAYS)]
-        base = self._bases[self._chosen(number)]()
+        base = self.bases[self._chosen(number)]()
         base.restore()
         try:
             done = WAYS[way][0](base.run, self.random(number))

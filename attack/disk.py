@@ -105,7 +105,7 @@ class Disks(Kind):
 
     def __init__(self, seed: int, room: Path) -> None:
         super().__init__(seed, room)
-        self._bases = bases(room / "bases")
+        self.bases = bases(room / "bases")
         self._whole: dict[str, Any] = {}
         self.tests: tuple[tuple[str, Callable[[int, Path], list[str] | str]], ...] = (
             ("files that cannot grow", self._limited_files),
@@ -167,7 +167,7 @@ class Disks(Kind):
         return in_own_mounts(work, place)
 
     def _full_outputs(self, number: int, place: Path) -> list[str] | str:
-        base = self._bases["targeted"]()
+        base = self.bases["targeted"]()
 
         def work() -> list[str]:
             mount(place / "disk", "size=16k")
@@ -193,7 +193,7 @@ class Disks(Kind):
 
     def _read_only(self, number: int, place: Path) -> list[str] | str:
         name = ("targeted", "log-kept", "learnt-summaries", "extended")[number // len(self.tests) % 4]
-        base = self._bases[name]()
+        base = self.bases[name]()
         base.restore()
 
         def work() -> list[str]:
@@ -206,7 +206,7 @@ class Disks(Kind):
     def _another_user(self, number: int, place: Path) -> list[str] | str:
         if os.getuid():
             return "only root can be another user"
-        base = self._bases["targeted"]()
+        base = self.bases["targeted"]()
         base.restore()
         for folder in (base.outside, base.room / "said"):
             folder.chmod(0o777)
@@ -244,7 +244,7 @@ class Disks(Kind):
             found.append("it ended as if all were well")
         if "Traceback" in death.err and "LedgerError" not in death.err:
             found.append(f"raw: {last_line(death.err)}")
-        if "what was recorded before is safe" in death.err:
+        if "everything recorded so far is safe" in death.err:
             found.append("it says that what was recorded before is safe")
         return found
 

@@ -43,7 +43,7 @@ class Hostile(Kind):
 
     def __init__(self, seed: int, room: Path) -> None:
         super().__init__(seed, room)
-        self._bases = bases(room, readers=())
+        self.bases = bases(room, readers=())
 
     @property
     def cases(self) -> int:
@@ -55,7 +55,7 @@ class Hostile(Kind):
 
     def attack(self, number: int) -> list[Tried]:
         forgery = FORGERIES[number]
-        base = self._bases[forgery.base]()
+        base = self.bases[forgery.base]()
         victim = Victim(self.room / "victim")
         failures: list[str] = []
         for what in (*READ, *WRITE):
@@ -110,7 +110,7 @@ def opened(base: Base, victim: Victim, forgery: Forgery, what: str) -> Ended:
         remove(home)
     around = environment(home, ATTACK_SECRET=victim.secret)
     if what == "load":
-        return forked(call(base._load), base.room / "said", environment=around, where=base.outside)
+        return forked(call(base.load), base.room / "said", environment=around, where=base.outside)
     arguments = arguments_of(base, what)
     if forgery.fresh:
         return started(arguments, around, base.outside)

@@ -48,7 +48,7 @@ def _no_array(error: Exception) -> str:
     if isinstance(error, ValueError) and "inhomogeneous" in str(error):
         return "whose rows differ in length"
     if isinstance(error, ValueError) and "maximum number of dimension" in str(error):
-        return "which is nested too deep"
+        return "which is nested too deeply"
     return f"of which numpy cannot make one ({in_words(error)})"
 
 

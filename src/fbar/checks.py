@@ -164,7 +164,7 @@ def require_name(value: Any, what: str = "a parameter's name") -> str:
     if not isinstance(value, str):
         raise InputError(f"{what} must be text; got {shown(value)}")
     if not value or not value.isprintable() or len(value) > MOST_NAME:
-        raise InputError(f"{what} must be of 1 to {MOST_NAME} characters that can be printed; got {shown(value)}")
+        raise InputError(f"{what} must have 1 to {MOST_NAME} printable characters; got {shown(value)}")
     return value
 
 
@@ -192,7 +192,7 @@ def listed_of(values: Any, name: str) -> list[Any]:
     try:
         return list(values)
     except Exception as error:
-        raise InputError(f"{name} cannot be read one by one: {in_words(error)}") from None
+        raise InputError(f"{name} cannot be iterated over: {in_words(error)}") from None
 
 
 def mapping(value: Any, name: str, example: str) -> Mapping[Any, Any]:
@@ -297,8 +297,11 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
-def choice(value: Any, known: Iterable[str], name: str) -> str:
-    """One of the known names; otherwise one that is spelt nearly so, or begins so, is suggested."""
+def choice(value: Any, known: Iterable[str], name: str, where: str = "") -> str:
+    """One of the known names; otherwise one that is spelt nearly so, or begins so, is suggested.
+
+    ``where`` it was given follows it in the message, as in "unknown problem 'rampp' in targets=".
+    """
     names = list(known)
     if isinstance(value, str) and value in names:
         return str(value)
@@ -306,7 +309,8 @@ def choice(value: Any, known: Iterable[str], name: str) -> str:
         raise InputError(f"{name} must be one of {', '.join(names)}; got {shown(value)}")
     nearest = _nearest(value, names)
     hint = f"did you mean {nearest!r}? " if nearest else ""
-    raise InputError(f"unknown {name} {shown(value)}; {hint}known: {', '.join(names)}")
+    given = f"{shown(value)} {where}" if where else shown(value)
+    raise InputError(f"unknown {name} {given}; {hint}known: {', '.join(names)}")
 
 
 def _nearest(given: str, names: Sequence[str]) -> str | None:

@@ -409,7 +409,7 @@ def test_simulations_that_were_not_used_are_said_to_be_so(model, capsys):
     with Ledger(model.parent / "r", create=False) as ledger:
         ledger.record((spare, fbar.simulate(PROBLEM, spare)))
     assert f"{used + 40:,} simulations recorded" in printed(capsys, "show", "r")
-    assert f", {used:,} of them used: the others were ahead of need" in printed(capsys, "show", "r")
+    assert f", {used:,} of them used: the others ran in advance" in printed(capsys, "show", "r")
     tree = as_json(capsys, "show", "r")
     assert (tree["simulations"], tree["used"]) == (used + 40, used)
     call("export", "r", "--all")

@@ -57,7 +57,7 @@ def test_a_run_is_recorded_shown_resumed_and_extended(model, capsys):
     assert shown["legs"][0]["result"]["estimates"] == first["estimates"]
     assert shown["simulations"] == first["simulations"]
     assert "2 reached" in printed(capsys, "show", "r")
-    with pytest.raises(fbar.InputError, match="spent already"):
+    with pytest.raises(fbar.InputError, match="already spent"):
         call("extend", "r", "--budget", "10")
     assert len(as_json(capsys, "show", "r")["legs"]) == 1  # nothing was recorded of what cannot be done
     more = as_json(capsys, "extend", "r", "--tolerance", "1")

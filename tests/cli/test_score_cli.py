@@ -96,7 +96,7 @@ def test_data_that_cannot_be_used(tmp_path, text, message):
         (("problems", "gaussian-linear", "--observation", "1", "--observed", "x"), "either"),
         (("problems", "--observation", "1"), "name the problem"),
         (("problems", "gaussian-linear", "--observed", "not-there.csv"), "cannot read not-there.csv"),
-        (("problems", "ramp", "--observed", "{row}"), "there are no other data"),
+        (("problems", "ramp", "--observed", "{row}"), "it cannot take other data"),
         (("score",), "name at least one problem"),
         (("score", "--problem", "ramp"), "name at least one method"),
         (("score", "--problem", "ramp", "--method", "rejection"), "--budget 1000 10000"),

@@ -491,7 +491,7 @@ def test_a_program_ends_with_the_worker_that_called_it(script, tmp_path):
     [
         (lambda: fbar.program([]), "command must be a list"),
         (lambda: fbar.program("echo {theta}"), "command must be a list"),
-        (lambda: fbar.program(["./no-such-model"]), "no program that can be run at"),
+        (lambda: fbar.program(["./no-such-model"]), "no executable program at"),
         (lambda: fbar.program(["no-such-model-anywhere"]), "on the search path"),
         (lambda: fbar.program(["{theta}"]), "cannot depend on a parameter"),
         (lambda: fbar.program(["echo"], cwd="/no/such"), "cwd must be a directory"),

@@ -219,7 +219,7 @@ def test_models_have_weights_and_summaries_too():
 def test_counts_of_values_are_no_single_simulations():
     table = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2]), [0.3, 0.05])
     run = fbar.infer(table, fbar.mean("theta"), method=fbar.Rejection(), budget=500, seed=1).run
-    with pytest.raises(InputError, match="keeps no single ones"):
+    with pytest.raises(InputError, match="keeps no individual ones"):
         run.all_simulations()
 
 
@@ -229,7 +229,7 @@ def test_rows_are_taken_in_rising_order(results):
     assert np.allclose(some.log_w, whole.log_w[[3, 700, 1900]], rtol=0, atol=1e-9)
     assert np.array_equal(some.summaries, whole.summaries[[3, 700, 1900]], equal_nan=True)
     for wrong in ([5, 3], [3, 3], [-1], [2500], []):
-        with pytest.raises(InputError, match="rising order"):
+        with pytest.raises(InputError, match="ascending order"):
             view.take(np.array(wrong, dtype=np.int64))
     with pytest.raises(InputError, match="no simulations yet"):
         METHODS["targeted"].start(PROBLEM, TARGETS, 1, 500).all_simulations().take()

@@ -50,10 +50,15 @@ FIRST = "reached: the run did not get beyond its first round, which accepts ever
 @pytest.mark.parametrize(
     ("schedule", "budget", "words", "page"),
     [
-        (fbar.QuantileSchedule(0.5, tolerance=0.1), 200, f"the wanted tolerance 0.1 was not {FIRST}", True),
-        (fbar.QuantileSchedule(0.5, tolerance=0.1), 250, f"the wanted tolerance 0.1 was not {FIRST}", False),
+        (fbar.QuantileSchedule(0.5, tolerance=0.1), 200, f"the requested tolerance 0.1 was not {FIRST}", True),
+        (fbar.QuantileSchedule(0.5, tolerance=0.1), 250, f"the requested tolerance 0.1 was not {FIRST}", False),
         (fbar.QuantileSchedule(0.5), 350, f"no tolerance was {FIRST}", False),
-        ((4, 2, 0.1), 800, "the wanted tolerance 0.1 was not reached: the estimates are those at the tolerance", False),
+        (
+            (4, 2, 0.1),
+            800,
+            "the requested tolerance 0.1 was not reached: the estimates are those at the tolerance",
+            False,
+        ),
     ],
 )
 def test_smc_short_of_its_tolerance_is_not_trusted(schedule, budget, words, page, tmp_path):

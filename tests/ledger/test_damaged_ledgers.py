@@ -221,7 +221,7 @@ def test_a_later_format_is_refused(tmp_path):
     connection.execute("INSERT INTO formats VALUES (?, ?)", (9, fbar.ledger.codec.checksum(9)))
     connection.commit()
     connection.close()
-    with pytest.raises(LedgerError, match="made by a later version of fbar"):
+    with pytest.raises(LedgerError, match="made by a newer version of fbar"):
         small(tmp_path)
 
 

@@ -157,7 +157,7 @@ def test_a_damaged_pilot_is_told_and_not_changed(tmp_path):
     assert change(tmp_path / "pilot", "UPDATE blocks SET crc = crc + 1 WHERE id = 1") == 1
     before = rows(tmp_path / "pilot")
     for _ in range(2):
-        with pytest.raises(fbar.NoPosterior, match=r"teaches the summaries of .* is damaged"):
+        with pytest.raises(fbar.NoPosterior, match=r"the summaries of .* are learned is damaged"):
             fbar.load(tmp_path, problem_of())
         assert rows(tmp_path / "pilot") == before
     repaired = fbar.infer(problem_of(), fbar.mean("mu"), **asked, run=tmp_path)

@@ -148,7 +148,7 @@ def test_a_directory_that_is_deleted_or_moved_ends_its_run_at_once(what, tmp_pat
         if live.simulations >= 100 and run.exists():
             shutil.rmtree(run) if what == "deleted" else run.rename(other)
 
-    with pytest.raises(fbar.LedgerError, match=f"{run} was {what} while its run was at work") as raised:
+    with pytest.raises(fbar.LedgerError, match=f"{run} was {what} while its run was in progress") as raised:
         fbar.infer(problem, fbar.mean("mu"), **asked, run=run, progress=progress)
     assert seen[-1] < 1000
     assert ("is safe" in str(raised.value)) == (what == "moved")

@@ -97,7 +97,7 @@ def test_an_interrupted_extension_goes_on(case, tmp_path):
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"budget": 100}, "budget 100 is spent already"), ({"tolerance": 0.7, "budget": 9000}, "look at a smaller one")],
+    [({"budget": 100}, "budget 100 is already spent"), ({"tolerance": 0.7, "budget": 9000}, "choose a smaller one")],
 )
 def test_a_refused_extension_leaves_the_run_as_it_was(changes, message, tmp_path):
     first = do("rejection", tmp_path)

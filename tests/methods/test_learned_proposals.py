@@ -67,7 +67,7 @@ def test_draws_of_a_mixture_have_its_density(how):
         assert stats.kstest(drawn(TWO) @ direction, cdf).pvalue > 1e-4
     # The tails of t5 in two dimensions: square distances over 2 are F(2, 5) for one component alone.
     alone = StudentMixture(np.ones(1), TWO.means[:1], TWO.factors[:1])
-    square = alone._square_distances(drawn(alone))[0]
+    square = alone.square_distances(drawn(alone))[0]
     assert stats.kstest(square / 2, stats.f(2, DF).cdf).pvalue > 1e-4
 
 

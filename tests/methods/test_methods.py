@@ -234,7 +234,7 @@ def test_telling_is_checked():
     first, second = run.ask(limit=60)
     answer = (first, fbar.simulate(problem, first))
     run.tell(answer)
-    with pytest.raises(fbar.InputError, match="were given already"):
+    with pytest.raises(fbar.InputError, match="have already been given"):
         run.tell(answer)
     wrong = problem.outcomes(np.ones(3), 3)
     with pytest.raises(fbar.InputError, match="has 30 simulations and got 3 outcomes"):

@@ -314,7 +314,7 @@ def test_derived_parameters_records_and_failures():
     assert "top" in result.posterior.points
     assert set(learnt.derived) == {"twice"}
     assert result.simulations == 1600
-    assert "learnt from 400 more simulations" in str(result)
+    assert "learned from 400 more simulations" in str(result)
 
 
 def test_the_truth_is_that_of_all_the_data_and_other_data_need_no_new_pilot():
@@ -391,7 +391,7 @@ def test_a_run_that_is_stopped_in_its_pilot_or_after_goes_on_and_simulates_nothi
         fbar.infer(problem, MU, **ASKED, run=tmp_path)
     assert most <= simulator.count < most + 250
     if most == 500:
-        with pytest.raises(fbar.NoPosterior, match="are there yet"):
+        with pytest.raises(fbar.NoPosterior, match="is not complete yet"):
             fbar.load(tmp_path, problem)
     simulator.most = None
     result = fbar.infer(problem, MU, **ASKED, run=tmp_path)
@@ -415,7 +415,7 @@ def test_a_recorded_run_is_extended_with_the_summaries_it_has(tmp_path):
     assert str(fbar.extend(tmp_path, problem, fbar.quantile("theta", 0.5), budget=8000, tolerance=0.4)) == str(more)
     assert str(fbar.load(tmp_path, problem)) == str(more)
     assert simulator.count == 8000
-    with pytest.raises(fbar.InputError, match=r"use up the budget of 900|spent already"):
+    with pytest.raises(fbar.InputError, match=r"use up the budget of 900|already spent"):
         fbar.extend(tmp_path, problem, budget=900)
 
 
@@ -452,9 +452,9 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
     call("init")
     asked = ["--summaries", "linear", "--tolerance", "0.5", "--budget", "5000", "--seed", "1", "--run", "r"]
     first = call("infer", "model.py", *asked)
-    assert "learnt from 1,000 more simulations (linear regression" in first
+    assert "learned from 1,000 more simulations (linear regression" in first
     assert call("resume", "r") == first
-    assert "learnt from 1,000 more simulations" in call("show", "r")
+    assert "learned from 1,000 more simulations" in call("show", "r")
 
 
 # ---------------------------------------------------------------- what is refused
@@ -504,7 +504,7 @@ def test_problems_without_numbers_to_learn_from(problem, message):
 
 
 def test_what_cannot_be_learnt(learnt):
-    with pytest.raises(fbar.InputError, match="learnt already"):
+    with pytest.raises(fbar.InputError, match="already learned"):
         fbar.LearnedSummaries().learn(learnt, MU)
     with pytest.raises(fbar.InputError, match="between 0 and 1"):
         learnt.tolerance_for(0)

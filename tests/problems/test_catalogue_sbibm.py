@@ -18,7 +18,7 @@ from fbar.problems import stored
 from fbar.problems.benchmark import Benchmark
 from fbar.problems.catalogue import recipe
 from fbar.problems.models import bernoulli_glm, slcp, two_moons
-from fbar.problems.store import _rounded
+from fbar.problems.store import rounded
 from fbar.problems.truths import slcp_posterior, truncated
 from fbar.problems.truths.transport import columns, moment_truth, scrambles
 from fbar.question.points import Points
@@ -148,12 +148,12 @@ def test_stored_is_what_is_computed(name, computed):
     kept = stored.read(name)
     assert sorted(kept) == list(range(1, 11))
     for observation, item in kept.items():
-        assert item.observed == pytest.approx(_rounded(recipe(name).draw(observation)[1].tolist()), rel=1e-9)
+        assert item.observed == pytest.approx(rounded(recipe(name).draw(observation)[1].tolist()), rel=1e-9)
     if name == "bernoulli-glm-raw":
         return  # the same computation as bernoulli-glm's
     if name == "slcp-distractors":
         x = slcp.without_distractors(np.array(kept[2].observed))
-        fresh = slcp_posterior.SlcpPosterior(x)._integrate(32, 10)[0].T.ravel()
+        fresh = slcp_posterior.SlcpPosterior(x).integrate(32, 10)[0].T.ravel()
         for value, item in zip(fresh, kept[2].truth.values(), strict=True):
             assert value == pytest.approx(item.value, abs=1e-3 * item.deviation)
         return

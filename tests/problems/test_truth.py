@@ -131,7 +131,7 @@ def test_other_data_of_any_problem():
     assert other.observed == 2
     assert list(other.derived) == ["y"]
     assert not other.truth()
-    with pytest.raises(InputError, match="there are no other data"):
+    with pytest.raises(InputError, match="it cannot take other data"):
         problems.load("ramp").with_observed(1.0)
 
 

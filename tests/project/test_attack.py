@@ -260,7 +260,7 @@ def test_hostile_directories_do_no_harm_and_planted_harm_is_found(tmp_path, monk
         number = next(i for i, forgery in enumerate(FORGERIES) if forgery.name == name)
         assert opened.attack(number)[0].failures == ()
 
-    base, victim = opened._bases["targeted"](), Victim(tmp_path / "victim")
+    base, victim = opened.bases["targeted"](), Victim(tmp_path / "victim")
     harms = {
         "executed": lambda: victim.canary.touch(),
         "overwritten": lambda: victim.precious.write_text("x"),

@@ -157,16 +157,16 @@ def test_a_model_file_that_imports_it_is_enough(tmp_path):
 
 
 def test_names_that_are_taken_are_refused():
-    with pytest.raises(InputError, match=r"there is a method 'smc' already, in fbar\.methods\.smc\.method"):
+    with pytest.raises(InputError, match=r"a method 'smc' already exists, in fbar\.methods\.smc\.method"):
         register("smc", "mine")(fbar.Rejection)
-    with pytest.raises(InputError, match="there is a method 'smc-last' already"):
+    with pytest.raises(InputError, match="a method 'smc-last' already exists"):
         register("smc-last", "mine")(partial(fbar.SMC, weights="ess"))
 
     @dataclass(frozen=True)
     class Rejection(fbar.Importance):
         pass
 
-    with pytest.raises(InputError, match="there is a class Rejection already"):
+    with pytest.raises(InputError, match="a class Rejection already exists"):
         register("mine", "mine")(Rejection)
     assert "mine" not in registered()
     with pytest.raises(InputError, match="one of fbar's own methods"):
@@ -175,7 +175,7 @@ def test_names_that_are_taken_are_refused():
 
 @pytest.mark.parametrize(
     ("name", "needs", "message"),
-    [("a/b", "", "the name of a method must be a text without"), ("mine", "much", "unknown need 'much'")],
+    [("a/b", "", "the name of a method must be text without"), ("mine", "much", "unknown need 'much'")],
 )
 def test_a_method_that_cannot_be_registered(name, needs, message):
     with pytest.raises(InputError, match=message):

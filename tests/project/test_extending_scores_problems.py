@@ -132,7 +132,7 @@ def test_the_command_line_finds_both_in_a_process_of_its_own(installed, tmp_path
 
 
 def test_names_that_are_taken_are_refused():
-    with pytest.raises(InputError, match=r"there is a problem 'ramp' already, made by fbar\.problems\S*:ramp"):
+    with pytest.raises(InputError, match=r"a problem 'ramp' already exists, made by fbar\.problems\S*:ramp"):
         problems.register("ramp", lambda: problems.load("sir"))
 
     class Mine(Score):
@@ -143,7 +143,7 @@ def test_names_that_are_taken_are_refused():
         def compute(self, approximation, scene):
             return {"": 0.0}
 
-    with pytest.raises(InputError, match="there is a score 'mse' already"):
+    with pytest.raises(InputError, match="a score 'mse' already exists"):
         register(Mine)
     assert as_score("mse").title != "mine"
 
@@ -165,8 +165,8 @@ def test_a_score_that_does_not_say_what_it_is_is_refused(variables, message):
 @pytest.mark.parametrize(
     ("name", "maker", "message"),
     [
-        ("a/b", lambda: None, "the name of a problem must be a text without"),
-        ("mine", "nowhere", "must be a function, or its place"),
+        ("a/b", lambda: None, "the name of a problem must be text without"),
+        ("mine", "nowhere", "must be a function, or a name"),
     ],
 )
 def test_a_problem_that_cannot_be_registered(name, maker, message):

@@ -151,7 +151,7 @@ def test_a_kind_of_fbar_is_not_replaced():
     def mean(name: str) -> fbar.Target:
         return fbar.mean(name)
 
-    with pytest.raises(fbar.InputError, match="fbar has a target 'mean' already; choose another name"):
+    with pytest.raises(fbar.InputError, match="fbar already has a target 'mean'; choose another name"):
         register("NAME", "mean:a")(mean)
 
 

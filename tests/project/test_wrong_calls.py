@@ -260,7 +260,7 @@ def result():
         (lambda result: fbar.probability("(" * 3000 + "a" + ")" * 3000), "cannot read the expression|nested"),
         (lambda result: fbar.theory.posterior([0.5, 0.5], [1, 2, 3]), r"do not fit together: prior \(2,\), p_star"),
         (lambda result: fbar.theory.posterior("x", [1, 2]), "prior of theory.posterior must be numbers; got str"),
-        (lambda result: fbar.plot.marginals(result, ax=3), "ax must be axes of matplotlib"),
+        (lambda result: fbar.plot.marginals(result, ax=3), "ax must be matplotlib axes"),
         (lambda result: fbar.Workers(decimal.Decimal(2)), "workers must be a positive integer"),
         (lambda result: fbar.infer(result.run.problem, fbar.mean("a"), budget=9, workers=10**9), "from 0 to 10,000"),
         (lambda result: fbar.Targeted(groups=2**53), "at most 1,000 groups"),
@@ -269,7 +269,7 @@ def result():
         (lambda result: fbar.load("no-such-run", problem=3), "problem must be an fbar.Problem"),
         (lambda result: fbar.Categorical([Spoilt()]), "must be an array"),
         (lambda result: fbar.Finite(a=SpoiltArray()), "must be an array"),
-        (lambda result: fbar.Density(lambda x: "x", 0, 1), "what a density gives must be numbers"),
+        (lambda result: fbar.Density(lambda x: "x", 0, 1), "a density's values must be numbers"),
         (lambda result: fbar.simulate(result.run.problem, 3), "batch must be one that a run asked for"),
     ],
 )

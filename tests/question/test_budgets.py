@@ -111,13 +111,13 @@ def test_what_is_run_ahead_without_a_budget_is_counted_and_told(answer):
     alone, begun = answer(LINE, None, method=method)
     assert alone.simulations == begun
     assert alone.unused == 0
-    assert "ahead of need" not in str(alone)
+    assert "went unused" not in str(alone)
     result, begun = answer(LINE, 4, method=method)
     assert result["mean:theta"].value == alone["mean:theta"].value
     assert result.simulations == alone.simulations
     assert result.unused > 0
     assert result.simulations < begun <= result.simulations + result.unused
-    assert f"{result.unused:,} more simulations ran ahead of need and were not used" in str(result)
+    assert f"{result.unused:,} more simulations ran in advance and went unused" in str(result)
     assert result.as_dict()["unused"] == result.unused
 
 

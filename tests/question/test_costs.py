@@ -159,12 +159,12 @@ def test_a_simulation_with_a_bad_cost_has_failed(bad, wrap):
     late = batch.points["mu"] > 4
     np.testing.assert_array_equal(found.failure, np.where(late, Failure.UNUSABLE, Failure.NONE))
     np.testing.assert_array_equal(found.cost, np.where(late, np.nan, 1.0))
-    assert f"must be a positive number for every simulation; it gave {bad:g}" in found.examples[Failure.UNUSABLE]
+    assert f"must be a positive number for every simulation; it returned {bad:g}" in found.examples[Failure.UNUSABLE]
 
 
 def test_bad_costs_of_all_simulations_are_refused():
     problem = problem_of(lambda theta, rng: {"x": theta["mu"], "cost": -theta["mu"] - 1})
-    with pytest.raises(fbar.InputError, match="'cost' must be a positive number for every simulation; it gave -"):
+    with pytest.raises(fbar.InputError, match="'cost' must be a positive number for every simulation; it returned -"):
         fbar.infer(problem, MU, budget=100, tolerance=1, seed=1)
 
 

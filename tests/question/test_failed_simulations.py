@@ -314,7 +314,7 @@ def test_a_simulator_that_bears_few_rows_at_once_is_refused(f):
         return rng.random(theta.rows)
 
     problem = fbar.Problem(PRIOR, simulate, observed=1.0)
-    with pytest.raises(fbar.SimulatorFailed, match=r"given 8 rows at once, and seldom with half.*too many.*block_size"):
+    with pytest.raises(fbar.SimulatorFailed, match=r"given 8 rows at once, and rarely with half.*too many.*block_size"):
         outcomes(problem, InProcess(), 64, 16)
     _, x, failure = outcomes(problem, InProcess(), 400, 4)
     assert abs(failure.astype(bool).sum() - 400 * f) <= 5 * np.sqrt(400 * f * (1 - f))

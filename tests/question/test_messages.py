@@ -33,8 +33,8 @@ def pyabc(theta):
         (lambda: fbar.Prior(stats.uniform(0, 1)), r"every parameter needs a name, as in Prior\(beta="),
         (lambda: fbar.Prior(stats.uniform(0, 1), stats.norm()), "every parameter needs a name"),
         (lambda: fbar.Prior([stats.uniform(0, 1)]), "every parameter needs a name"),
-        (lambda: infer(lambda theta, rng: theta[:, 0]), r"taken by name, as in theta\['a'\], not by position"),
-        (lambda: infer(lambda theta, rng: theta[0]), r"taken by name, as in theta\['a'\], not by position"),
+        (lambda: infer(lambda theta, rng: theta[:, 0]), r"accessed by name, as in theta\['a'\], not by position"),
+        (lambda: infer(lambda theta, rng: theta[0]), r"accessed by name, as in theta\['a'\], not by position"),
         (lambda: infer(lambda theta, rng: theta.a), r"write theta\['a'\], not theta\.a"),
         (lambda: infer(fbar.each(lambda theta, rng: theta.a)), r"write theta\['a'\], not theta\.a"),
         (lambda: infer(pyabc), r"2 arguments, as simulate\(theta, rng\); pyabc\(theta\) cannot be"),
@@ -43,7 +43,7 @@ def pyabc(theta):
         (lambda: infer(pyabc, summary=lambda x: x.mean()), r"as simulate\(theta, rng\)"),
         (
             lambda: infer(lambda theta, rng: theta["a"], summary=lambda x: x.mean()),
-            r"summary receives a batch.*as x\.mean\(axis=1\) does; it was given shape \(1, 2\) and gave shape \(\)",
+            r"summary receives a batch.*as x\.mean\(axis=1\) does; it was given shape \(1, 2\) and returned \(\)",
         ),
     ],
 )

@@ -59,12 +59,12 @@ def test_a_mistake_in_every_simulation_ends_the_run_early(mistake, tmp_path):
 
 
 BATCH_MISTAKES = {
-    "one number": (lambda theta, rng: 1.0, "asked for {rows} simulations and gave 'x' of shape ()"),
+    "one number": (lambda theta, rng: 1.0, "asked for {rows} simulations and returned 'x' of shape ()"),
     "one row": (lambda theta, rng: rng.random(1), "of shape (1,); its first axis must be the simulations"),
     "ten rows": (lambda theta, rng: rng.random(10), "of shape (10,); its first axis must be the simulations"),
     "columns": (lambda theta, rng: np.ones((theta.rows, 2)), "summaries have shape (2,) and the observed ones ()"),
     "complex": (lambda theta, rng: theta["theta"] + 1j, "simulated summaries are complex128"),
-    "nothing": (lambda theta, rng: None, "gave 'x' of shape ()"),
+    "nothing": (lambda theta, rng: None, "returned 'x' of shape ()"),
     "no such parameter": (lambda theta, rng: theta["eta"], "there is no parameter 'eta'; known: theta"),
 }
 
@@ -177,8 +177,8 @@ def test_a_function_that_raises_for_some_simulations_stops_nothing(options, tole
     [
         ({"distance": lambda x, observed: x - observed}, "a distance must be at least 0; got -"),
         ({"distance": lambda x, observed: np.abs(x - observed).astype(str)}, "distances must be numbers"),
-        ({"accept": lambda x, observed: x - observed}, "must give true or false"),
-        ({"summary": lambda x: x[:1]}, "must give a row for each"),
+        ({"accept": lambda x, observed: x - observed}, "must return true or false"),
+        ({"summary": lambda x: x[:1]}, "must return a row for each"),
         ({"summary": strict(lambda x: x, -1)}, "the summary failed"),
     ],
 )

@@ -63,7 +63,7 @@ def test_what_is_known_stays_while_it_is_true():
 
 def test_replacements_are_checked_like_the_first():
     problem = question()
-    with pytest.raises(fbar.InputError, match=r"unknown argument of a problem 'obsrved'; did you mean 'observed'\?"):
+    with pytest.raises(fbar.InputError, match=r"unknown argument 'obsrved' of a problem; did you mean 'observed'\?"):
         problem.replace(obsrved=3)
     with pytest.raises(fbar.InputError, match="cost must be one number for each of 3 values"):
         problem.replace(cost=[1.0, 2.0])

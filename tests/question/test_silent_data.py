@@ -98,7 +98,7 @@ def test_numbers_that_cannot_be_compared_are_refused():
     for observed in ([2.0, np.nan], [2.0, None], [2j, 1.0], np.array(["2020", "2021"], "datetime64[Y]")):
         with pytest.raises(fbar.InputError, match=r"observed"):
             infer(pair, observed)
-    with pytest.raises(fbar.InputError, match="it gives complex128 values"):  # its imaginary part was dropped
+    with pytest.raises(fbar.InputError, match="it returns complex128 values"):  # its imaginary part was dropped
         infer(pair, [2.0, 2.0], summary=complex_summary)
     with pytest.raises(fbar.InputError, match="simulated summaries are complex128"):
         infer(lambda t, rng: noisy(t, rng) + 1j)

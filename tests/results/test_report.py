@@ -409,7 +409,7 @@ def test_any_name_can_be_shown(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["x\ny", "\x1b[2J", "a\ud800b", "\u202eabc", "", "n" * 2000])
 def test_a_name_that_cannot_be_printed_is_refused(name):
-    with pytest.raises(fbar.InputError, match="must be of 1 to 1000 characters that can be printed"):
+    with pytest.raises(fbar.InputError, match="must have 1 to 1000 printable characters"):
         fbar.Prior({name: stats.norm(0, 1)})
 
 

@@ -224,7 +224,7 @@ def test_bad_input_is_refused_in_one_line_before_any_simulation(call, message):
 @pytest.mark.parametrize(
     ("simulate", "message"),
     [
-        (lambda t, rng: 1.0, "gave 'x' of shape ()"),
+        (lambda t, rng: 1.0, "returned 'x' of shape ()"),
         (lambda t, rng: np.ones((t.rows, 2)), "simulated summaries have shape (2,) and the observed ones ()"),
         (lambda t, rng: {"y": np.ones(t.rows)}, "must hold its data under 'x'"),
     ],

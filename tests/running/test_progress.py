@@ -412,16 +412,16 @@ def test_a_terminal_that_became_narrower_is_wiped_whole(
 def test_ctrl_c_while_lines_are_written_wipes_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    screen, write = terminal.Screen(), terminal.Screen._write
+    screen, write = terminal.Screen(), terminal.Screen.write
 
     def interrupted(text: str) -> None:
         write(text)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(terminal.Screen, "_write", staticmethod(interrupted))
+    monkeypatch.setattr(terminal.Screen, "write", staticmethod(interrupted))
     with pytest.raises(KeyboardInterrupt):
         screen.draw(["one", "two"])
-    monkeypatch.setattr(terminal.Screen, "_write", staticmethod(write))
+    monkeypatch.setattr(terminal.Screen, "write", staticmethod(write))
     screen.wipe()
     assert capsys.readouterr().err.endswith("\r\x1b[1A\x1b[J")
 

@@ -229,7 +229,7 @@ def test_a_full_disk_leaves_the_old_export(options, recorded, monkeypatch):
         self._file.write("half a file")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(tables._Csv, "write", full)
+    monkeypatch.setattr(tables.CsvWriter, "write", full)
     with pytest.raises(fbar.FbarError, match="No space left"):
         call("export", "r", *options, "--force")
     assert (recorded / "r.csv").read_text() == "old"

@@ -386,5 +386,5 @@ def test_a_small_run_writes_its_cells_and_goes_on(tmp_path, capsys):
     assert (tmp_path / "events" / "trials.jsonl").read_bytes() == lines  # nothing was run twice
     with pytest.raises(InputError, match="did you mean 'events'"):
         run(studies=["event"])
-    with pytest.raises(InputError, match="problem of infer"):
+    with pytest.raises(InputError, match="in the preset infer"):
         run(problems=["rampe"])

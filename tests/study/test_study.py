@@ -231,7 +231,7 @@ def test_a_finite_prior_stands_in_exactly():
         (("ramp", "rejection", 10, 2, ["mse", "mse"]), "given twice"),
         (("ramp", "rejection", 10, 2, ["msee"]), "unknown score 'msee'"),
         (("ramp", "rejection", 10, 2, []), "at least one score"),
-        ((None, "rejection", 10), "a problem is a name of the catalogue"),
+        ((None, "rejection", 10), "a problem is a name from the catalogue"),
         (("ramp", "rejection", np.array([10, 0])), "budget must be a positive integer; got"),
         (("ramp/2", "rejection", 10), "has only observation 1"),
         (("gaussian-linear/11", "rejection", 10), "from 1 to 10; got 11"),
@@ -254,7 +254,7 @@ def test_more_bad_input():
         Study(own, "rejection", 10)
     with pytest.raises(InputError, match=r"one of 0.01, 0.001"):
         Study("gaussian-linear", "rejection", 10, tolerance=0.5)
-    with pytest.raises(InputError, match=r"unknown problem of targets= 'rampp'; did you mean 'ramp'"):
+    with pytest.raises(InputError, match=r"unknown problem 'rampp' in targets=; did you mean 'ramp'"):
         Study("ramp", "rejection", 10, targets={"rampp": "mean:theta"})
     with pytest.raises(InputError, match="unknown truth"):
         Study("ramp", "rejection", 10, truth="exact")

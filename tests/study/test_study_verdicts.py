@@ -12,7 +12,7 @@ import fbar
 from fbar import problems
 from fbar.errors import InputError
 from fbar.study import Study, StudyResult
-from fbar.study.curves import Curve, _line, relative
+from fbar.study.curves import Curve, fitted_line, relative
 from fbar.study.paired import compare, holm
 from fbar.study.presets import paper_claims as presets
 from fbar.study.trials import Cell, TrialRecord
@@ -249,10 +249,10 @@ def test_the_cost_relative_to_a_reference_has_the_errors_of_both():
 def test_a_line_through_points_that_lie_on_it_still_has_an_error():
     """Three points of errors 0.1 on a line: the slope's error is 0.1/√Σ(x − x̄)², however well they lie on it."""
     x = np.array([0.0, 1.0, 2.0])
-    intercept, rate, covariance = _line(x, 3 - x, np.full(3, 0.1))
+    intercept, rate, covariance = fitted_line(x, 3 - x, np.full(3, 0.1))
     assert (intercept, rate) == (pytest.approx(3), pytest.approx(-1))
     assert covariance[1, 1] == pytest.approx(0.01 / 2)
-    scattered = _line(x, 3 - x + np.array([1.0, -2.0, 1.0]), np.full(3, 0.1))[2]
+    scattered = fitted_line(x, 3 - x + np.array([1.0, -2.0, 1.0]), np.full(3, 0.1))[2]
     assert scattered[1, 1] == pytest.approx(0.01 / 2 * 600)
 
 

@@ -103,7 +103,7 @@ def test_an_export_to_a_full_disk_leaves_the_old_file(
 ) -> None:
     out = tmp_path / f"out.{format}"
     out.write_text("before")
-    writer = tables._Csv if format == "csv" else tables._Parquet
+    writer = tables.CsvWriter if format == "csv" else tables.ParquetWriter
     write, close = writer.write, writer.close
 
     def to_a_full_disk(self: Any, frame: Any) -> None:

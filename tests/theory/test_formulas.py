@@ -47,7 +47,7 @@ def test_the_beta_rule():
     deviation = F - w @ F
     v_f = (PRIOR**2 * v * deviation**2).sum() / (PRIOR @ m) ** 2
     expected = PRIOR * np.sqrt(e * (deviation**2 + v_f) / cost)
-    assert np.allclose(run._shares(), expected / expected.sum())
+    assert np.allclose(run.shares(), expected / expected.sum())
 
 
 def test_the_papers_rule_with_its_pseudo_counts_floor_and_cost():
@@ -57,7 +57,7 @@ def test_the_papers_rule_with_its_pseudo_counts_floor_and_cost():
     w = PRIOR * p / (PRIOR @ p)
     raw = PRIOR * np.sqrt(p * (1 - p) / cost) * np.abs(F - w @ F)
     floored = raw / raw.sum() + 1 / math.sqrt(62 + 1)
-    assert np.allclose(run._shares(), floored / floored.sum())
+    assert np.allclose(run.shares(), floored / floored.sum())
 
 
 def test_the_adaptive_posterior_draws_from_the_floored_estimate_by_the_design_seed():
@@ -67,7 +67,7 @@ def test_the_adaptive_posterior_draws_from_the_floored_estimate_by_the_design_se
     q = PRIOR * p / (PRIOR @ p) + 1 / math.sqrt(63)
     size = 1000 * 2 // 16 - 1000 // 16
     expected = run.seeds.generator(Purpose.DESIGN, 1, 0).multinomial(size, q / q.sum())
-    assert np.array_equal(run._plan, expected)
+    assert np.array_equal(run.plan, expected)
 
 
 def test_variances_cell_by_cell():
@@ -178,7 +178,7 @@ def test_the_oracle_allocation_uses_the_influence_function():
     psi -= w @ psi
     raw = PRIOR * np.sqrt(problem.p_star * (1 - problem.p_star)) * np.abs(psi)
     run = fbar.Allocation("min-mse", floor=0, rounds=1).start(problem, target, 1, 10**6)
-    assert np.allclose(run._plan / 10**6, raw / raw.sum(), atol=1e-5)
+    assert np.allclose(run.plan / 10**6, raw / raw.sum(), atol=1e-5)
 
 
 def test_part_of_a_round_of_independent_draws_is_a_sample_like_the_whole():

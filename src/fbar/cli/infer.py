@@ -65,14 +65,14 @@ def infer(
     Parameters
     ----------
     model
-        The model file, or FILE.py:NAME for a problem with another name than "problem".
+        The model file, or FILE.py:NAME for a problem that is not called "problem".
     method
         A name listed by "fbar methods", such as targeted, rejection or smc. By default the model file's "method", with
         all its settings; without one, adaptive on finite spaces and targeted on others.
     budget
         The largest number of simulations.
     tolerance
-        How close simulations must come to the data; smc ends at it. Without one targeted chooses it from the budget.
+        How close simulations must come to the data; smc ends at it. By default targeted chooses one from the budget.
     precision
         Standard errors that end the run, or fractions of the value: mean:rate=0.05 or rate=1%.
     run

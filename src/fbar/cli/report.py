@@ -25,7 +25,7 @@ def report(
     view: ViewOf = OWN,
     trust: TrustFlag = False,
 ) -> None:
-    """Write a recorded run's report: one HTML file that opens from disk and loads nothing.
+    """Write a recorded run's report: one HTML file that opens from disk and loads nothing else.
 
     The answer first, then how its error fell, where simulations went and which of them carry it, estimate against
     tolerance, rounds, posterior, the model against the data, failures, settings. No inference is repeated.

@@ -36,7 +36,7 @@ def resume(
     timeout
         Seconds that one simulation may take; by default as the run was started, inf for no limit.
     trust
-        Allow the model file of a run that is not yours to be executed, and remember that.
+        Execute the model file of a run that is not yours, and remember that it is trusted.
     quiet
         Show no progress, only the result.
     json_
@@ -84,7 +84,7 @@ def extend(
     timeout
         Seconds that one simulation may take; by default as the run was started, inf for no limit.
     trust
-        Allow the model file of a run that is not yours to be executed, and remember that.
+        Execute the model file of a run that is not yours, and remember that it is trusted.
     quiet
         Show no progress, only the result.
     json_

@@ -31,8 +31,8 @@ MOST_DETAIL = 3
 def show(run: Path, /, *, view: ViewOf = OWN, trust: TrustFlag = False, json_: JsonFlag = False) -> None:
     """Show a recorded run: its settings, its progress, failures and estimates.
 
-    It only reads, also while the run is at work. With --at, --adjusted or --extrapolated it shows other estimates from
-    the same simulations, when the run is not at work.
+    It only reads, even while the run is in progress. With --at, --adjusted or --extrapolated it shows other
+    estimates from the same simulations, when the run is not in progress.
 
     Examples: "fbar show my-run --json", "fbar show my-run --adjusted".
 
@@ -41,7 +41,7 @@ def show(run: Path, /, *, view: ViewOf = OWN, trust: TrustFlag = False, json_: J
     run
         The run's directory.
     trust
-        Allow the model file of a run that is not yours to be executed, and remember that; only --at, --adjusted and
+        Execute the model file of a run that is not yours, and remember that it is trusted; only --at, --adjusted and
         --extrapolated need it.
     json_
         Print one JSON object, and nothing else, to standard output.
@@ -59,7 +59,7 @@ def show(run: Path, /, *, view: ViewOf = OWN, trust: TrustFlag = False, json_: J
     if json_:
         print_json(_as_dict(ledger, simulations, failures), run)
     elif not ledger.legs:
-        say(f"{run}: nothing was started yet")
+        say(f"{run}: nothing has been started yet")
     else:
         _print(ledger, simulations, failures, lacks)
 
@@ -93,7 +93,7 @@ def _print(
         if leg.result is not None:
             print_recorded(leg.result, run)
     used = _used(legs)
-    spare = "" if used is None or used >= simulations else f", {used:,} of them used: the others were ahead of need"
+    spare = "" if used is None or used >= simulations else f", {used:,} of them used: the others ran in advance"
     say(f"{counted(simulations, 'simulation')} recorded in {counted(len(ledger), 'block')}{spare}")
     others = ", ".join(text for text in ledger.damaged if not text.startswith("block "))
     if lacks or others:
@@ -135,7 +135,7 @@ def _until(settings: Mapping[str, Any]) -> str:
         except InputError:
             ends.append("until a custom rule holds")
         ends += [f"at most {settings['limit']:,} simulations"] if settings.get("limit") else []
-    return ", ".join(ends) or "until it ends by itself"
+    return ", ".join(ends) or "until it ends on its own"
 
 
 def explain(
@@ -150,10 +150,11 @@ def explain(
     run
         The run's directory.
     target
-        The target's name, or the part after its kind if that is clear: rate for mean:rate. The only one by default.
-        Any other can be asked for, from the same simulations: variance:rate, 'probability:rate > 12'.
+        The target's name, or the part after its kind if that is unambiguous: rate for mean:rate. It can be left
+        out if there is only one. Any other target can be explained too, from the same simulations: variance:rate,
+        'probability:rate > 12'.
     trust
-        Allow the model file of a run that is not yours to be executed, and remember that.
+        Execute the model file of a run that is not yours, and remember that it is trusted.
     json_
         Print one JSON object, and nothing else, to standard output.
     """

@@ -32,7 +32,7 @@ def write_table(path: Path, format: str, frames: Iterable[DataFrame]) -> int:
     """
     rows = 0
     with whole(path) as new:
-        writer = _Parquet(new) if format == "parquet" else _Csv(new)
+        writer = ParquetWriter(new) if format == "parquet" else CsvWriter(new)
         try:
             for frame in frames:
                 writer.write(frame)
@@ -42,7 +42,7 @@ def write_table(path: Path, format: str, frames: Iterable[DataFrame]) -> int:
     return rows
 
 
-class _Csv:
+class CsvWriter:
     """Text; the only place where cells of a csv file are made."""
 
     def __init__(self, path: Path) -> None:
@@ -63,7 +63,7 @@ def _without_formulas(frame: DataFrame) -> DataFrame:
     return frame.assign(**texts).rename(columns=cell)
 
 
-class _Parquet:
+class ParquetWriter:
     """A row group for each frame."""
 
     def __init__(self, path: Path) -> None:

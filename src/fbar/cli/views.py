@@ -19,12 +19,12 @@ class View:
     Parameters
     ----------
     at
-        The estimates at another tolerance, from the same simulations: any after targeted and smc, a smaller one than
-        the run's after others.
+        The estimates at another tolerance, from the same simulations: any one after targeted and
+        smc, only smaller ones than the run's after other methods.
     adjusted
-        The estimates adjusted by regression on the summaries, at the run's tolerance or the one of --at.
+        The estimates adjusted by regression on the summaries, at the run's tolerance or that of --at.
     extrapolated
-        The estimates extrapolated to tolerance 0, from the run's tolerance or the one of --at, and half of it.
+        The estimates extrapolated to tolerance 0, from the run's tolerance or that of --at, and half of it.
     """
 
     at: MaybeNumber = None

@@ -88,6 +88,6 @@ def _given(engine: Any) -> Engine:
     if isinstance(engine, str) or hasattr(engine, "scatter"):
         return Dask(engine)
     raise InputError(
-        "engine must be an engine such as fbar.engine.Workers(4), a concurrent.futures.Executor, a distributed.Client "
+        "engine must be an engine such as fbar.Workers(4), a concurrent.futures.Executor, a distributed.Client "
         f"or its address; got {shown(engine)}"
     )

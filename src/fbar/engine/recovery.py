@@ -181,7 +181,7 @@ def _require_that_rows_fail(
         raise InputError(failed.message)
     if passes <= WHOLE // 2:
         raise SimulatorFailed(
-            f"the simulator fails whenever it is given {part.rows} rows at once, and seldom with half as many "
+            f"the simulator fails whenever it is given {part.rows} rows at once, and rarely with half as many "
             f"({failed.message}); give a smaller block_size (block_size=, --block-size)"
         )
 

@@ -158,7 +158,7 @@ class CellErrors(ErrorModel):
             *general,
             (few, FEW_WERE_ACCEPTED),
             (one > ONE_CARRIES, carried()),
-            (missing.any(axis=-2), "some parameter values that matter were simulated never or once"),
+            (missing.any(axis=-2), "some parameter values that matter were simulated at most once"),
             (
                 guessed > 0.5,
                 "over half of the error bar is a guess about parameter values with fewer than "
@@ -279,6 +279,6 @@ class InverseCounts:
             _spread(p, m),
             cells.few_hits_or_misses,
             ess,
-            "" if self.required >= FEW_ACCEPTED else f"values were simulated to fewer than {FEW_ACCEPTED} hits",
+            "" if self.required >= FEW_ACCEPTED else f"fewer than {FEW_ACCEPTED} hits were required of each value",
         )
         return _posterior(cells, p_hat, errors)

@@ -84,7 +84,7 @@ class DoublyRobust:
             raise InputError("cross-fitting needs at least 2 folds; got 1")
         if self.bandwidth is not None and positive_number(self.bandwidth, "bandwidth") > 0.5:
             raise InputError(
-                f"bandwidth is in the prior's unit coordinates, where 0.5 is half of everything; got "
+                f"bandwidth is in the prior's unit coordinates, where 0.5 is half of the prior's range; got "
                 f"{shown(self.bandwidth)}"
             )
         if self.bandwidth is not None:

@@ -34,7 +34,7 @@ def none_within(simulations: int, tolerance: float, seen: Seen) -> NoPosterior:
     """No simulation was accepted at a tolerance that somebody asked for."""
     return NoPosterior(
         f"none of {simulations} simulations was accepted at the tolerance {tolerance:g}{_in_brackets(seen)}; "
-        "take a larger tolerance, or raise the budget"
+        "use a larger tolerance, or raise the budget"
     )
 
 

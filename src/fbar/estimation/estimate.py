@@ -145,7 +145,7 @@ class Estimates(Sequence[Estimate], ShownInNotebooks):
             raise IndexError(f"there are {len(self)} estimates, from 0 to {len(self) - 1}; got {shown(key)}") from None
         except Exception:
             raise InputError(
-                f"estimates are taken by position or by name, as in estimates['mean:R0']; got {shown(key)}"
+                f"estimates are accessed by position or by name, as in estimates['mean:R0']; got {shown(key)}"
             ) from None
 
     def _index(self, name: str) -> int:
@@ -172,7 +172,7 @@ class Estimates(Sequence[Estimate], ShownInNotebooks):
 
         def value(at: FloatArray) -> float:
             try:
-                found = real(as_array(function(*at), "what the function gives").item())
+                found = real(as_array(function(*at), "the function's value").item())
             except InputError:
                 raise
             except Exception as error:

@@ -170,7 +170,7 @@ def rows_of(posterior: Posterior) -> IntArray:
     draws = posterior.draws
     if type(posterior) is not Posterior or draws is None or draws.row is None:
         raise InputError(
-            "estimates are extrapolated and adjusted from single weighted simulations; take "
+            "extrapolation and adjustment need individually weighted simulations; use "
             "estimator=fbar.WeightedAverage(), or weights='mixture' for SMC"
         )
     return draws.row

@@ -70,7 +70,7 @@ class InverseVariancePosterior(Posterior):
         shift = np.concatenate([self.value(target) - Posterior.value(self, target) for target in targets])
         text = (
             "rounds weighted by one over their estimated variance disagree with rounds weighted by their effective "
-            f"sample size by more than {SELF_INFLUENCE:g} standard errors: a known bias; take weights='mixture'"
+            f"sample size by more than {SELF_INFLUENCE:g} standard errors: a known bias; use weights='mixture'"
         )
         doubt = np.abs(shift) > SELF_INFLUENCE * bars.standard_error
         return ErrorBars(bars.covariance, bars.df, (*bars.doubts, (doubt, text)))

@@ -281,7 +281,7 @@ class MixtureErrors(DrawErrors):
         shift = np.abs((self.naive[:, None] * influence).sum(axis=0))
         doubt = shift > SELF_INFLUENCE * bars.standard_error
         text = (
-            f"particles influence their own weights, by more than {SELF_INFLUENCE:g} standard errors; take more "
-            "particles a round or a wider perturbation kernel"
+            f"particles influence their own weights, by more than {SELF_INFLUENCE:g} standard errors; use more "
+            "particles per round or a wider perturbation kernel"
         )
         return ErrorBars(bars.covariance, bars.df, (*bars.doubts, (doubt, text)))

@@ -153,7 +153,7 @@ class Simulations:
             raise InputError("the run has no simulations yet")
         chosen = np.arange(self._size) if rows is None else np.asarray(rows, dtype=np.int64)
         if not (chosen.size and chosen[0] >= 0 and chosen[-1] < self._size and (np.diff(chosen) > 0).all()):
-            raise InputError(f"simulations are taken by numbers in rising order, from 0 to {self._size - 1:,}")
+            raise InputError(f"simulations are selected by number in ascending order, from 0 to {self._size - 1:,}")
         try:
             return self._portion(chosen)
         except NotKept:
@@ -171,8 +171,8 @@ class Simulations:
 
     def _not_kept(self) -> InputError:
         return InputError(
-            f"what came out of {self._size:,} simulations is not all kept in memory; record the run (run=, --run) and "
-            "read them from there, or take a smaller budget or fewer summaries"
+            f"the results of {self._size:,} simulations are not all kept in memory; record the run (run=, --run) and "
+            "read them from there, or use a smaller budget or fewer summaries"
         )
 
     # ------------------------------------------------------------ from memory and from the record

@@ -138,8 +138,8 @@ class Ledger(LedgerReader):
 
     def _cannot(self, what: str, error: Exception) -> LedgerError:
         return LedgerError(
-            f"cannot {what} {self.path}: {error}; what was recorded before is safe. Make room or repair the disk, then "
-            "rerun the command to go on"
+            f"cannot {what} {self.path}: {error}; everything recorded so far is safe. Free some space or repair "
+            "the disk, then rerun the command to resume"
         )
 
     # ------------------------------------------------------------ repairing
@@ -227,10 +227,10 @@ class Ledger(LedgerReader):
         if self._lock is None or _inode(self.path) == self._inode:
             return
         if self._lock.deleted:
-            raise LedgerError(f"{self.directory} was deleted while its run was at work, and what it recorded with it")
+            raise LedgerError(f"{self.directory} was deleted while its run was in progress, with all it had recorded")
         raise LedgerError(
-            f"{self.directory} was moved while its run was at work; what was recorded is safe there: rerun the command "
-            "with its new name to go on"
+            f"{self.directory} was moved while its run was in progress; what was recorded is safe there: rerun "
+            "the command with its new name to resume"
         )
 
     def flush(self) -> None:

@@ -128,7 +128,7 @@ class LedgerReader:
             for version, crc in self._connection.execute("SELECT format, crc FROM formats LIMIT 100"):
                 if version > FORMAT and crc == checksum(version):
                     raise LedgerError(
-                        f"{self.directory} was made by a later version of fbar (format {version}); update fbar"
+                        f"{self.directory} was made by a newer version of fbar (format {version}); update fbar"
                     )
             self._list_blocks()
             self.legs = [leg.as_now() for leg in self._read_legs()]

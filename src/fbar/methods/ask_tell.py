@@ -153,9 +153,9 @@ class AskTell(ABC):
             if batch.key not in self._outstanding:
                 past = batch.round < self.round or (batch.round == self.round and batch.block < self._asked)
                 raise InputError(
-                    f"the outcomes of block {batch.key} were given already"
+                    f"the outcomes of block {batch.key} have already been given"
                     if past
-                    else f"block {batch.key} was not asked for in round {self.round}, the present one"
+                    else f"block {batch.key} was not asked for in round {self.round}, the current one"
                 )
             if isinstance(outcomes, Simulated) and outcomes.simulations != batch.simulations:
                 raise InputError(

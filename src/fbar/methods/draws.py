@@ -318,8 +318,8 @@ class DrawRun(Run):
             tolerance > self.acceptance.tolerance
         ):  # every kernel falls with the distance: within a smaller one all are kept
             raise InputError(
-                f"only simulations within the run's tolerance {self.acceptance.tolerance:g} were kept; "
-                f"look at a smaller one than {tolerance:g}, or run fbar.SMC, which keeps them all"
+                f"only simulations within the run's tolerance {self.acceptance.tolerance:g} were kept, "
+                f"so it cannot be raised to {tolerance:g}; choose a smaller one, or run fbar.SMC, which keeps them all"
             )
         return found
 

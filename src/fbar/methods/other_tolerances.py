@@ -152,8 +152,8 @@ class OtherTolerances(ABC):
             summaries = self._summaries_of(rows, size)
         except NotKept:
             raise InputError(
-                f"adjustment regresses on numbers, at most {FEW_NUMBERS} of a simulation, and they are not kept of "
-                f"very many simulations; this problem's data are {size}: give it a shorter summary="
+                f"adjustment regresses on at most {FEW_NUMBERS} numbers per simulation, which are not kept for very "
+                f"many simulations; this problem's data are {size}: give it a shorter summary="
             ) from None
         away = summaries - np.ravel(observed)
         return AdjustedPosterior(posterior, away, self.problem)

@@ -73,7 +73,7 @@ def register(
         A function of the budget that gives the method for a study, where its settings depend on it.
     """
     if not isinstance(name, str) or not name or set(name) & set("/:. "):
-        raise InputError(f"the name of a method must be a text without '/', ':', '.' and spaces; got {shown(name)}")
+        raise InputError(f"the name of a method must be text without '/', ':', '.' or spaces; got {shown(name)}")
     choice(needs, get_args(Needs), "need")
 
     def add(make: Maker) -> Maker:
@@ -97,7 +97,7 @@ def unregister(name: str) -> None:
     if entry is None:
         return
     if entry.place.startswith("fbar."):
-        raise InputError(f"{name} is one of fbar's own methods; it cannot be taken out")
+        raise InputError(f"{name} is one of fbar's own methods; it cannot be unregistered")
     del _REGISTERED[name]
     if isinstance(entry.make, type):
         _PARTS.pop(entry.make.__name__, None)
@@ -115,7 +115,7 @@ def _add_part(part: type[Any]) -> None:
 def _require_free(what: str, known: str, place: str) -> None:
     """Refuse a name that is taken, unless by the same thing or by a model file, which may have been read before."""
     if known != place and not known.startswith(("fbar_model_", "__main__")):
-        raise InputError(f"there is {what} already, in {known.partition(':')[0]}; choose another name")
+        raise InputError(f"{what} already exists, in {known.partition(':')[0]}; choose another name")
 
 
 def _place(thing: Any) -> str:

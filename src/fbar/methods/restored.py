@@ -58,7 +58,7 @@ def _made(part: type[Any], given: Mapping[str, Any]) -> Any:
                 f"the run's method has a setting {name!r:.60} that {part.__name__} does not know; update fbar"
             )
         if not fits(value, hints[name]):
-            raise InputError(f"the run's method has {part.__name__}({name}={value!r:.60}), which is not what it takes")
+            raise InputError(f"the run's method has {part.__name__}({name}={value!r:.60}), which is not a valid value")
         if isinstance(value, int) and abs(value) > MOST_COUNT:
             raise InputError(f"the run's method has {part.__name__}({name}={value!r:.60}): at most {MOST_COUNT:,}")
     try:

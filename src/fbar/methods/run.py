@@ -202,7 +202,7 @@ class Run(AskTell, OtherTolerances):
         drawn = self._drawn_from()
         if drawn is None:
             raise InputError(
-                f"{type(self).__name__} counts the simulations of each parameter value and keeps no single ones; "
+                f"{type(self).__name__} counts the simulations of each parameter value and keeps no individual ones; "
                 "fbar export --all writes those of a recorded run"
             )
         nothing = Tally(np.zeros(0), np.zeros(0))
@@ -238,7 +238,7 @@ class Run(AskTell, OtherTolerances):
         for name, value in (("budget", budget), ("limit", limit)):
             if value is not None and positive_integer(value, name) <= self.simulations:
                 raise InputError(
-                    f"{name} {value} is spent already: the run has {counted(self.simulations, 'simulation')}"
+                    f"{name} {value} is already spent: the run has {counted(self.simulations, 'simulation')}"
                 )
         if targets is not None:
             self.targets = as_targets(targets)

@@ -182,7 +182,7 @@ class Importance(Method):
         return scheme
 
 
-@register("rejection", "draws from the prior, of which the accepted ones are kept")
+@register("rejection", "draws from the prior, keeping those that are accepted")
 @dataclass(frozen=True)
 class Rejection(Method):
     """ABC rejection sampling (algorithm 1 of the paper): draw θ from the prior, keep what matches the data.

@@ -214,7 +214,7 @@ class StandardError(StoppingRule):
         return f"{self.target} ± {self.wanted:g}"
 
     def check(self, run: Run) -> None:
-        choice(self.target, [target.name for target in run.targets], "target of a stopping rule")
+        choice(self.target, [target.name for target in run.targets], "target", "in a stopping rule")
         _require_settling(run)
 
     def holds(self, run: Run) -> bool:

@@ -1,7 +1,7 @@
 """Figures: each the draw of a data record.
 
 ``fbar.plot.marginals(result)`` is ``Marginals.of(result).draw()``. The record has the numbers (``as_dict``); ``ax=``
-takes matplotlib axes of your own. Colours are those of `fbar.plot.look`, a method's the same in all.
+takes your own matplotlib axes. Colours are those of `fbar.plot.look`, a method's the same in all.
 """
 
 from __future__ import annotations

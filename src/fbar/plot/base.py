@@ -82,7 +82,7 @@ class Record:
                 _say(flat[0], self.message)
                 return ax
             if len(flat) != self.number:
-                raise InputError(f"this figure has {self.number} panels; give it as many axes, not {len(flat)}")
+                raise InputError(f"this figure has {self.number} panels; give it {self.number} axes, not {len(flat)}")
             self.render(flat, None)
             return ax
 
@@ -128,7 +128,7 @@ def _axes(ax: Any) -> list[Any]:
     except Exception:  # of an object of the user's
         flat = [ax]
     if not flat or not all(hasattr(item, "set_axis_off") for item in flat):
-        raise InputError(f"ax must be axes of matplotlib, as plt.subplots() gives them; got {shown(ax)}")
+        raise InputError(f"ax must be matplotlib axes, as plt.subplots() returns them; got {shown(ax)}")
     return flat
 
 
@@ -167,12 +167,12 @@ def _say(ax: Any, message: str) -> None:
 def one_run(result: Any) -> None:
     """Refuse a run of many trials, and what is no result of a run."""
     if not hasattr(result, "posterior"):
-        raise InputError(f"this figure is one of a run: give it what fbar.infer returned; got {type(result).__name__}")
+        raise InputError(f"this figure needs a run's result, as fbar.infer returns it; got {type(result).__name__}")
     if np.ndim(result.posterior.simulations):
-        raise InputError("a run of many trials has no one figure; run it without trials=")
+        raise InputError("a run of many trials has no single figure; run it without trials=")
 
 
 def one_study(result: Any) -> None:
     """Refuse what is no result of a study."""
     if not hasattr(result, "contenders"):
-        raise InputError(f"this figure is one of a study: give it what Study.run returned; got {type(result).__name__}")
+        raise InputError(f"this figure needs a study's result, as Study.run returns it; got {type(result).__name__}")

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from scipy.fft import dct, idct
 
 from fbar.arrays import FloatArray
+from fbar.weights import effective_size
 
 CELLS = 512
 """Of the grid of one parameter; for two see `fbar.plot.pairs`."""
@@ -117,7 +118,7 @@ def density(where: Axis, column: npt.NDArray[Any], weights: FloatArray, least: f
 
 def effective(weights: FloatArray) -> float:
     """(Σw)²/Σw²; 1 of no weights."""
-    return float(weights.sum() ** 2 / (weights**2).sum()) if weights.any() else 1.0
+    return effective_size(weights) if weights.any() else 1.0
 
 
 def smoothed(mass: FloatArray, h: float, along: int = -1) -> FloatArray:

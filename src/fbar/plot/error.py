@@ -68,9 +68,9 @@ class Error(Record):
         moments = list(getattr(result, "history", ()))
         if not moments or not result.own:
             why = (
-                "no errors were noted while this run went"
+                "no errors were recorded during this run"
                 if result.own
-                else "the errors that were noted are of its own estimates"
+                else "errors were recorded only for the run's own estimates"
             )
             return cls(label, (), why)
         lines = []

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MOST_POINTS = 2000
 """Simulations that are shown as points."""
 
-UNKNOWN = "where the simulations were is not known: this method keeps nothing of them"
+UNKNOWN = "where the simulations were is unknown: this method does not keep them"
 
 
 @dataclass(frozen=True, eq=False)

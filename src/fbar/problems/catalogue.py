@@ -54,13 +54,13 @@ def register(name: str, maker: Maker | str, title: str = "") -> None:
         One line about it; a recipe has its own.
     """
     if not isinstance(name, str) or not name or set(name) & set("/:. "):
-        raise InputError(f"the name of a problem must be a text without '/', ':', '.' and spaces; got {shown(name)}")
+        raise InputError(f"the name of a problem must be text without '/', ':', '.' or spaces; got {shown(name)}")
     if not (callable(maker) or (isinstance(maker, str) and maker.count(":") == 1)):
-        raise InputError(f"the maker of {name} must be a function, or its place 'module:function'; got {shown(maker)}")
+        raise InputError(f"the maker of {name} must be a function, or a name 'module:function'; got {shown(maker)}")
     entry = Registered(name, maker, title)
     known = _REGISTERED.get(name)
     if known is not None and _place(known) != _place(entry):
-        raise InputError(f"there is a problem {name!r} already, made by {_place(known)}; choose another name")
+        raise InputError(f"a problem {name!r} already exists, made by {_place(known)}; choose another name")
     _REGISTERED[name] = entry
     _RECIPES.pop(name, None)
 
@@ -68,7 +68,7 @@ def register(name: str, maker: Maker | str, title: str = "") -> None:
 def unregister(name: str) -> None:
     """Take a problem of another package out of the catalogue; nothing if it is not there."""
     if name in BUILT_IN:
-        raise InputError(f"{name} is one of fbar's own problems; it cannot be taken out")
+        raise InputError(f"{name} is one of fbar's own problems; it cannot be unregistered")
     _REGISTERED.pop(name, None)
     _RECIPES.pop(name, None)
 
@@ -159,7 +159,7 @@ def recipe(name: str) -> Recipe:
     """How a problem with data is made."""
     made = _made(_checked(name))
     if not isinstance(made, Recipe):
-        raise InputError(f"the data of {name} are given with it; it has no recipe for other data")
+        raise InputError(f"{name} comes with fixed data; it has no recipe for other data")
     return made
 
 

@@ -31,7 +31,7 @@ def store(name: str) -> None:
     for observation in range(1, OBSERVATIONS + 1):
         start = time.perf_counter()
         theta, drawn = made.draw(observation)
-        data = np.array(_rounded(drawn.tolist()), dtype=np.float64)  # the truth is of the data that are written
+        data = np.array(rounded(drawn.tolist()), dtype=np.float64)  # the truth is of the data that are written
         problem = Benchmark(made, data)
         tolerances = problem.pilot_tolerances()
         truths = {tolerance: problem.truth_at(tolerance) for tolerance in tolerances.values()}
@@ -39,7 +39,7 @@ def store(name: str) -> None:
         known = {tolerance: truth for tolerance, truth in truths.items() if truth is not None}
         found[observation] = Stored(parameters, data.tolist(), problem.reference.truth(), tolerances, known).as_dict()
         print(f"{name} {observation}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
-    _write(name, {"problem": name, "observations": _rounded(found)})
+    _write(name, {"problem": name, "observations": rounded(found)})
 
 
 def store_at_tolerance(name: str, observations: Sequence[int] = (1,)) -> None:
@@ -53,7 +53,7 @@ def store_at_tolerance(name: str, observations: Sequence[int] = (1,)) -> None:
         seed = 1000 * problem.recipe.seed + observation
         truths = brute_force.truths_at(problem, tolerances, effort, seed, lambda line: print(line, file=sys.stderr))
         added = replace(kept, truths_at=truths).as_dict()["truths_at"]
-        tree["observations"][str(observation)]["truths_at"] = _rounded(added)
+        tree["observations"][str(observation)]["truths_at"] = rounded(added)
         print(f"{name} {observation}: {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
     _write(name, tree)
 
@@ -63,12 +63,12 @@ def _write(name: str, tree: Mapping[str, Any]) -> None:
     (DATA / f"{name}.json").write_text(_written(tree) + "\n")
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
     """Floats to ten significant digits, anywhere in a tree; whole ones without a fraction."""
     if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
+        return {key: rounded(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_rounded(item) for item in value]
+        return [rounded(item) for item in value]
     if isinstance(value, float):
         short = float(f"{value:.10g}")
         return int(short) if short.is_integer() and abs(short) < 1e15 else short

@@ -104,13 +104,13 @@ class Comparison:
         summaries = called("the summary", summary, for_user(x))
         if summaries.shape[:1] != x.shape[:1]:
             raise Nonsense(
-                "summary receives a batch, an array whose first axis is the simulations, and must give a row for each, "
-                f"as x.mean(axis=1) does; it was given shape {x.shape} and gave shape {summaries.shape}"
+                "summary receives a batch, an array whose first axis is the simulations, and must return a row for "
+                f"each, as x.mean(axis=1) does; it was given shape {x.shape} and returned {summaries.shape}"
             )
         if summaries.dtype == object and all(isinstance(value, str) for value in summaries.flat):
             summaries = summaries.astype(str)
         if summaries.dtype.kind not in COMPARABLE:
-            raise Nonsense(f"summary must give numbers or labels; it gives {summaries.dtype} values")
+            raise Nonsense(f"summary must return numbers or labels; it returns {summaries.dtype} values")
         if check_rows:
             self._require_rows_apart("the summary", summaries, lambda rows: summary(for_user(x[rows])))
         return summaries
@@ -166,7 +166,7 @@ class Comparison:
             if not same_alone(alone, among, row):
                 raise InputError(
                     f"{what} of a simulation depends on the others in its batch; it must treat every row by itself, "
-                    "and without random numbers (scales that are learnt: fbar.SMC(distance=fbar.Scaled()))"
+                    "and without random numbers (scales that are learned: fbar.SMC(distance=fbar.Scaled()))"
                 )
 
     # ------------------------------------------------------------ outcomes
@@ -243,8 +243,8 @@ class Comparison:
         accepted = called("the acceptance rule", rule, for_user(summaries), for_user(observed))
         if accepted.dtype != np.bool_ or accepted.shape != (len(summaries),):
             raise Nonsense(
-                f"the acceptance rule must give true or false for each of {len(summaries)} simulations; "
-                f"it gives {accepted.dtype} of shape {accepted.shape}"
+                f"the acceptance rule must return true or false for each of {len(summaries)} simulations; "
+                f"it returns {accepted.dtype} of shape {accepted.shape}"
             )
         self._require_rows_apart(
             "the acceptance rule", accepted, lambda rows: rule(for_user(summaries[rows]), for_user(observed))
@@ -263,8 +263,8 @@ class Comparison:
         distance = _numbers(called("the distance", measure, *given))
         if distance.shape != (len(summaries),):
             raise Nonsense(
-                f"the distance must give one number for each of {len(summaries)} simulations; "
-                f"it gives shape {distance.shape}"
+                f"the distance must return one number for each of {len(summaries)} simulations; "
+                f"it returns shape {distance.shape}"
             )
         if not ours:
             self._require_rows_apart(

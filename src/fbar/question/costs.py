@@ -203,12 +203,13 @@ class CostRule:
             return {}
         if costs.values.shape != lost.shape:
             raise Unusable(
-                f"the simulator was asked for {lost.size} simulations and gave {COST!r} of shape {costs.values.shape}",
+                f"the simulator was asked for {lost.size} simulations and returned {COST!r} of shape "
+                f"{costs.values.shape}",
                 Failure.WRONG_SHAPE,
             )
         bad = costs.returned & ~((costs.values > 0) & np.isfinite(costs.values)) & ~lost
         absent = ~costs.returned & ~lost if promised else np.zeros(lost.shape, dtype=bool)
-        wrong = f"the simulator's {COST!r} must be a positive number for every simulation; it gave"
+        wrong = f"the simulator's {COST!r} must be a positive number for every simulation; it returned"
         return {
             int(row): RowFailed.of(Unusable(f"{wrong} {costs.values[row]:g}" if bad[row] else missing))
             for row in np.flatnonzero(bad | absent)

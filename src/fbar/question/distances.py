@@ -87,7 +87,7 @@ class Scaled:
     def learn(self, summaries: Summaries) -> PNorm:
         """The distance with scales from a batch of summaries (n, ...)."""
         if summaries.dtype.kind not in "biuf":
-            raise InputError("scales cannot be learnt from summaries that are labels")
+            raise InputError("scales cannot be learned from summaries that are labels")
         values = summaries.reshape(len(summaries), -1).astype(np.float64)
         scale = np.median(np.abs(values - np.median(values, axis=0)), axis=0)
         scale = np.where(scale > 0, scale, values.std(axis=0))  # over half of the values are equal

@@ -340,7 +340,7 @@ def _without_data(output: Mapping[Any, Any]) -> str:
 
 def _another_number(simulations: int, name: Any, shape: tuple[int, ...]) -> Unusable:
     return Unusable(
-        f"the simulator was asked for {simulations} simulations and gave {name!r} of shape {shape}; "
+        f"the simulator was asked for {simulations} simulations and returned {name!r} of shape {shape}; "
         "its first axis must be the simulations (wrap a simulator of one parameter set with fbar.each)",
         Failure.WRONG_SHAPE,
     )

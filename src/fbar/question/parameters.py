@@ -57,7 +57,7 @@ class Parameters:
         if values is None:
             raise InputError(
                 f"this method needs a finite prior (fbar.Finite); this problem has {shown(self.prior)}, "
-                "for which there are fbar.Rejection and fbar.Importance"
+                "for which there are fbar.Targeted, fbar.SMC, fbar.Rejection and fbar.Importance"
             )
         return values
 

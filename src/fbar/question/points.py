@@ -33,7 +33,7 @@ def _rows(index: npt.ArrayLike, size: int) -> npt.NDArray[Any]:
         return which
     if which.dtype.kind not in "iu" or which.ndim != 1:
         if which.size or which.ndim != 1:
-            raise InputError(f"rows are taken by their numbers, or by a mask of {size} rows; got {shown(index)}")
+            raise InputError(f"rows are selected by number, or by a mask of {size} rows; got {shown(index)}")
         which = which.astype(np.int64)
     if which.size and not (-size <= int(which.min()) and int(which.max()) < size):
         raise InputError(f"there are {size} rows, from 0 to {size - 1}; got {shown(index)}")
@@ -119,13 +119,13 @@ class Points(Mapping[str, Column]):
         if not isinstance(name, str):
             first = next(iter(self._columns))
             raise InputError(
-                f"parameters are taken by name, as in theta[{shown(first)}], not by position; known: {known}"
+                f"parameters are accessed by name, as in theta[{shown(first)}], not by position; known: {known}"
             )
         raise InputError(f"there is no parameter {shown(name)}; known: {known}")
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name in self:
-            raise AttributeError(f"parameters are taken by name: write theta[{shown(name)}], not theta.{name}")
+            raise AttributeError(f"parameters are accessed by name: write theta[{shown(name)}], not theta.{name}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {shown(name)}")
 
     def __contains__(self, name: object) -> bool:

@@ -187,7 +187,7 @@ class Problem:
         """
         arguments = self.arguments
         for name in changes:
-            choice(name, arguments, "argument of a problem")
+            choice(name, arguments, "argument", "of a problem")
         if TRUTH_DEPENDS_ON & changes.keys():
             arguments["truth"] = None
         if P_STAR_DEPENDS_ON & changes.keys():
@@ -197,7 +197,7 @@ class Problem:
     def with_observed(self, observed: Any) -> Problem:
         """The same question of other data. What was known of the truth belonged to the old data and is dropped."""
         if self.simulator.known is not None:
-            raise InputError("a simulation of this problem matches its data or does not; there are no other data")
+            raise InputError("this problem's simulations only match its data or do not; it cannot take other data")
         return self.replace(observed=observed)
 
     @cached_property

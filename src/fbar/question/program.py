@@ -101,7 +101,7 @@ def _word(given: Any) -> str:
         raise InputError(f"the words of a command must be text, numbers or paths; got {shown(given)}")
     word = str(path(given, "a word of the command")) if isinstance(given, os.PathLike) else str(given)
     if "\0" in word or (not word.isascii() and not _encodes(word)):
-        raise InputError(f"the words of a command must be text that a system can take; got {shown(given)}")
+        raise InputError(f"the words of a command must be text that the operating system accepts; got {shown(given)}")
     return word
 
 
@@ -128,7 +128,7 @@ def _found(name: str, cwd: str | os.PathLike[str] | None, env: Mapping[str, str]
     if os.path.dirname(name):
         path = os.path.abspath(os.path.join(cwd or ".", name))
         if not os.path.isfile(path) or not os.access(path, os.X_OK):
-            raise InputError(f"there is no program that can be run at {shown(path)}; give its path, and chmod +x it")
+            raise InputError(f"there is no executable program at {shown(path)}; check the path, and chmod +x it")
         return path
     if not name or shutil.which(name, path=(os.environ if env is None else env).get("PATH")) is None:
         if "\\" in name:  # it would have been a path on Windows

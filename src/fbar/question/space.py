@@ -140,7 +140,7 @@ class _Theta:
     def _codes(self, column: int, values: Any) -> FloatArray:
         marginal = self._marginals[column]
         if isinstance(marginal, Categorical):
-            return marginal._index(values).astype(np.float64)
+            return marginal.index(values).astype(np.float64)
         if values.dtype.kind not in "biuf":
             raise InputError(
                 f"parameter {shown(self.prior.names[column])} is not a number; give it as "

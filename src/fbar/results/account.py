@@ -68,10 +68,10 @@ class Account:
         """Lines below the estimates and warnings."""
         cost = cost_in_words(self.cost, self.in_seconds)
         summary = f"{counted(self.simulations, 'simulation')}, {self.accepted:,.6g} accepted; {self.stopped_by}"
-        unused = f"{counted(self.unused, 'more simulation')} ran ahead of need and were not used"
+        unused = f"{counted(self.unused, 'more simulation')} ran in advance and went unused"
         return [
             f"{summary}; {cost}" if cost else summary,
-            *([unused if self.unused > 1 else unused.replace("were", "was")] if self.unused else []),
+            *([unused] if self.unused else []),
             *self.remarks,
             *([self.about_tolerance] if self.about_tolerance else []),
             *(f"{name} needs {forecast}" for name, forecast in self.missing.items()),

@@ -14,6 +14,7 @@ from fbar.errors import InputError, MissingExtra
 from fbar.estimation.posterior import Posterior
 from fbar.methods import Run
 from fbar.seeds import Purpose
+from fbar.weights import effective_size
 
 if TYPE_CHECKING:
     import pandas
@@ -61,7 +62,7 @@ def _drawn(run: Run, posterior: Posterior, weights: FloatArray, draws: int | Non
     if (weights < 0).any():
         raise InputError("some weights are negative, so nothing can be drawn from them; use weighted=True")
     if draws is None:
-        ess = posterior.ess or weights.sum() ** 2 / (weights**2).sum()
+        ess = posterior.ess or effective_size(weights)
         draws = int(min(max(round(float(ess)), 1), MOST_DRAWS))
     rng = run.seeds.generator(Purpose.PREDICT, 1, 0)
     return resampled(weights, rows(positive_integer(draws, "draws"), "draws"), rng)

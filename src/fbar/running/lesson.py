@@ -35,14 +35,14 @@ def learn_recorded(
 ) -> LearnedProblem:
     """The same, from the pilot that the run has recorded, as far as it has."""
     pilot = _pilot(task, seeds)
-    missing = f"not all simulations of the pilot that teaches the summaries of {ledger.directory} are there yet"
+    missing = f"the pilot from which the summaries of {ledger.directory} are learned is not complete yet"
     if not isinstance(ledger, Ledger) and not (ledger.directory / PILOT).is_dir():
         raise NoPosterior(missing)
     with ledger.part(PILOT) as kept:
         if _drive(pilot, engine, progress, kept) == NOT_FINISHED:
             damage = kept.damage()
             raise NoPosterior(
-                f"the pilot that teaches the summaries of {ledger.directory} is damaged: {damage}; "
+                f"the pilot from which the summaries of {ledger.directory} are learned is damaged: {damage}; "
                 f"{how_to_repair(ledger)}"
                 if damage
                 else missing
@@ -83,6 +83,6 @@ def _require_learnt_again(learnt: LearnedProblem, kept: LedgerReader, ledger: Le
         before = recorded[name]
         if before.shape != values.shape or not np.allclose(before, values, rtol=1e-6, atol=1e-6):
             raise LedgerError(
-                f"the summaries of {ledger.directory}, learnt again from its recorded pilot, are not what they were; "
+                f"the summaries of {ledger.directory}, learned again from its recorded pilot, are not what they were; "
                 "use the versions of numpy and scikit-learn that it was started with, or start a new run"
             )

@@ -183,7 +183,7 @@ def imported(path: Path, content: bytes | None = None, *, place: Path | None = N
         line = _line_of(error, place or path)
         why = f"{path.name}{line} cannot be read: {type(error).__name__}: {error}"
         if isinstance(error, ModuleNotFoundError) and place is not None:
-            why += "; modules are not taken from a run's directory: put the model file back where it was, next to them"
+            why += "; modules are not imported from a run's directory: put the model file back next to them"
         raise InputError(why) from error
     with suppress(ImportError):  # workers elsewhere cannot import the file: its functions travel whole
         import cloudpickle

@@ -35,7 +35,7 @@ ROUNDING = 1e-6
 """What may differ, relative to the largest number: sums in another order, as of several threads."""
 
 WARNING = (
-    "the simulator gave other results when it was called again with the same parameters and the same rng: it draws "
+    "the simulator gave different results when it was called again with the same parameters and the same rng: it draws "
     "random numbers of its own or remembers earlier calls, so the seed does not decide the result; draw from the rng "
     "that it is given"
 )

@@ -252,7 +252,7 @@ def _learnt_for_others(task: Task) -> str:
         return ""
     learnt = {target.name for target in task.lesson.targets}
     others = [target.name for target in task.targets if target.name not in learnt]
-    return f"summaries were learnt for {', '.join(sorted(learnt))}, not for {', '.join(others)}" if others else ""
+    return f"summaries were learned for {', '.join(sorted(learnt))}, not for {', '.join(others)}" if others else ""
 
 
 def _without_posterior(run: Run, error: NoPosterior) -> dict[str, Any]:

@@ -84,7 +84,7 @@ class LearnedSummaries:
         object.__setattr__(self, "folds", int(self.folds))
         if self.simulations is not None:
             if positive_integer(self.simulations, "simulations") < LEAST:
-                raise InputError(f"summaries are learnt from at least {LEAST} simulations; got {self.simulations}")
+                raise InputError(f"summaries are learned from at least {LEAST} simulations; got {self.simulations}")
             object.__setattr__(self, "simulations", int(self.simulations))
 
     @classmethod
@@ -104,7 +104,7 @@ class LearnedSummaries:
         """Refuse a problem that has nothing to regress on."""
         instance(problem, Problem, "problem", "an fbar.Problem")
         if isinstance(problem, LearnedProblem):
-            raise InputError("this problem's summaries are learnt already; give the problem that they were learnt from")
+            raise InputError("this problem's summaries are already learned; give the problem they were learned from")
         if problem.simulator.known is not None:
             raise InputError(
                 "this problem's simulations only match or do not; there are no data to learn summaries from"
@@ -112,7 +112,7 @@ class LearnedSummaries:
         if problem.arguments["accept"] is not None:
             raise InputError("with a custom acceptance rule (accept=) summaries have no effect; leave out one of them")
         if problem.observed is None or problem.observed.dtype.kind not in "biuf":
-            raise InputError("summaries are learnt from data that are numbers; this problem's are labels")
+            raise InputError("summaries are learned from data that are numbers; this problem's are labels")
 
     def size(self, problem: Problem, budget: int | None = None) -> int:
         """The pilot's number of simulations."""

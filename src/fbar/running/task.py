@@ -161,7 +161,7 @@ def _lesson(
     summaries.check(problem)
     if method.final_tolerance == 0 and not isinstance(method, SMC):  # which comes as near as its budget lets it
         raise InputError(
-            "learnt summaries never match exactly: give a tolerance (tolerance=, --tolerance), in units of about a "
+            "learned summaries never match exactly: give a tolerance (tolerance=, --tolerance), in units of about a "
             "posterior standard deviation, such as 0.5"
         )
     most = None if most is None else positive_integer(most, "budget")

@@ -1,5 +1,7 @@
 """Scores: how far an approximate posterior is from the true one (table 2 of the paper).
 
+Studies, figures and users import ``Score``, ``register``, ``as_score`` and the functions behind the scores from here.
+
 >>> as_score("tv").range
 '[0, 1]'
 >>> print(listing().splitlines()[0])

@@ -101,13 +101,13 @@ def register(score: S) -> S:
     """Make a score known by its name. Used as the decorator of a subclass of `Score` that takes no arguments."""
     for needed in ("name", "title", "better"):
         if not isinstance(getattr(score, needed, None), str):
-            raise InputError(f"the score {score.__name__} must have a class variable {needed!r}, a text")
+            raise InputError(f"the score {score.__name__} must have a class variable {needed!r} that is text")
     choice(score.better, get_args(Better), f"value of {score.__name__}.better")
     if score.better == "nominal" and score.nominal is None:
         raise InputError(f"the score {score.__name__} must have a class variable 'nominal', the best value")
     known = SCORES.get(score.name)
     if known is not None and (known.__module__, known.__qualname__) != (score.__module__, score.__qualname__):
-        raise InputError(f"there is a score {score.name!r} already, in {known.__module__}; choose another name")
+        raise InputError(f"a score {score.name!r} already exists, in {known.__module__}; choose another name")
     SCORES[score.name] = score
     return score
 
@@ -126,4 +126,4 @@ def as_score(given: Any) -> Score:
         if given not in SCORES:
             load_plugins()
         return SCORES[choice(given, SCORES, "score")]()
-    raise InputError(f"a score is a name such as 'mse', or a fbar.scores.Score; got {shown(given)}")
+    raise InputError(f"a score is a name such as 'mse', or an fbar.scores.Score; got {shown(given)}")

@@ -74,12 +74,12 @@ def curve(result: StudyResult, score: str, problem: str, method: str, target: st
     covariance = np.full((2, 2), math.nan)
     usable = (mean > 0) & (error > 0) if n.size else np.zeros(0, dtype=bool)
     if usable.sum() >= 2:
-        intercept, rate, covariance = _line(np.log(n[usable]), np.log(mean[usable]), (error / mean)[usable])
+        intercept, rate, covariance = fitted_line(np.log(n[usable]), np.log(mean[usable]), (error / mean)[usable])
         rate_error = math.sqrt(covariance[1, 1])
     return Curve(problem, method, result.label(score, target), n, mean, error, rate, rate_error, intercept, covariance)
 
 
-def _line(x: FloatArray, y: FloatArray, error: FloatArray) -> tuple[float, float, FloatArray]:
+def fitted_line(x: FloatArray, y: FloatArray, error: FloatArray) -> tuple[float, float, FloatArray]:
     """Weighted least squares; where the points scatter more than their errors say, the errors grow with them."""
     design = np.column_stack([np.ones_like(x), x]) / error[:, None]
     covariance: FloatArray = np.asarray(np.linalg.inv(design.T @ design), dtype=np.float64)

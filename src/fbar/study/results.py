@@ -72,7 +72,7 @@ class StudyResult:
     # ------------------------------------------------------------ one number a trial
 
     def direction(self, score: str) -> str:
-        choice(score, self.scores, "score of this study")
+        choice(score, self.scores, "score", "in this study")
         return as_score(score).better
 
     def label(self, score: str, target: str | None = None) -> str:
@@ -94,7 +94,7 @@ class StudyResult:
         return list(dict.fromkeys(cell.method for cell in self.cells))
 
     def _problem(self, problem: str) -> str:
-        return choice(problem, self.arenas, "problem of this study")
+        return choice(problem, self.arenas, "problem", "in this study")
 
     def statuses(self, problem: str, method: str, budget: int) -> list[str]:
         return [record.status for _, record in self.records(problem, method, budget)]
@@ -102,7 +102,7 @@ class StudyResult:
     def records(self, problem: str, method: str, budget: int) -> list[tuple[int, Any]]:
         cell = Cell(
             self._problem(problem),
-            choice(method, self.contenders(), "method of this study"),
+            choice(method, self.contenders(), "method", "in this study"),
             positive_integer(budget, "budget"),
         )
         if cell not in self.cells:
@@ -112,7 +112,7 @@ class StudyResult:
 
     def components(self, score: str, problem: str) -> list[str]:
         """The parts that a score has on a problem, such as the targets."""
-        choice(score, self.scores, "score of this study")
+        choice(score, self.scores, "score", "in this study")
         self._problem(problem)
         found: dict[str, None] = {}
         for (cell, _), record in self.trials.items():
@@ -127,10 +127,10 @@ class StudyResult:
         posterior first, so that targets can be compared: b², whose inverse is the number of independent posterior
         draws that would be as accurate.
         """
-        choice(score, self.scores, "score of this study")
+        choice(score, self.scores, "score", "in this study")
         names = self.components(score, problem)
         if target is not None:
-            names = [choice(target, names, f"component of {shown(score)}")]
+            names = [choice(target, names, "component", f"of {shown(score)}")]
         elif "" in names:  # the score itself; others are further views of it
             names = [""]
         scale = np.array([self._scale(score, problem, name, len(names)) for name in names])
@@ -153,14 +153,13 @@ class StudyResult:
             return 1.0
         raise InputError(
             f"{problem}: the posterior variance of {shown(name)} is not known, and the errors of several "
-            "targets cannot be "
-            "put together without; name one target"
+            "targets cannot be combined without it; name one target"
         )
 
     def deviation(self, problem: str, name: str) -> float:
         """The standard deviation of f under the true posterior; NaN where it is not known."""
         known = {target.name: target for target in self.arenas[self._problem(problem)].targets}
-        target = known[choice(name, known, f"target of {problem}")]
+        target = known[choice(name, known, "target", f"of {problem}")]
         try:
             return posterior_deviation(target, self._scenes[problem])
         except InputError:

@@ -109,9 +109,9 @@ class Study:
             raise InputError(f"the score {shown(max(names, key=names.count))} is given twice")
         self._targets = targets
         given_problems = _problems(problems)
-        for option, what in ((targets, "problem of targets="), (tolerance, "problem of tolerance=")):
+        for option, where in ((targets, "in targets="), (tolerance, "in tolerance=")):
             for name in option if isinstance(option, Mapping) else ():
-                choice(name, given_problems, what)  # a misspelt one would be left out in silence
+                choice(name, given_problems, "problem", where)  # a misspelt one would be left out in silence
         self.arenas = {name: self._arena(name, problem) for name, problem in given_problems.items()}
 
     # ------------------------------------------------------------ what is run
@@ -301,7 +301,7 @@ def _problem(given: Any) -> tuple[str, Problem]:
     if isinstance(given, Problem):
         raise InputError("your own problem needs a name: problems={'name': problem}")
     if not isinstance(given, str):
-        raise InputError(f"a problem is a name of the catalogue or a fbar.Problem; got {shown(given)}")
+        raise InputError(f"a problem is a name from the catalogue or an fbar.Problem; got {shown(given)}")
     name, _, which = given.partition("/")
     if which == "fresh":
         problem = load(name)

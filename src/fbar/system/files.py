@@ -89,5 +89,5 @@ def read_text(path: Path, most: int) -> str:
     with open(handle, encoding="utf-8") as file:
         size = os.fstat(handle).st_size
         if size > most:
-            raise LedgerError(f"{path} is too large: {size:,} bytes, where at most {most:,} are read")
+            raise LedgerError(f"{path} is too large: {size:,} bytes; the limit is {most:,}")
         return file.read()

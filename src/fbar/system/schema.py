@@ -63,12 +63,12 @@ def _check(settings: Any, result: Any) -> None:
     _limits(result)
     _SETTINGS(settings, "")
     if sum(map(len, settings["targets"])) > MOST_IN_TARGETS:
-        raise _Wrong(f"targets have more than {MOST_IN_TARGETS:,} characters together")
+        raise _Wrong(f"targets have more than {MOST_IN_TARGETS:,} characters in total")
     if result is not None:
         _RESULT(result, "the result")
         for name, estimate in result["estimates"].items():
             if _shape(estimate["value"]) != _shape(estimate["standard_error"]):
-                raise _Wrong(f"the result's estimate of {name!r:.60} and its error are not of one shape")
+                raise _Wrong(f"the result's estimate of {name!r:.60} and its error differ in shape")
 
 
 def fits(value: Any, hint: Any) -> bool:

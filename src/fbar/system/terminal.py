@@ -98,13 +98,13 @@ class Screen:
         shown = [cut(line, columns - 1) for line in lines]  # in the last column some terminals begin a new line
         text = self._back(columns) + "\r\n".join(f"{line}\x1b[K" for line in shown) + "\x1b[J"
         try:
-            self._write(text)
+            self.write(text)
         finally:  # Ctrl-C comes when the write has returned: the lines are there, and must be wiped
             self._drawn = shown
 
     def wipe(self) -> None:
         if self._drawn:
-            self._write(self._back(size()[0]) + "\x1b[J")
+            self.write(self._back(size()[0]) + "\x1b[J")
             self._drawn = []
 
     def _back(self, columns: int) -> str:
@@ -115,7 +115,7 @@ class Screen:
         return "\r" + (f"\x1b[{rows - 1}A" if rows > 1 else "")
 
     @staticmethod
-    def _write(text: str) -> None:
+    def write(text: str) -> None:
         sys.stderr.write(text)
         sys.stderr.flush()
 

@@ -156,7 +156,7 @@ def _spread(population: Population) -> FloatArray:
         distinct, d = len(np.unique(population.x, axis=0)), population.x.shape[1]
         raise Degenerate(
             f"{distinct} distinct particles do not span {d} dimension{'s' if d > 1 else ''}, so no perturbation kernel "
-            "can be fitted; keep more particles a round (accepted=), or remove parameters that depend on each other"
+            "can be fitted; keep more particles per round (accepted=), or remove parameters that depend on each other"
         )
     return covariance
 

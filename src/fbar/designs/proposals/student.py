@@ -47,7 +47,7 @@ class StudentMixture:
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.weights) + one - log_det)
 
-    def _square_distances(self, x: FloatArray) -> FloatArray:
+    def square_distances(self, x: FloatArray) -> FloatArray:
         """(x − μ_m)ᵀ Σ_m⁻¹ (x − μ_m), shape (components, n)."""
         found = np.empty((len(self.weights), len(x)))
         for m, (mean, inverse) in enumerate(zip(self.means, self._inverse, strict=True)):
@@ -55,11 +55,11 @@ class StudentMixture:
             found[m] = np.einsum("ij,ij->i", y, y)
         return found
 
-    def _log_parts(self, square: FloatArray) -> FloatArray:
+    def log_parts(self, square: FloatArray) -> FloatArray:
         return np.asarray(self._log_constants[:, None] - (DF + self.dimension) / 2 * np.log1p(square / DF))
 
     def log_density(self, x: FloatArray) -> FloatArray:
-        parts = self._log_parts(self._square_distances(x))
+        parts = self.log_parts(self.square_distances(x))
         top = parts.max(axis=0)
         return np.asarray(top + np.log(np.exp(parts - top).sum(axis=0)))
 
@@ -126,8 +126,8 @@ def fit(
     mixture = _made(np.full(number, 1 / number), _spread(x, w, scale, number, rng), scale[None].repeat(number, axis=0))
     before = -math.inf
     for _ in range(ITERATIONS):
-        square = mixture._square_distances(x)
-        parts = mixture._log_parts(square)
+        square = mixture.square_distances(x)
+        parts = mixture.log_parts(square)
         top = parts.max(axis=0)
         r = np.exp(parts - top)
         total = r.sum(axis=0)

@@ -45,14 +45,14 @@ def normal_sums(x: FloatArray, centres: FloatArray, whitening: FloatArray, facto
     """
     columns = np.ascontiguousarray(x.T)
     arrays = [np.ascontiguousarray(array) for array in (centres, whitening, factors)]
-    return _shared(_compiled("normal") or _normal_numpy, columns, arrays)
+    return _shared(compiled("normal") or normal_numpy, columns, arrays)
 
 
 def box_sums(x: FloatArray, centres: FloatArray, half: FloatArray, factors: FloatArray) -> FloatArray:
     """Σ_j v_j 1{|x_i − c_j| ≤ h in every coordinate}, shape (n,); ``half`` (d,)."""
     columns = np.ascontiguousarray(x.T)
     arrays = [np.ascontiguousarray(array) for array in (centres, half, factors)]
-    return _shared(_compiled("box") or _box_numpy, columns, arrays)
+    return _shared(compiled("box") or box_numpy, columns, arrays)
 
 
 def _shared(function: Callable[..., None], x: FloatArray, arrays: list[FloatArray]) -> FloatArray:
@@ -75,7 +75,7 @@ def _shared(function: Callable[..., None], x: FloatArray, arrays: list[FloatArra
 # ---------------------------------------------------------------- numpy
 
 
-def _normal_numpy(
+def normal_numpy(
     x: FloatArray, centres: FloatArray, whitening: FloatArray, factors: FloatArray, out: FloatArray
 ) -> None:
     d, n = x.shape
@@ -106,7 +106,7 @@ def _exp_minus(q: FloatArray) -> FloatArray:
     return p * power
 
 
-def _box_numpy(x: FloatArray, centres: FloatArray, half: FloatArray, factors: FloatArray, out: FloatArray) -> None:
+def box_numpy(x: FloatArray, centres: FloatArray, half: FloatArray, factors: FloatArray, out: FloatArray) -> None:
     d, n = x.shape
     for first in range(0, n, NUMPY_ROWS):
         rows = slice(first, min(first + NUMPY_ROWS, n))
@@ -205,7 +205,7 @@ _LOOPS: dict[str, Callable[..., None]] = {"normal": _normal_loop, "box": _box_lo
 
 
 @lru_cache(maxsize=8)
-def _compiled(name: str) -> Callable[..., None] | None:
+def compiled(name: str) -> Callable[..., None] | None:
     """A loop compiled by numba (kept on disk for the next process), or None where numba is not installed."""
     try:
         import numba
@@ -213,7 +213,7 @@ def _compiled(name: str) -> Callable[..., None] | None:
         return None
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
     try:
-        compiled: Callable[..., None] = numba.njit(cache=True, **options)(_LOOPS[name])
+        function: Callable[..., None] = numba.njit(cache=True, **options)(_LOOPS[name])
     except RuntimeError:  # no room on disk to keep it
-        compiled = numba.njit(**options)(_LOOPS[name])
-    return compiled
+        function = numba.njit(**options)(_LOOPS[name])
+    return function

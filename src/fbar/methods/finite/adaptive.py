@@ -30,7 +30,7 @@ BETA_A, BETA_B = 0.5, 2.0
 """The prior on an acceptance probability: Beta(½, 2), which leans to rare acceptance."""
 
 
-@register("adaptive", "simulations allocated where the error falls most, which is learnt", needs="a finite prior")
+@register("adaptive", "simulations allocated where they most reduce the error, as learned", needs="a finite prior")
 @dataclass(frozen=True)
 class AdaptiveAllocation(Method):
     """Spend the budget in rounds, each bringing the counts closest to the estimated optimum for the targets.
@@ -125,7 +125,7 @@ class AdaptiveRun(CellRun):
             return super().variance_after(posterior, target)
         part = parts[0]
         variance, total = np.atleast_1d(posterior.expect(target).variance), part.sum(axis=0)
-        shares = self._shares()
+        shares = self.shares()
 
         def after(more: int) -> FloatArray:
             filled = counts + (top_up(counts, shares, more) if more else 0)
@@ -134,7 +134,7 @@ class AdaptiveRun(CellRun):
 
         return after
 
-    def _shares(self) -> FloatArray:
+    def shares(self) -> FloatArray:
         raise NotImplementedError
 
     @property
@@ -166,13 +166,13 @@ class AdaptiveRun(CellRun):
     def _round_counts(self, size: int) -> IntArray:
         if self.round == 0:
             return np.broadcast_to(largest_remainder(self.prior * size), self.counts.shape)
-        return top_up(self.counts, self._shares(), size)
+        return top_up(self.counts, self.shares(), size)
 
 
 class PlugInRun(AdaptiveRun):
     """n_i ∝ π_i √(p̂_i(1−p̂_i)) |ψ_i|, with the estimates as they are."""
 
-    def _shares(self) -> FloatArray:
+    def shares(self) -> FloatArray:
         p = (self.hits + PSEUDO_COUNT) / (self.counts + 2 * PSEUDO_COUNT)
         weights = theory.posterior(self.prior, p)
         influences = [target.influence(self._points, weights) for target in self.targets]
@@ -190,7 +190,7 @@ class BetaRun(AdaptiveRun):
     where V_f = Σπ²v(f−f̃)²/(Σπm)² is the uncertainty of f̄ itself.
     """
 
-    def _shares(self) -> FloatArray:
+    def shares(self) -> FloatArray:
         a, b = self.hits + BETA_A, self.counts - self.hits + BETA_B
         m = a / (a + b)
         v = m * (1 - m) / (a + b + 1)

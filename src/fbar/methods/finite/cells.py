@@ -120,7 +120,7 @@ class CellRun(Run):
     def _start_round(self) -> None:
         if self.finished:
             return
-        self._plan = self._round_counts(self._round_size())
+        self.plan = self._round_counts(self._round_size())
 
     def _round_size(self) -> int:
         """Equal parts of the budget; without one, rounds that grow by a quarter of what there is."""
@@ -134,10 +134,10 @@ class CellRun(Run):
 
     def round_state(self) -> dict[str, npt.NDArray[Any]] | None:
         """How the round is shared out, which follows estimates and measured costs: elsewhere not quite the same."""
-        return {"plan": self._plan}
+        return {"plan": self.plan}
 
     def restore_round(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        self._plan = state["plan"].astype(np.int64)
+        self.plan = state["plan"].astype(np.int64)
 
     def _extend(self, tolerance: float | None) -> None:
         if tolerance is not None and tolerance != self.acceptance.tolerance:
@@ -150,13 +150,13 @@ class CellRun(Run):
         self._start_round()
 
     def _blocks(self) -> int:
-        if self.block_size is None or self._plan.ndim > 1:
+        if self.block_size is None or self.plan.ndim > 1:
             return 1
-        return max(1, -(-int(self._plan.sum()) // self.block_size))
+        return max(1, -(-int(self.plan.sum()) // self.block_size))
 
     def _block(self, block: int) -> Batch:
         cells = np.arange(self.problem.finite.size)
-        repeats = self._plan
+        repeats = self.plan
         if repeats.ndim == 1 and self.block_size is not None:
             # The round is one line of simulations, cell by cell; a block is a piece of that line.
             end = np.cumsum(repeats)

@@ -122,7 +122,7 @@ class InverseBinomialRun(CellRun):
             self._closed = True
             return
         self._per_cell = per_cell
-        self._plan = (
+        self.plan = (
             np.broadcast_to(still[..., None, :], (*still.shape[:-1], per_cell, still.shape[-1]))
             .reshape(*still.shape[:-1], -1)
             .astype(np.int64)
@@ -136,13 +136,13 @@ class InverseBinomialRun(CellRun):
 
     def _block(self, block: int) -> Batch:
         k = self.counts.shape[-1]
-        rows = np.arange(self._plan.shape[-1])
-        if self._plan.ndim == 1:
-            rows = rows[self._plan > 0]
+        rows = np.arange(self.plan.shape[-1])
+        if self.plan.ndim == 1:
+            rows = rows[self.plan > 0]
             if self.block_size is not None:
                 rows = rows[block * self.block_size : (block + 1) * self.block_size]
         cells = rows % k
-        return Batch(self.round, block, self._points.take(cells), self._plan[..., rows], self.seeds, cells)
+        return Batch(self.round, block, self._points.take(cells), self.plan[..., rows], self.seeds, cells)
 
     def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
         tally = self.problem.tally(batch, outcomes, self.acceptance)
@@ -158,14 +158,14 @@ class InverseBinomialRun(CellRun):
 
     def _end_round(self) -> None:
         k = self.counts.shape[-1]
-        hit = np.zeros(self._plan.shape, dtype=bool)
+        hit = np.zeros(self.plan.shape, dtype=bool)
         told = np.concatenate(self._pieces, axis=-1) > 0
-        if self._plan.ndim == 1:
-            hit[np.flatnonzero(self._plan)] = told
+        if self.plan.ndim == 1:
+            hit[np.flatnonzero(self.plan)] = told
         else:
             hit = told
-        draws = (*self._plan.shape[:-1], self._per_cell, k)
-        hit, asked = hit.reshape(draws), self._plan.reshape(draws)
+        draws = (*self.plan.shape[:-1], self._per_cell, k)
+        hit, asked = hit.reshape(draws), self.plan.reshape(draws)
         before = self.hits[..., None, :] + np.cumsum(hit, axis=-2) - hit
         used = (asked > 0) & (before < self.required)
         hit &= used

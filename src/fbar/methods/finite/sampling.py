@@ -26,7 +26,7 @@ class SamplingRun(CellRun):
 
     def _block(self, block: int) -> Batch:
         """Every block draws for itself, so that part of a round is a sample like the whole."""
-        total = int(self._plan[0])
+        total = int(self.plan[0])
         size = total if self.block_size is None else min(self.block_size, total - block * self.block_size)
         rng = self.seeds.generator(Purpose.DESIGN, self.round, block)
         repeats = rng.multinomial(size, self.q, size=self.counts.shape[:-1])

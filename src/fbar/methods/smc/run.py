@@ -48,7 +48,7 @@ class SMCRun(Run):
         assert isinstance(method.schedule, Schedule)
         self.method, self.schedule = method, method.schedule
         if method.distance is not None and not self.problem.has_summaries:
-            raise InputError("scales are learnt from summaries, and this problem has none; leave out distance=")
+            raise InputError("scales are learned from summaries, and this problem has none; leave out distance=")
         self.space = Space(self.problem.prior, method.coordinates)
         if not self.problem.records:
             self.problem.check_targets(self.targets)
@@ -159,7 +159,7 @@ class SMCRun(Run):
         try:
             return super().ask(limit, extra_blocks=extra_blocks, enough=enough)
         except OutsidePrior as error:
-            what = "the prior gives its own draws no density" if self.round == 0 else "the prior has no mass at"
+            what = "the prior gives its own draws zero density" if self.round == 0 else "the prior has no mass at"
             why = f"{what} any of {error.draws} proposals of round {self.round + 1}"
             if self.round == 0:
                 raise InputError(f"{why}; check the prior's logpdf against its sampling") from None
@@ -195,7 +195,7 @@ class SMCRun(Run):
         last, at = self.schedule.last, self.tolerance
         if self.at_final_tolerance or (last is None and at < math.inf) or not self.problem.has_summaries:
             return ""
-        missed = "no tolerance was reached" if last is None else f"the wanted tolerance {last:g} was not reached"
+        missed = "no tolerance was reached" if last is None else f"the requested tolerance {last:g} was not reached"
         if at == math.inf:
             first = "the run did not get beyond its first round, which accepts everything, so this is the prior"
             return f"{missed}: {first}"

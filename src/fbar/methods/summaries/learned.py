@@ -126,7 +126,7 @@ class LearnedProblem(Problem):
         shown = ", ".join(f"{name} {value:.2f}" for name, value in list(self.r_squared.items())[:6])
         more = ", …" if len(self.r_squared) > 6 else ""
         return (
-            f"the summaries were learnt from {self.pilot_simulations:,} more simulations ({self.regression} "
+            f"the summaries were learned from {self.pilot_simulations:,} more simulations ({self.regression} "
             f"regression, out-of-fold R²: {shown}{more}); 1% of them came within "
             f"{np.quantile(self.pilot_distances, 0.01):.3g}"
         )

@@ -42,7 +42,7 @@ class Pilot(Run):
         return self._simulations
 
     def posterior(self) -> Posterior:
-        raise NoPosterior("a pilot has no posterior; it teaches summaries, see LearnedSummaries.fit")
+        raise NoPosterior("a pilot has no posterior; summaries are learned from it, see LearnedSummaries.fit")
 
     def _blocks(self) -> int:
         assert self.budget is not None

@@ -26,7 +26,7 @@ from fbar.estimation.crossfitted import Crossfitted
 from fbar.methods.targeted.aim import Aim
 from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.space import Particles, Space
-from fbar.weights import relative, systematic
+from fbar.weights import effective_size, relative, systematic
 
 NEIGHBOURS_UPTO = 2
 """Dimensions up to which nearest neighbours tell the acceptance probability."""
@@ -122,8 +122,7 @@ def _with_enough_draws(omega: FloatArray, base: FloatArray, dimension: int) -> F
 
     A fit to these few would be as wide as the prior, and rounds be lost before the event is seen again.
     """
-    ess = float(omega.sum() ** 2 / (omega**2).sum())
-    part = max(0.0, 1 - ess / (DRAWS_PER_PARAMETER * (dimension + 1)))
+    part = max(0.0, 1 - effective_size(omega) / (DRAWS_PER_PARAMETER * (dimension + 1)))
     return np.asarray((1 - part) * omega + part * base * (omega.sum() / base.sum()))
 
 

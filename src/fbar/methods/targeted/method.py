@@ -20,7 +20,7 @@ MOST_GROUPS = 1_000
 """Groups whose proposals learn from one another."""
 
 
-@register("targeted", "draws where they reduce the error of the targets most, which is learnt in rounds")
+@register("targeted", "draws where they most reduce the error of the targets, learned in rounds")
 @dataclass(frozen=True)
 class Targeted(Method):
     """Learn where simulations reduce the error of the targets most, and simulate there.

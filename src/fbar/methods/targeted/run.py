@@ -118,7 +118,7 @@ class TargetedRun(TargetedRounds):
             self._choose(self._closest())
             self.warnings.append(
                 "the budget ended before a tolerance was found whose bias is small compared with the error bar: at "
-                f"{self.wanted.tolerance:.4g} it may be larger; raise the budget, or compare by fewer summaries"
+                f"{self.wanted.tolerance:.4g} it may be larger; raise the budget, or use fewer summaries"
             )
         if self._chooses and self.seen.closest >= 0.999 * self.wanted.tolerance > 0:
             self.warnings.append(
@@ -132,7 +132,7 @@ class TargetedRun(TargetedRounds):
             where = f"had reached the tolerance {far:.4g}" if far < math.inf else "were still those of the prior"
             self.warnings.append(
                 f"the budget ended while simulations were still coming closer to the data: proposals {where}, not "
-                f"the wanted {self.wanted.tolerance:g}; extend the run, or look at a larger tolerance"
+                f"the requested {self.wanted.tolerance:g}; extend the run, or look at a larger tolerance"
             )
 
     @property
@@ -287,7 +287,7 @@ class TargetedRun(TargetedRounds):
         if tolerance is not None and tolerance != self.wanted.tolerance:
             if self.at_final_tolerance and tolerance > self.wanted.tolerance:
                 raise InputError(
-                    f"the run is at the tolerance {self.wanted.tolerance:g} already; for a larger one use "
+                    f"the run is already at the tolerance {self.wanted.tolerance:g}; for a larger one use "
                     f"result.at({tolerance:g})"
                 )
             self.wanted = self._acceptance_at(tolerance)

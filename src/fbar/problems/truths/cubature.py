@@ -146,7 +146,7 @@ class Cubature(Nodes):
         known = [halves, *fine]
         top = max(float(max(b.log_mass.max() for b in known if b.log_mass.size)), float(parents.log_mass.max()))
         if not np.isfinite(top):
-            raise InputError("the data are so far from what the simulator gives that no parameters explain them")
+            raise InputError("the data are so far from what the simulator produces that no parameters explain them")
         total = first = second = 0.0
         for b in known:
             w = np.exp(b.log_mass - top)[..., None]
@@ -224,7 +224,7 @@ class PlanePosterior(Cubature):
 
         self.modes = climb(bounded, scattered(bounded, 2, np.random.default_rng(seed)))
         if not self.modes:
-            raise InputError("the data are so far from what the simulator gives that no parameters explain them")
+            raise InputError("the data are so far from what the simulator produces that no parameters explain them")
         centre = self.modes[0].place
         factor = np.linalg.cholesky(self.modes[0].covariance)
         scale = 4.0

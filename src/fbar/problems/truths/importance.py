@@ -30,6 +30,7 @@ from fbar.errors import InputError
 from fbar.problems.truths.modes import Mode, climb, scattered
 from fbar.question.points import Points
 from fbar.question.truth import Known, Nodes, Truth
+from fbar.weights import effective_size, relative
 
 Density = Callable[[FloatArray], FloatArray]
 """Log density of rows (n, d), not necessarily normalised; −∞ where there is none."""
@@ -114,8 +115,7 @@ class _Sobol:
 
 
 def effective_share(log_weights: FloatArray) -> float:
-    w = np.exp(log_weights - log_weights.max())
-    return float(w.sum() ** 2 / (w**2).sum() / w.size)
+    return effective_size(relative(log_weights)) / log_weights.size
 
 
 # ------------------------------------------------------------ fitting the proposal
@@ -291,7 +291,7 @@ class ImportancePosterior(Nodes):
         first = scattered(log_density, d, rng, starts)
         self.modes = climb(log_density, first)
         if not self.modes:
-            raise InputError("the data are so far from what the simulator gives that no parameters explain them")
+            raise InputError("the data are so far from what the simulator produces that no parameters explain them")
         self.proposal = fit_proposal(log_density, self.modes, rng)
         self._replicates = [_Sobol(self.proposal, rng) for _ in range(REPLICATES)]
         total = sum(self.proposal.shares)

@@ -211,7 +211,7 @@ class SlcpPosterior(Transported):
 
     # ------------------------------------------------------------ moments
 
-    def _integrate(self, size: int, inner: int) -> tuple[FloatArray, FloatArray, float, Grid, FloatArray]:
+    def integrate(self, size: int, inner: int) -> tuple[FloatArray, FloatArray, float, Grid, FloatArray]:
         grid = self._nodes(size)
         log_f = np.empty((size, size, size))
         powers = np.empty((3, 5, size, size, size))
@@ -240,9 +240,9 @@ class SlcpPosterior(Transported):
     @cached_property
     def _solved(self) -> tuple[Truth, float, Grid, FloatArray]:
         """Finer and finer rules, until two of them agree."""
-        coarse, *_ = self._integrate(*RULES[0])
+        coarse, *_ = self.integrate(*RULES[0])
         for rule in RULES[1:]:
-            fine, deviation, log_z, grid, log_w = self._integrate(*rule)
+            fine, deviation, log_z, grid, log_w = self.integrate(*rule)
             error = np.abs(fine - coarse)
             if (error <= ENOUGH * deviation).all():
                 break

@@ -143,13 +143,15 @@ class Density:
 
     def _called(self, x: FloatArray) -> FloatArray:
         try:
-            y = floats(self._given(x), "what a density gives")
+            y = floats(self._given(x), "a density's values")
         except InputError:
             raise
         except Exception as error:
             raise InputError(f"the density failed: {in_words(error)}") from error
         if y.shape not in ((), x.shape):
-            raise InputError(f"a density must give one number for each of {x.size} values; it gives shape {y.shape}")
+            raise InputError(
+                f"a density must return one number for each of {x.size} values; it returns shape {y.shape}"
+            )
         return np.broadcast_to(y, x.shape)
 
     @property

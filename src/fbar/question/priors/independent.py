@@ -130,7 +130,7 @@ class _Row:
         quantiles = quantile_function(given)
         if not hasattr(given, "logpdf") or quantiles is None:
             raise InputError(
-                f"the function for {shown(name)} must give a distribution such as scipy.stats.norm(...); "
+                f"the function for {shown(name)} must return a distribution such as scipy.stats.norm(...); "
                 f"got {type(given).__name__}"
             )
         self._given, self._name, self._quantiles = given, name, quantiles
@@ -181,7 +181,7 @@ class UnitTransform(Structured):
         self._function = function
         self._names = texts(names, "names", "['beta', 'gamma']")
         if not self._names or len(set(self._names)) < len(self._names):
-            raise InputError(f"names must be those of one parameter or more, each once; got {shown(names)}")
+            raise InputError(f"names must list at least one parameter, each once; got {shown(names)}")
         if logpdf is not None:
             check_function(logpdf, "logpdf")
         wanted = len(self._names) if dimension is None else dimension
@@ -189,7 +189,7 @@ class UnitTransform(Structured):
         self._logpdf = logpdf
         trial = self.from_unit(np.full((2, self._dimension), 0.5))
         if set(trial) != set(self._names):
-            raise InputError(f"the transform gives {sorted(trial)}; its names are {sorted(self._names)}")
+            raise InputError(f"the transform returns {sorted(trial)}; its names are {sorted(self._names)}")
         if logpdf is not None:
             self._require_own_density()
 
@@ -219,15 +219,15 @@ class UnitTransform(Structured):
         except Exception as error:
             raise InputError(f"the transform failed: {in_words(error)}") from error
         if not isinstance(made, Mapping):
-            raise InputError(f"the transform must give a mapping, such as {{'beta': u[:, 0]}}; it gives {shown(made)}")
-        columns = {
-            name: np.array(without_mask(v, f"what the transform gives as {shown(name)}")) for name, v in made.items()
-        }
+            raise InputError(
+                f"the transform must return a mapping, such as {{'beta': u[:, 0]}}; it returns {shown(made)}"
+            )
+        columns = {name: np.array(without_mask(v, f"the transform's {shown(name)}")) for name, v in made.items()}
         for name, column in columns.items():
             if column.shape != (len(u),):
-                raise InputError(f"the transform gives {shown(name)} of shape {column.shape} for {len(u)} rows")
+                raise InputError(f"the transform returns {shown(name)} of shape {column.shape} for {len(u)} rows")
             if column.dtype.kind == "f" and np.isnan(column).any():
-                raise InputError(f"the transform gives {shown(name)} that is not a number")
+                raise InputError(f"the transform returns {shown(name)} values that are not numbers")
         return Points(columns, unit=u, owner=self)
 
     def to_unit(self, points: Points) -> FloatArray:
@@ -264,7 +264,7 @@ class UnitTransform(Structured):
         if median > np.log(1.05):
             raise InputError(
                 "logpdf is not the density of the transform: at half of the points they differ by a factor of "
-                f"{np.exp(min(median, 50.0)):.3g} or more; it must be normalised, and that of the θ that it makes"
+                f"{np.exp(min(median, 50.0)):.3g} or more; it must be the normalised density of the transform's θ"
             )
 
     def logpdf(self, points: Points) -> FloatArray:
@@ -272,11 +272,11 @@ class UnitTransform(Structured):
             raise InputError("this prior has no density; give the transform a logpdf=")
         require_points(points, needed=self._names)
         try:
-            found = floats(self._logpdf(points), "what logpdf gives")
+            found = floats(self._logpdf(points), "logpdf's values")
         except InputError:
             raise
         except Exception as error:
             raise InputError(f"logpdf failed: {in_words(error)}") from error
         if found.shape not in ((), (points.rows,)):
-            raise InputError(f"logpdf must give one number for each of {points.rows} rows; it gives {found.shape}")
+            raise InputError(f"logpdf must return one number for each of {points.rows} rows; it returns {found.shape}")
         return np.broadcast_to(found, (points.rows,))

@@ -142,7 +142,7 @@ class Categorical:
         """Where the values meet in the unit interval."""
         return self._cumulative[:-1]
 
-    def _index(self, x: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    def index(self, x: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         same = np.atleast_1d(as_array(x, "values"))
         if same.ndim > 1 or same.dtype.kind == "V":
             raise InputError(f"values must be a flat list of numbers or labels; got {shown(x)}")
@@ -155,11 +155,11 @@ class Categorical:
 
     def cdf(self, x: npt.NDArray[Any]) -> FloatArray:
         """The middle of each value's share, so that ``ppf`` leads back to it."""
-        row = self._index(x)
+        row = self.index(x)
         return np.where(row >= 0, self._cumulative[row] - self.probabilities[row] / 2, np.nan)
 
     def logpdf(self, x: npt.NDArray[Any]) -> FloatArray:
-        row = self._index(x)
+        row = self.index(x)
         with np.errstate(divide="ignore"):
             return np.where(row >= 0, np.log(self.probabilities)[row], -np.inf)
 

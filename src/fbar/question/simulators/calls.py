@@ -27,11 +27,11 @@ def called(what: str, function: Callable[..., Any], *arguments: Any) -> npt.NDAr
     except BaseException as error:
         raise Unusable(f"{what} failed: {in_words(error)}") from error
     try:
-        return without_mask(values, f"what {what} gives")
+        return without_mask(values, f"the output of {what}")
     except InputError as error:
         raise Nonsense(str(error)) from None
     except Exception as error:
-        raise Nonsense(f"what {what} gives is not an array: {in_words(error)}") from None
+        raise Nonsense(f"the output of {what} is not an array: {in_words(error)}") from None
 
 
 def for_user(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

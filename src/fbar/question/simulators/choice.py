@@ -99,14 +99,15 @@ class Choice(Simulator):
             x = np.asarray(output)
             if x.shape[:1] != rows.shape:
                 raise Unusable(
-                    f"model {shown(label)} was asked for {rows.size} simulations and gave an output of shape {x.shape}",
+                    f"model {shown(label)} was asked for {rows.size} simulations and returned an output of "
+                    f"shape {x.shape}",
                     Failure.WRONG_SHAPE,
                 )
             if result is None:
                 result = np.empty((theta.rows, *x.shape[1:]), dtype=x.dtype)
             elif x.shape[1:] != result.shape[1:]:
                 raise Unusable(
-                    f"the models' outputs differ in shape: {shown(label)} gives {x.shape[1:]}, others "
+                    f"the models' outputs differ in shape: {shown(label)} returns {x.shape[1:]}, others "
                     f"{result.shape[1:]}",
                     Failure.WRONG_SHAPE,
                 )
@@ -150,7 +151,7 @@ def _rows(output: Any, size: int, label: Any) -> list[Any]:
         gave = len(values) if isinstance(values, Sized) else "no list"
         if gave != size:
             raise Unusable(
-                f"model {shown(label)} was asked for {size} simulations and gave {gave}", Failure.WRONG_SHAPE
+                f"model {shown(label)} was asked for {size} simulations and returned {gave}", Failure.WRONG_SHAPE
             )
     if not isinstance(output, Mapping):
         return list(output)

@@ -183,7 +183,7 @@ class AcceptanceProbability:
         """The probability that a simulation at each θ comes within the tolerance."""
         if self.function is not None:
             given = called("p_star", self.function, theta, tolerance)
-            return _one_for_each_row(floats(given, "what p_star gives"), theta)
+            return _one_for_each_row(floats(given, "the output of p_star"), theta)
         if self._simulator is None:
             raise InputError("the acceptance probability of this problem is not known")
         return self._simulator.acceptance_probability(theta)
@@ -196,11 +196,11 @@ class AcceptanceProbability:
         bad = ~((p >= 0) & (p <= 1 + 1e-12))
         if bad.any():
             what = f"{p[bad][0]:g} at {probe.label(int(np.argmax(bad)))}"
-            raise InputError(f"the acceptance probability p_star must lie in [0, 1] for every θ; it gives {what}")
+            raise InputError(f"the acceptance probability p_star must lie in [0, 1] for every θ; it returns {what}")
         self._tried.add(tolerance)
 
 
 def _one_for_each_row(p: FloatArray, theta: Points) -> FloatArray:
     if p.shape not in ((), (theta.rows,)):
-        raise InputError(f"p_star must give one number for each of {theta.rows} rows; it gives shape {p.shape}")
+        raise InputError(f"p_star must return one number for each of {theta.rows} rows; it returns shape {p.shape}")
     return np.broadcast_to(p, (theta.rows,))

@@ -129,7 +129,7 @@ class _Theta(dict[str, Any]):
 
     def __getattr__(self, name: str) -> Any:
         if name in self:
-            raise AttributeError(f"parameters are taken by name: write theta[{shown(name)}], not theta.{name}")
+            raise AttributeError(f"parameters are accessed by name: write theta[{shown(name)}], not theta.{name}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {shown(name)}")
 
 

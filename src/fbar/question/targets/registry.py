@@ -101,7 +101,7 @@ def register(form: str, example: str) -> Callable[[Maker], Maker]:
             raise InputError(f"the form {shown(form)} has {', '.join(sorted(unknown))}, not an argument of {kind.name}")
         before = _KINDS.get(kind.name)
         if before is not None and before.make.__module__.startswith("fbar."):
-            raise InputError(f"fbar has a target {shown(kind.name)} already; choose another name for the function")
+            raise InputError(f"fbar already has a target {shown(kind.name)}; choose another name for the function")
         _KINDS[kind.name] = kind
         return make
 

@@ -38,7 +38,7 @@ def report_run(
     if predictive is not None:
         rows(predictive, "predictive")
     if np.ndim(result.simulations):
-        raise InputError("a run of many trials has no one report; run it without trials=")
+        raise InputError("a run of many trials has no single report; run it without trials=")
     run = result.run
     explained = {
         target.name: result.explain(target)

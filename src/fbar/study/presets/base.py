@@ -54,13 +54,13 @@ class Preset:
         wanted = self.trials if trials is None else positive_integer(trials, "trials")
         wanted = max(10, wanted // 10) if quick else wanted
         for name in studies or ():
-            choice(name, self.studies, f"study of {self.name}")
+            choice(name, self.studies, "study", f"in the preset {self.name}")
         made = {name: study(wanted, seed) for name, study in self.studies.items() if not studies or name in studies}
         if not problems:
             return made
         known = {name for study in made.values() for name in study.arenas}
         for name in problems:
-            choice(name, sorted(known), f"problem of {self.name}")
+            choice(name, sorted(known), "problem", f"in the preset {self.name}")
         return {name: study.only(problems) for name, study in made.items() if set(problems) & set(study.arenas)}
 
 

@@ -93,7 +93,7 @@ class _Keeper:
         try:
             return keeper.receive(self._connection)
         except EOFError:
-            raise KeeperLost("the process that runs programs was killed; look at this machine's memory") from None
+            raise KeeperLost("the process that runs programs was killed; check this machine's memory") from None
 
     def end(self) -> None:
         """End it with all that it runs."""

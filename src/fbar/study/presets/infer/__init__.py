@@ -43,7 +43,7 @@ def _claims(results: Mapping[str, StudyResult]) -> list[Claim]:
 
 INFER = Preset(
     "infer",
-    "targeted simulations against_others the best design, rejection and ABC-SMC, and how often error bars hold",
+    "targeted simulations compared with the best design, rejection and ABC-SMC, and how often error bars hold",
     200,
     {
         "oracle": oracle,
