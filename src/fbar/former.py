@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, ParamSpec, TypeVar
 
 from fbar.errors import InputError
@@ -135,6 +135,11 @@ TARGETS: dict[str, str] = {
 WHOLE_TARGETS: dict[str, str] = {"posterior": "probabilities"}
 """Targets whose name has no colon."""
 
+ONCE: dict[str, str] = {now: once for once, now in TARGETS.items() if once != "second-moment"}
+"""Kinds of targets as their names began at first; that of `second_moment` was written so in a target's name always."""
+
+_WHOLE_ONCE: dict[str, str] = {now: once for once, now in WHOLE_TARGETS.items()}
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -183,11 +188,14 @@ def target(name: str) -> str:
 def target_once(name: str) -> str:
     """A target's name as it was at first, for digests that recorded studies are known by.
 
-    >>> target_once("model_probability:a"), target_once("second_moment:a")
-    ('model-probability:a', 'second_moment:a')
+    >>> target_once("model_probability:a"), target_once("second_moment:a"), target_once("probability_between:0<a<1")
+    ('model-probability:a', 'second_moment:a', 'interval:0<a<1')
     """
     kind, colon, what = name.partition(":")
-    return f"{'model-probability' if kind == 'model_probability' else kind}:{what}" if colon else name
+    if colon:
+        return f"{ONCE.get(kind, kind)}:{what}"
+    whole = next((now for now in WHOLE_TARGETS.values() if name == now or name.startswith(f"{now}[")), "")
+    return _WHOLE_ONCE[whole] + name[len(whole) :] if whole else name
 
 
 def settings(recorded: Any) -> Any:
@@ -284,9 +292,34 @@ _INNER: dict[str, Callable[[Any], Any]] = {
 _allowed: ContextVar[bool] = ContextVar("former names are allowed", default=False)
 
 
+MODEL_OF_RUN = "fbar_model_of_run_"
+"""How the name of a module begins that is the model of a recorded run: its functions may use former names whenever and
+wherever they are called, in workers too."""
+
+
 def now(name: str) -> str | None:
     """The public name that a former one has now, where former names are allowed; None for others."""
-    return NAMES.get(name) if _allowed.get() else None
+    return NAMES.get(name) if name in NAMES and (_allowed.get() or _asked_by_model()) else None
+
+
+_helpers: set[str] = set()
+"""Modules that models of recorded runs have imported: what stands beside a model is as old as it."""
+
+
+def _asked_by_model() -> bool:
+    """Whether the code that asks is that of a recorded run's model: the first beyond this package and the import."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        who = frame.f_globals.get("__name__", "")
+        if who not in (__name__, "fbar") and not who.startswith("importlib") and who != "_frozen_importlib":
+            return isinstance(who, str) and (who.startswith(MODEL_OF_RUN) or who in _helpers)
+        frame = frame.f_back
+    return False
+
+
+def is_allowed() -> bool:
+    """Whether the model of a recorded run is being read."""
+    return _allowed.get()
 
 
 def removed(name: str) -> str:
@@ -302,7 +335,7 @@ def removed(name: str) -> str:
 @contextmanager
 def allowed() -> Iterator[None]:
     """Within it former names of fbar and of its modules lead to what they are now."""
-    token, finder = _allowed.set(True), _Finder()
+    token, finder, before = _allowed.set(True), _Finder(), set(sys.modules)
     sys.meta_path.insert(0, finder)
     finder.find_hidden()
     try:
@@ -311,6 +344,7 @@ def allowed() -> Iterator[None]:
         sys.meta_path.remove(finder)
         _allowed.reset(token)
         finder.forget()
+        _helpers.update(name for name in sys.modules.keys() - before if name.partition(".")[0] != "fbar")
 
 
 def _moved(module: str) -> tuple[str, ...]:
@@ -383,3 +417,16 @@ class _Moved(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self._spec  # which importing under another name has replaced
+
+
+class _OfModels(MetaPathFinder):
+    """Finds modules under their former names for functions of recorded runs' models, when they are called."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        places = _moved(fullname) if fullname.startswith("fbar.") else ()
+        return ModuleSpec(fullname, _Moved(places), is_package=True) if places and _asked_by_model() else None
+
+
+sys.meta_path.append(_OfModels())  # after all others: it is asked only for what nobody finds

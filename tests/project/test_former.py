@@ -38,6 +38,40 @@ def call(*arguments):
     app([str(part) for part in arguments], exit_on_error=False, print_error=False, result_action="return_value")
 
 
+CALLED_LATER = """
+
+def simulate(theta, rng):
+    from fbar.priors import Prior
+
+    assert Prior is fbar.Prior
+    assert fbar.interval is fbar.probability_between
+    return rng.poisson(theta["rate"])
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("workers", [None, 2])
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_model_may_use_former_names_when_its_functions_are_called(run, tmp_path, monkeypatch, workers, beside):
+    """Also in another process; and in a module beside the model, in this process."""
+    if beside and workers:
+        pytest.skip("a module beside the model is imported anew in workers, where nobody knows whose it is")
+    model, old = run / "fbar-model.py", '\n\ndef simulate(theta, rng):\n    return rng.poisson(theta["rate"])\n'
+    text = model.read_text()
+    assert old in text
+    if beside:
+        monkeypatch.syspath_prepend(tmp_path)
+        (tmp_path / "helper_of_former.py").write_text(f"import fbar{CALLED_LATER}")
+        model.write_text(text.replace(old, "\nfrom helper_of_former import simulate\n"))
+    else:
+        model.write_text(text.replace(old, CALLED_LATER))
+    call("extend", run, "--budget", 600, "--trust", "--quiet", *(["--workers", workers] if workers else []))
+    assert fbar.load(run, trust=True).simulations == 600
+    assert not fbar.load(run, trust=True).failed
+    with pytest.raises(AttributeError, match=r"fbar\.interval is now"):
+        fbar.interval  # noqa: B018
+
+
 # ---------------------------------------------------------------- what was recorded
 
 

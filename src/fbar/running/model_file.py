@@ -123,10 +123,16 @@ def read(given: str, targets: Sequence[str] = ()) -> ModelFile:
 
 
 def _read(
-    path: Path, content: bytes, name: str, targets: Sequence[str] = (), *, place: Path | None = None
+    path: Path,
+    content: bytes,
+    name: str,
+    targets: Sequence[str] = (),
+    *,
+    place: Path | None = None,
+    of_run: bool = False,
 ) -> ModelFile:
     text = path.name
-    module = imported(path, content, place=place)
+    module = imported(path, content, place=place, of_run=of_run)
     problem = getattr(module, name, None)
     if not isinstance(problem, Problem):
         what = "is missing" if problem is None else f"is a {type(problem).__name__}, not an fbar.Problem"
@@ -155,14 +161,14 @@ class _Loader(SourceFileLoader):
         return code
 
 
-def imported(path: Path, content: bytes | None = None, *, place: Path | None = None) -> Any:
+def imported(path: Path, content: bytes | None = None, *, place: Path | None = None, of_run: bool = False) -> Any:
     """The file as a module; modules beside it can be imported, unless it is a run's copy.
 
     A copy has the ``place`` where its content was run before, so that it finds there what it reads from beside itself.
     """
     if path.suffix != ".py":
         raise InputError(f"{path.name} is not a Python file")
-    name = f"fbar_model_{path.stem}"
+    name = f"{former.MODEL_OF_RUN if of_run else 'fbar_model_'}{path.stem}"
     content = _bytes(path) if content is None else content
     loader = _Loader(name, place or path, content)
     spec = importlib.util.spec_from_file_location(name, place or path, loader=loader)
@@ -244,7 +250,7 @@ def of_run(directory: Path, about: dict[str, Any] | None, *, trust: bool = False
             "trust=True)"
         )
     with former.allowed():  # it may be as old as the run
-        return _read(chosen.path, chosen.content, about["name"], place=chosen.place)
+        return _read(chosen.path, chosen.content, about["name"], place=chosen.place, of_run=True)
 
 
 def remember_of_run(directory: Path, about: dict[str, Any]) -> str:

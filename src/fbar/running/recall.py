@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fbar import former
 from fbar.checks import listed_of, path, shown
 from fbar.errors import InputError, LedgerError
 from fbar.ledger import LedgerReader, Leg
@@ -94,7 +95,8 @@ def _lesson_of(recorded: Mapping[str, Any] | None, known: Sequence[Target]) -> L
 
 def _targets_named(names: Sequence[str], known: Sequence[Target]) -> tuple[Target, ...]:
     """Targets by their names: the known ones, the others read from their names."""
-    by_name, found = {target.name: target for target in known}, []
+    by_name: dict[str, Target] = {former.target(target.name): target for target in known}
+    found = []
     for name in names:
         try:
             found.append(by_name[name] if name in by_name else parse(name))

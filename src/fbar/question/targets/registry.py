@@ -138,5 +138,5 @@ def parameter(name: str) -> str:
 
 def require_own_name(name: str | None) -> None:
     """Refuse a user's own name of a target that would be taken for a former name of one of fbar's."""
-    if name is not None and former.target(require_name(name, "a target's name")) != name:
+    if name is not None and former.target(require_name(name, "a target's name")) != name and not former.is_allowed():
         raise InputError(f"a target of your own cannot be called {shown(name)}, as one of fbar's was; choose another")
