@@ -366,7 +366,7 @@ def test_extensions_simulate_what_is_missing_alone_and_are_recorded(tmp_path):
     estimate = last.estimates[0]
     # ABC's posterior at ε: N(0.4, 0.2) spread by U(−ε, ε)/1.25, to first order 0.36 + ε²·…
     assert abs(estimate.value - 0.36) < 4.5 * estimate.standard_error + 0.01
-    with pytest.raises(fbar.InputError, match=r"a larger one needs no simulation: result.at\(0.4\)"):
+    with pytest.raises(fbar.InputError, match=r"for a larger one use result.at\(0.4\)"):
         run.extend(budget=7000, tolerance=0.4)
 
 

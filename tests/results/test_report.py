@@ -24,7 +24,7 @@ from fbar.results.markup import element
 SECTIONS = [
     "answer",
     "precision",
-    "probabilities",
+    "posterior",
     "places",
     "influence",
     "tolerance",

@@ -110,7 +110,7 @@ def precision(result: Result, explained: Explained) -> Section:
         body.append(table(head, rows, caption="What halving an error would cost, if the run went on as it did"))
     else:
         body.append(paragraph("What halving an error would cost is not known for this run."))
-    body.extend(paragraph(f"{name} would need {found} for the precision that was asked.", class_="warning")
+    body.extend(paragraph(f"{name} needs {found} for the precision that was asked.", class_="warning")
                 for name, found in result.missing.items())  # fmt: skip
     return Section("precision", "Precision", join(body))
 
