@@ -188,7 +188,7 @@ def attempt(begun: Path, words: Sequence[str], *, processes: bool = False) -> Ou
 
 def run(place: Path, words: Sequence[str]) -> Outcome:
     """A command line in this process, with streams that take no more than a terminal's."""
-    from fbar.cli.app import main
+    from fbar.cli.commands import main
 
     out, told = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors=e) for e in ("strict", "backslashreplace"))
     status: object = 0

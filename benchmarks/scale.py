@@ -43,7 +43,7 @@ targets = [fbar.mean("a"), fbar.mean("b"), fbar.probability("c > 0.5")]
 
 def command(*words: object) -> None:
     """A command of fbar's in this process; its memory is printed at the end."""
-    from fbar.cli.app import app
+    from fbar.cli.commands import app
 
     begun = time.perf_counter()
     app([str(word) for word in words], exit_on_error=False, result_action="return_value")

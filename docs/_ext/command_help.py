@@ -30,7 +30,7 @@ class CommandHelp(SphinxDirective):
     """``fbar --help``, then a section for each command that the command line has."""
 
     def run(self) -> list[nodes.Node]:
-        from fbar.cli.app import app
+        from fbar.cli.commands import app
 
         made: list[nodes.Node] = [nodes.literal_block(text=printed(), language="text")]
         for command in sorted(name for name in app if not name.startswith("-")):

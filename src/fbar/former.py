@@ -36,7 +36,7 @@ MODULES: dict[str, str | tuple[str, ...]] = {
     "fbar.distances": "fbar.question.distances",
     "fbar.estimate": "fbar.estimation.estimate",
     "fbar.estimators": "fbar.estimation",
-    "fbar.explanation": ("fbar.diagnostics.explanation.data", "fbar.diagnostics.explanation.explain"),
+    "fbar.explanation": ("fbar.diagnostics.explanation.data", "fbar.diagnostics.explanation.account"),
     "fbar.expressions": "fbar.question.targets.expressions",
     "fbar.faults": "fbar.diagnostics.faults",
     "fbar.files": "fbar.system.files",

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from conftest import children, told
-from fbar.cli.app import main
+from fbar.cli.commands import main
 from fbar.paper import EXPERIMENTS, FigureRecord, Options, PaperClaim, Row, experiment
 
 pytestmark = [

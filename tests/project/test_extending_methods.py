@@ -15,7 +15,7 @@ import pytest
 
 import fbar
 from extending import example
-from fbar.cli.app import app
+from fbar.cli.commands import app
 from fbar.errors import InputError
 from fbar.methods import register, registered, unregister
 from fbar.results.again import again

@@ -1,7 +1,9 @@
 """The map of the rooms in CONTRIBUTING is drawn from the imports as they are, and every room says what it is."""
 
 import ast
+import importlib
 import importlib.util
+import pkgutil
 import re
 import sys
 from pathlib import Path
@@ -95,3 +97,14 @@ def test_every_labelled_equation_of_the_paper_is_found_by_its_label():
     text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
     missing = [label for label in LABELS if not re.search(rf"{label}\b", text)]
     assert not missing
+
+
+def test_no_name_hides_a_module():
+    """``import fbar.plot.look as m`` gives the module, for every module of every package."""
+    hidden = []
+    for found in pkgutil.walk_packages(fbar.__path__, "fbar."):
+        if not found.name.endswith("__main__"):
+            module = importlib.import_module(found.name)
+            parent, _, leaf = found.name.rpartition(".")
+            hidden += [found.name] if getattr(sys.modules[parent], leaf) is not module else []
+    assert not hidden

@@ -15,7 +15,7 @@ from scipy import stats
 
 import fbar
 from fbar.cli import export_rows, tables
-from fbar.cli.app import app
+from fbar.cli.commands import app
 from fbar.estimation import coordinates, kept
 from fbar.estimation.kept import Kept
 from fbar.running import loop

@@ -3,6 +3,6 @@
 Nothing imports from here but ``python -m fbar``, which takes `main`.
 """
 
-from fbar.cli.app import app, main
+from fbar.cli.commands import app, main
 
 __all__ = ["app", "main"]

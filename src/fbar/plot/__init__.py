@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from fbar.checks import flag
-from fbar.plot.error import Error
-from fbar.plot.influence import Influence
-from fbar.plot.marginals import Marginals
-from fbar.plot.pairs import Pairs
-from fbar.plot.places import Places, PlacesPair
-from fbar.plot.predictive import Predictive
-from fbar.plot.rounds import Rounds
-from fbar.plot.study import Curves, Ranking, Versus, write_figures
-from fbar.plot.tolerance import Tolerance
+from fbar.plot.figures.error import Error
+from fbar.plot.figures.influence import Influence
+from fbar.plot.figures.marginals import Marginals
+from fbar.plot.figures.pairs import Pairs
+from fbar.plot.figures.places import Places, PlacesPair
+from fbar.plot.figures.predictive import Predictive
+from fbar.plot.figures.rounds import Rounds
+from fbar.plot.figures.study import Curves, Ranking, Versus, write_figures
+from fbar.plot.figures.tolerance import Tolerance
 from fbar.question.targets import Target
 
 if TYPE_CHECKING:

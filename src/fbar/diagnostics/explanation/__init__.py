@@ -3,7 +3,7 @@
 Figures take from here what stands for the prior and for the simulations, and what halving an error costs.
 """
 
+from fbar.diagnostics.explanation.account import explain, halving, prior_of, simulated_of, target_of
 from fbar.diagnostics.explanation.data import SINGLE, Explanation
-from fbar.diagnostics.explanation.explain import explain, halving, prior_of, simulated_of, target_of
 
 __all__ = ["SINGLE", "Explanation", "explain", "halving", "prior_of", "simulated_of", "target_of"]

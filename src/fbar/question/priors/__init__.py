@@ -9,7 +9,7 @@ from fbar.question.priors.finite import Finite
 from fbar.question.priors.independent import Prior, UnitTransform
 from fbar.question.priors.marginals import Categorical, Marginal, truncate
 from fbar.question.priors.model_choice import ModelChoice
-from fbar.question.priors.structure import Structure, structure
+from fbar.question.priors.structures import Structure, structure
 
 __all__ = [
     "Categorical",

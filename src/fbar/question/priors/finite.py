@@ -13,7 +13,7 @@ from fbar.arrays import FloatArray, IntArray, distribution, floats, without_mask
 from fbar.checks import generator, require_name, rows, shown
 from fbar.errors import InputError
 from fbar.question.points import Points, require_points
-from fbar.question.priors.structure import Structure, Structured
+from fbar.question.priors.structures import Structure, Structured
 
 
 def _as_column(given: Any, name: str) -> npt.NDArray[Any]:

@@ -15,7 +15,7 @@ from fbar.errors import InputError
 from fbar.question.points import Points, require_points
 from fbar.question.priors.base import as_unit, draws
 from fbar.question.priors.marginals import Marginal, as_marginal, quantile_function
-from fbar.question.priors.structure import Structure, Structured
+from fbar.question.priors.structures import Structure, Structured
 
 MOST_DIMENSIONS = 100_000
 """Of the unit cube that a distribution is made from."""

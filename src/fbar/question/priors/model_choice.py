@@ -14,7 +14,7 @@ from fbar.checks import require_name, shown
 from fbar.errors import InputError
 from fbar.question.points import Points, require_points
 from fbar.question.priors.base import Distribution, as_unit, draws
-from fbar.question.priors.structure import Structure, Structured
+from fbar.question.priors.structures import Structure, Structured
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from fbar.arrays import FloatArray
 from fbar.errors import InputError
 from fbar.plot.base import Record
 from fbar.plot.density import Axis, bandwidth, effective, levels, smoothed
+from fbar.plot.figures.marginals import Marginal, draw_marginal, marginal
 from fbar.plot.look import POSTERIOR, plain, short
-from fbar.plot.marginals import Marginal, draw_marginal, marginal
 from fbar.plot.source import Source
 
 if TYPE_CHECKING:

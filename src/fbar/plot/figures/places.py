@@ -12,9 +12,9 @@ from fbar.arrays import FloatArray
 from fbar.errors import InputError
 from fbar.plot.base import Panels, Record, legend
 from fbar.plot.density import density
+from fbar.plot.figures.marginals import bar_width, label_values
+from fbar.plot.figures.pairs import CELLS, Pair, draw_pair, pair
 from fbar.plot.look import POSTERIOR, PRIOR, SIMULATIONS, plain, short
-from fbar.plot.marginals import bar_width, label_values
-from fbar.plot.pairs import CELLS, Pair, draw_pair, pair
 from fbar.plot.source import Source
 
 if TYPE_CHECKING:

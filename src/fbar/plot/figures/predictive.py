@@ -13,8 +13,8 @@ from fbar.arrays import FloatArray, floats
 from fbar.checks import texts
 from fbar.errors import InputError
 from fbar.plot.base import Record, legend
+from fbar.plot.figures.marginals import label_values
 from fbar.plot.look import OBSERVED, POSTERIOR, plain, short
-from fbar.plot.marginals import label_values
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
