@@ -50,12 +50,9 @@ def simulate(theta, rng):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("workers", [None, 2])
-@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize(("workers", "beside"), [(None, False), (2, False), (None, True)])
 def test_a_model_may_use_former_names_when_its_functions_are_called(run, tmp_path, monkeypatch, workers, beside):
-    """Also in another process; and in a module beside the model, in this process."""
-    if beside and workers:
-        pytest.skip("a module beside the model is imported anew in workers, where nobody knows whose it is")
+    """Also in another process; in a module beside the model only in this one: workers do not know whose it is."""
     model, old = run / "fbar-model.py", '\n\ndef simulate(theta, rng):\n    return rng.poisson(theta["rate"])\n'
     text = model.read_text()
     assert old in text

@@ -2,9 +2,11 @@
 
 A run of any method that draws its parameters (rejection, importance sampling, ABC-SMC, targeted) offers this view of
 its store. With w = p/q̄, q̄ the mixture of the proposals that a simulation may have come from, Σ w a f / Σ w a over the
-accepted simulations is the run's own estimate, and Σ w g(θ, s) / Σ w over all of them estimates E[g] under the prior
-predictive for any g. How the draws depend on one another is in their strata and clusters, as in `fbar.designs.schemes`:
-the variance of Σ z is taken between clusters within strata, Σ_s c_s/(c_s − 1) Σ_{c∈s} (ζ_c − ζ̄_s)².
+accepted simulations is the run's own estimate (but for other weights of ABC-SMC's rounds and other estimators than the
+weighted average), and Σ w g(θ, s) / Σ w over all of them estimates E[g] under the prior predictive for any g. Σ w is
+near the number of draws, those outside the prior's support included. How the draws depend on one another is in their
+strata and clusters, as in `fbar.designs.schemes`: the variance of Σ z is taken between clusters within strata, Σ_s
+c_s/(c_s − 1) Σ_{c∈s} (ζ_c − ζ̄_s)²; a targeted run adds its largest z² once more.
 
 What is kept in memory is stated in `fbar.estimation.store`. Where that is not everything, the rest is read from the
 run's record, block by block.

@@ -35,6 +35,11 @@ class Method(ABC):
         """Whether its runs choose their tolerance from the budget."""
         return False
 
+    @property
+    def may_stop_short(self) -> bool:
+        """Whether its runs come as near to their final tolerance as the budget allows, and may end above it."""
+        return False
+
     def at_tolerance(self, tolerance: float) -> Self:
         """The method with another tolerance, at which its runs end."""
         if "tolerance" not in self._settings():

@@ -11,7 +11,6 @@ from fbar.errors import InputError
 from fbar.ledger.settings import describe
 from fbar.methods import AdaptiveAllocation, Method, Run, Targeted
 from fbar.methods.registry import as_method
-from fbar.methods.smc import SMC
 from fbar.methods.stopping import StoppingRule, as_rule, require_rule
 from fbar.methods.summaries import LearnedProblem
 from fbar.question.problem import Problem
@@ -142,7 +141,7 @@ def make_task(
 
 def _with_tolerance(method: Method, problem: Problem) -> Method:
     """Without a budget there is nothing to choose a tolerance from: whole numbers and labels are matched exactly."""
-    if not isinstance(method, Targeted) or method.tolerance is not None or not problem.has_summaries:
+    if not method.chooses_tolerance or not problem.has_summaries:
         return method
     if problem.is_finite:
         return method
@@ -159,7 +158,7 @@ def _lesson(
 ) -> Lesson:
     """Summaries for a problem, with the size of their pilot."""
     summaries.check(problem)
-    if method.final_tolerance == 0 and not isinstance(method, SMC):  # which comes as near as its budget lets it
+    if method.final_tolerance == 0 and not method.may_stop_short:
         raise InputError(
             "learned summaries never match exactly: give a tolerance (tolerance=, --tolerance), in units of about a "
             "posterior standard deviation, such as 0.5"

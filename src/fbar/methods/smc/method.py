@@ -134,6 +134,10 @@ class SMC(Method):
         return self.schedule.last is not None
 
     @property
+    def may_stop_short(self) -> bool:
+        return True
+
+    @property
     def final_tolerance(self) -> float | None:
         assert isinstance(self.schedule, Schedule)
         return self.schedule.last
