@@ -67,6 +67,22 @@ def test_a_model_may_use_former_names_when_its_functions_are_called(run, tmp_pat
     assert not fbar.load(run, trust=True).failed
     with pytest.raises(AttributeError, match=r"fbar\.interval is now"):
         fbar.interval  # noqa: B018
+    monkeypatch.delitem(sys.modules, "fbar.priors", raising=False)  # where a function's own import has put it
+    vars(fbar).pop("priors", None)
+
+
+def test_a_module_keeps_its_place_whatever_it_was_called():
+    """Also where a package is still known by its former name when what is in it is forgotten."""
+    real = importlib.import_module("fbar.question.priors.marginals")
+    package = importlib.import_module("fbar.question.priors")
+    sys.modules["fbar.priors"] = package
+    try:
+        with former.allowed():
+            assert importlib.import_module("fbar.priors.marginals") is real
+    finally:
+        sys.modules.pop("fbar.priors", None)
+        vars(fbar).pop("priors", None)
+    assert package.marginals is real
 
 
 # ---------------------------------------------------------------- what was recorded

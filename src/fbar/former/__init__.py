@@ -267,8 +267,11 @@ class _Finder(MetaPathFinder):
         for name in self._found:
             module = sys.modules.pop(name, None)
             parent, _, child = name.rpartition(".")
-            if parent in sys.modules and vars(sys.modules[parent]).get(child) is module is not None:
-                delattr(sys.modules[parent], child)
+            above = sys.modules.get(parent)
+            if module is None or above is None or vars(above).get(child) is not module:
+                continue
+            if module.__name__ != f"{above.__name__}.{child}":  # else it is at home there, whatever both were called
+                delattr(above, child)
 
 
 def _joined(name: str, places: Sequence[str]) -> ModuleType:
