@@ -270,7 +270,8 @@ class _Finder(MetaPathFinder):
             above = sys.modules.get(parent)
             if module is None or above is None or vars(above).get(child) is not module:
                 continue
-            if module.__name__ != f"{above.__name__}.{child}":  # else it is at home there, whatever both were called
+            home = f"{above.__name__}.{child}"
+            if sys.modules.get(home) is not module:  # else it is at home there, whatever both were called
                 delattr(above, child)
 
 
