@@ -27,7 +27,7 @@ targets together leave it little to choose, and proposals that were made for wid
 
 Known difficulties:
 
-- A ratio is not known where the error bar of a run is not to be trusted.
+- A ratio is not known where the error bar of a run is unreliable.
 - Ten runs tell variances apart that differ by a factor of four or so. `--runs 50` tells more.
 - Every comparison is at a 5% risk of its own: of fifteen, one may be wrong.
 - ABC-SMC's last round is what other packages report. Here it goes on, at the wanted tolerance, with all simulations
@@ -134,7 +134,7 @@ class Runs:
         return np.array([row[name] for row in self.rows if (row["method"], row["target"]) == (method, target)])
 
     def by_error_bars(self, other, target):
-        """(ratio, low, high) of mean squared standard errors; None where a run's error bar is not to be trusted."""
+        """(ratio, low, high) of mean squared standard errors; None where a run's error bar is unreliable."""
         if not all(self.column("trusted", method, target).all() for method in (OURS, other)):
             return None
         found = compare(*(self.column("standard_error", method, target) ** 2 for method in (other, OURS)))
@@ -186,7 +186,7 @@ def print_all(runs, simulations):
         )
         print(f"\n{verdict(found)}")
     print(
-        "\nNot known: an error bar of one of the runs is not to be trusted. The spread is what was seen, but ten "
+        "\nNot known: an error bar of one of the runs is unreliable. The spread is what was seen, but ten "
         "runs\ntell it roughly; error bars tell finely, as far as they are right."
     )
 

@@ -22,7 +22,7 @@ Known difficulties:
   the median of gamma is 0.4948(8), not 0.4652(8). No error bar shows that: it is another posterior, not another
   estimate.
 - R0 is so surely above 3 that few simulations speak against it, and the error of that probability rests on them. With
-  100,000 simulations it is often marked as not to be trusted, by any method, with 200,000 for one seed in six.
+  100,000 simulations it is often marked as unreliable, by any method, with 200,000 for one seed in six.
 - The tolerance matters most for the peak: at 80 it falls about two hours later than at 50, far more than the error bar.
 
     fbar infer examples/influenza.py --tolerance 80 --budget 400000 --seed 1 --run flu

@@ -15,7 +15,7 @@ Known difficulties:
   `result.at(tolerance)`, or `result.run.curve()`.
 - The models agree on the data and not on R0, and in SEIR the prior of `latent` matters: the posterior reaches its end.
 - SEIR has four parameters. With ABC-SMC's default, local, kernel the particles weigh themselves: SIR got the
-  probability 0.1289(60), marked as not to be trusted. The file's own `method` has a wider kernel, which costs more
+  probability 0.1289(60), marked as unreliable. The file's own `method` has a wider kernel, which costs more
   simulations and can be trusted:
 
     fbar infer examples/two_epidemics.py --tolerance 80 --seed 1 --run two
