@@ -72,9 +72,13 @@ class Estimate(ShownInNotebooks):
     labels: tuple[str, ...] | None = None
     inverted: Inverted | None = None
     """Of a quantile: the distribution function that its interval is read off."""
+    about: str = ""
+    """What was estimated: the posterior, or ABC's posterior at a tolerance; empty where no tolerance plays a part."""
+    bias: Any = 0.0
+    """The standard deviation of the bias that may remain: a part of the standard error."""
 
     def __post_init__(self) -> None:
-        for name in ("value", "standard_error", "df", "trusted"):  # they are shared, with a run's history too
+        for name in ("value", "standard_error", "df", "trusted", "bias"):  # they are shared, with a run's history too
             array = getattr(self, name)
             if isinstance(array, np.ndarray):
                 locked = array.view()
@@ -261,6 +265,8 @@ class ErrorBars:
     covariance: FloatArray
     df: FloatArray
     doubts: tuple[tuple[BoolArray, str], ...] = ()
+    bias: FloatArray | None = None
+    """The standard deviations (..., m) of the bias that the covariance includes; None where it includes none."""
 
     @property
     def standard_error(self) -> npt.NDArray[np.float64]:
@@ -275,4 +281,4 @@ class ErrorBars:
             covariance[:, place] *= standard_error / before
         covariance[place, place] = standard_error**2
         freedom[place] = df
-        return ErrorBars(covariance, freedom, self.doubts)
+        return ErrorBars(covariance, freedom, self.doubts, self.bias)

@@ -126,6 +126,9 @@ class Posterior(ShownInNotebooks):
     doubts: tuple[str, ...] = ()
     """Why all of its estimates are unreliable, whatever the target."""
 
+    about: str = ""
+    """What it is: the posterior, or ABC's at a tolerance."""
+
     likelihood: FloatArray | None = None
     """p̂(x*|θ) at the values of a finite prior, from an estimator that has it."""
 
@@ -279,6 +282,8 @@ class Posterior(ShownInNotebooks):
             warnings=tuple(warnings),
             labels=target.labels,
             inverted=inverted,
+            about=self.about,
+            bias=0.0 if bars.bias is None else shaped(bars.bias[..., part]),
         )
 
     @property

@@ -235,9 +235,11 @@ class DrawRun(Run):
 
     @property
     def posterior_is_slow(self) -> bool:
-        return self.estimator.needs_rejected
+        return self.at_data or self.estimator.needs_rejected
 
     def posterior(self) -> Posterior:
+        if self.at_data:
+            return self.posterior_at_data()
         if self._latest is None:
             self._latest = self._estimated(self.acceptance)
         return self._latest

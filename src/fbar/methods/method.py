@@ -40,6 +40,10 @@ class Method(ABC):
         """Whether its runs come as near to their final tolerance as the budget allows, and may end above it."""
         return False
 
+    def answers_at_data(self, problem: Problem) -> bool:
+        """Whether its runs of a problem answer at the data: where no tolerance is named and summaries are numbers."""
+        return self.final_tolerance is None and not problem.is_finite and problem.compares_numbers
+
     def at_tolerance(self, tolerance: float) -> Self:
         """The method with another tolerance, at which its runs end."""
         if "tolerance" not in self._settings():
@@ -96,5 +100,6 @@ class Method(ABC):
                 whole(limit, "limit"),
                 whole(trials, "trials"),
                 whole(block_size, "block_size"),
+                trials is None and self.answers_at_data(problem),
             )
         )

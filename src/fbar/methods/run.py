@@ -13,6 +13,7 @@ import numpy.typing as npt
 from fbar.arrays import FloatArray
 from fbar.checks import counted, positive_integer, positive_number, shown
 from fbar.errors import InputError, NoPosterior
+from fbar.estimation.at_data import AtData, PosteriorAtData
 from fbar.estimation.estimate import Estimate
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.simulations import Drawn, Simulations
@@ -28,6 +29,9 @@ from fbar.question.targets import Target, as_targets
 
 ROUNDS = 16
 """In how many rounds a budget is spent by default (section S4.2 of the paper)."""
+
+LATER = 1.25
+"""How many times the simulations there must be before the posterior at the data is estimated again."""
 
 NEARLY_ALL = 0.9
 """The share of the prior's simulations that is accepted from which on the answer is taken to be the prior."""
@@ -77,6 +81,9 @@ class Run(AskTell, OtherTolerances):
         self.history: list[Moment] = []
         """Its estimates when it had fewer simulations, where `fbar.drive` drove it; each time as they were then."""
         self._leg_round = self._leg_spent = 0  # where it was last extended
+        self.at_data = start.at_data
+        """Whether its posterior is that at the data, and not ABC's at a tolerance."""
+        self._at_data: PosteriorAtData | None = None
 
     if not TYPE_CHECKING:  # a checker would take every name for one that is there
 
@@ -90,6 +97,20 @@ class Run(AskTell, OtherTolerances):
     @abstractmethod
     def posterior(self) -> Posterior:
         """The posterior from all blocks told so far without a gap."""
+
+    def posterior_at_data(self) -> PosteriorAtData:
+        """The posterior itself, by regression at the data on all simulations, see `fbar.estimation.at_data`.
+
+        While the run goes on, the last one is given until there are a quarter more simulations.
+        """
+        if not self.simulations:
+            raise NoPosterior("there are no simulations yet; ask the run for batches and tell it their outcomes")
+        found = self._at_data
+        before = 0 if found is None else int(found.simulations)
+        late = self.simulations != before if self.finished else self.simulations >= LATER * before
+        if found is None or late:
+            found = self._at_data = AtData().posterior(self.all_simulations())
+        return found
 
     def _compared_with_prior(self, posterior: Posterior, tolerance: float, share: float) -> Posterior:
         """With a doubt where the data hardly change the prior.
@@ -133,7 +154,7 @@ class Run(AskTell, OtherTolerances):
     @property
     def posterior_is_slow(self) -> bool:
         """Whether its posterior takes longer than cheap simulations do; it is then taken only at the end."""
-        return False
+        return self.at_data
 
     def round_state(self) -> dict[str, npt.NDArray[Any]] | None:
         """What the present round's draws depend on beyond the seed, where it was fitted; None if nothing was."""

@@ -86,6 +86,13 @@ class Importance(Method):
         if self.rounds is not None:
             positive_integer(self.rounds, "rounds")
 
+    def answers_at_data(self, problem: Problem) -> bool:
+        """Whole numbers and labels can be matched exactly at tolerance 0, other numbers cannot."""
+        if self.tolerance > 0 or problem.is_finite or not problem.compares_numbers or problem.knows_acceptance:
+            return False
+        plain = isinstance(self.estimator, WeightedAverage) and (self.q == "prior" or not isinstance(self.q, str))
+        return plain and np.asarray(problem.observed).dtype.kind == "f"
+
     def distribution(self, problem: Problem, targets: Sequence[Target]) -> FloatArray:
         """q on a finite space."""
         if isinstance(self.q, Distribution):
@@ -200,6 +207,9 @@ class Rejection(Method):
 
     def _as_importance(self) -> Importance:
         return Importance("prior", self.scheme, rounds=self.rounds, tolerance=self.tolerance, kernel=self.kernel)
+
+    def answers_at_data(self, problem: Problem) -> bool:
+        return self._as_importance().answers_at_data(problem)
 
     def begin(self, start: Start) -> CellRun | DrawRun:
         return self._as_importance().begin(start)

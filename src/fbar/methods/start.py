@@ -20,3 +20,5 @@ class Start:
     limit: int | None
     trials: int | None
     block_size: int | None
+    at_data: bool = False
+    """Whether the answer is about the posterior, by regression at the data, and not ABC's at a tolerance."""

@@ -325,6 +325,11 @@ class Problem:
         return self.simulator.known is None and self._comparison.accept is None
 
     @property
+    def compares_numbers(self) -> bool:
+        """Whether simulations are compared with the data by summaries that are numbers."""
+        return self.has_summaries and self.observed is not None and self.observed.dtype.kind in "biuf"
+
+    @property
     def measure(self) -> Distance:
         """The distance as a function of summaries and the data that they are compared with."""
         return self._comparison.measure

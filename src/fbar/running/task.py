@@ -146,6 +146,8 @@ def _with_tolerance(method: Method, problem: Problem) -> Method:
     if problem.is_finite:
         return method
     if problem.observed is not None and problem.observed.dtype.kind == "f":
+        if method.answers_at_data(problem):
+            return method
         raise InputError(
             "a precision is reached at a tolerance: give how close simulations must come to the data (tolerance=, "
             "--tolerance), or a budget (budget=, --budget) from which it is chosen"

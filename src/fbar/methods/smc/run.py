@@ -319,7 +319,9 @@ class SMCRun(Run):
     # ------------------------------------------------------------ what comes out
 
     def posterior(self) -> Posterior:
-        """The posterior at the last complete round's tolerance, from the particles of all rounds."""
+        """The posterior at the last complete round's tolerance, from the particles of all rounds; or at the data."""
+        if self.at_data:
+            return self.posterior_at_data()
         return self.reweighted(self.method.weights)
 
     def posterior_at(self, tolerance: float) -> Posterior:

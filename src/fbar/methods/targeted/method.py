@@ -13,8 +13,13 @@ from fbar.methods.registry import register
 from fbar.methods.run import Run
 from fbar.methods.start import Start
 from fbar.methods.targeted.aim import Aim, check_importance
+from fbar.methods.targeted.at_data import TargetedAtDataRun
 from fbar.methods.targeted.run import TargetedRun
 from fbar.question.acceptance import Acceptance
+from fbar.question.problem import Problem
+
+CHOSEN = "chosen"
+"""A tolerance that is chosen from the budget."""
 
 MOST_GROUPS = 1_000
 """Groups whose proposals learn from one another."""
@@ -30,9 +35,10 @@ class Targeted(Method):
     Parameters
     ----------
     tolerance
-        How close simulations must come to the data. None: chosen from the budget (or the limit), so that the bias it
-        seems to leave is at most about the error bar; the result warns if the budget was too small for that. Without a
-        budget, and on a finite space, exact matching.
+        None: the answer is about the posterior, by regression at the data, see `fbar.estimation.at_data`; on a finite
+        space, exact matching. A number: ABC's posterior, of simulations that come so close to the data. ``"chosen"``:
+        ABC's posterior at a tolerance that is chosen from the budget (or the limit), so that the bias it seems to leave
+        is at most about the error bar.
     kernel
         The acceptance kernel, see `Acceptance`.
     goal
@@ -51,7 +57,7 @@ class Targeted(Method):
         one and two dimensions, 0.2 in three and four and 0.3 above by default.
     """
 
-    tolerance: float | None = None
+    tolerance: float | str | None = None
     kernel: str = "uniform"
     goal: str = "weighted"
     importance: Mapping[str, float] | None = None
@@ -60,9 +66,11 @@ class Targeted(Method):
     defence: float | None = None
 
     def __post_init__(self) -> None:
-        if self.tolerance is not None:
+        if isinstance(self.tolerance, str):
+            choice(self.tolerance, (CHOSEN,), "tolerance")
+        elif self.tolerance is not None:
             store_number(self, "tolerance", non_negative_number(self.tolerance, "tolerance"))
-        Acceptance(1.0 if self.tolerance is None else self.tolerance, self.kernel)
+        Acceptance(1.0 if self.named_tolerance is None else self.named_tolerance, self.kernel)
         choice(self.goal, ("weighted", "worst"), "goal")
         choice(self.per, ("simulation", "second"), "per")
         if positive_integer(self.groups, "groups") < 2:
@@ -74,18 +82,30 @@ class Targeted(Method):
         check_importance(self.importance)
 
     @property
+    def named_tolerance(self) -> float | None:
+        """The tolerance as a number, where it is one."""
+        return None if isinstance(self.tolerance, str) else self.tolerance
+
+    @property
+    def final_tolerance(self) -> float | None:
+        return self.named_tolerance
+
+    @property
     def chooses_tolerance(self) -> bool:
-        return self.tolerance is None
+        return self.named_tolerance is None
+
+    def answers_at_data(self, problem: Problem) -> bool:
+        return self.tolerance is None and super().answers_at_data(problem)
 
     def begin(self, start: Start) -> Run:
         aim = Aim.of(start.targets, self.goal, self.importance)
         if start.problem.is_finite:
             if self.goal != "weighted" or self.importance:
                 raise InputError("on a finite space all targets count equally; leave out goal= and importance=")
-            finite = AdaptiveAllocation(tolerance=self.tolerance or 0.0, kernel=self.kernel, per=self.per)
+            finite = AdaptiveAllocation(tolerance=self.named_tolerance or 0.0, kernel=self.kernel, per=self.per)
             return finite.begin(start)
         if start.trials is not None:
             raise InputError("trials= needs a finite parameter space; run one trial at a time")
         if self.per == "second":
             start.problem.require_costs()
-        return TargetedRun(self, start, aim)
+        return (TargetedAtDataRun if start.at_data else TargetedRun)(self, start, aim)

@@ -54,7 +54,7 @@ class TargetedRounds(Run):
     def __init__(self, method: Targeted, start: Start) -> None:
         super().__init__(start)
         self.method = method
-        tolerance = 0.0 if method.tolerance is None else method.tolerance
+        tolerance = method.named_tolerance or 0.0
         self.wanted = self._acceptance_at(tolerance)
         self.problem.check_acceptance(self.wanted)
         self.problem.check_acceptance_probability(tolerance)
@@ -157,6 +157,8 @@ class TargetedRounds(Run):
     # ------------------------------------------------------------ what comes out
 
     def posterior(self) -> Posterior:
+        if self.at_data:
+            return self.posterior_at_data()
         return self.posterior_at(self.wanted.tolerance)
 
     def posterior_at(self, tolerance: float) -> Posterior:
@@ -184,6 +186,8 @@ class TargetedRounds(Run):
         return self._compared_with_prior(posterior, asked.tolerance, share)
 
     def peek(self) -> Posterior:
+        if self.at_data:
+            return self.posterior_at_data()
         if (found := self._known(self.wanted)) is not None:
             return found
         if not self.simulations:
@@ -194,6 +198,8 @@ class TargetedRounds(Run):
         return self.store
 
     def _posterior_tolerance(self) -> float:
+        if self.at_data:
+            raise InputError("the answer is about the posterior itself; there is no tolerance")
         return self.wanted.tolerance
 
     def _curve_tolerances(self) -> list[float]:

@@ -68,7 +68,7 @@ class TargetedRun(TargetedRounds):
     def __init__(self, method: Targeted, start: Start, aim: Aim) -> None:
         super().__init__(method, start)
         self.aim = aim
-        self._chooses = method.tolerance is None and self.problem.has_summaries and self._most < math.inf
+        self._chooses = method.named_tolerance is None and self.problem.has_summaries and self._most < math.inf
         self._phase: Phase = self._first_phase()
         self._within = max(WITHIN_TOLERANCE, WITHIN_PER_DIMENSION * self.space.dimension)
         if self._chooses:  # the bias of a tolerance is weighed against the error of the whole budget

@@ -1,0 +1,160 @@
+"""Which region, order and bandwidth have the least total error, and how much of it is bias.
+
+A *ladder* is a region with its regression (`Moved`) and weights at the data for bandwidths that are halved in share
+from step to step (`Local`). The bias of a step is proportional to its curvature c, the mean squared distance of its
+simulations. So the difference of the estimates at two steps, over the difference of their c, estimates β, the bias per
+unit of c:
+
+    b̂ = (f̂_h − f̂_g)/(c_h − c_g),    f̂_h has the bias β c_h.
+
+For one number b̂ is mostly noise in more than a few dimensions, and a bias that cannot be measured is not zero. But what
+makes it, a regression that bends, is common to all questions. So β² is pooled, in units of posterior deviations, over
+the first two moments of all coordinates of θ (and the probabilities of models): the mean of b̂² less the variance of b̂,
+which the influence values give, weighted by precision; if that is negative, 0; plus its own standard error, since it
+must not be taken for known. The *assumption*: over problems and questions the bias of a number is like a draw of this
+size, and the curvature at s* is not much larger than between the steps. The total error is V + β² c² d², d the
+posterior deviation of the number.
+
+Order, region and step are chosen by the mean of V/d² + β² c² over those moments: once for all questions, so that
+answers agree with one another, and one later question does not change another's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fbar.arrays import FloatArray
+from fbar.estimation.at_data.local import Local, local
+from fbar.estimation.at_data.moving import Moved, move
+from fbar.estimation.at_data.prepared import Prepared
+
+SHARES = (0.8, 0.4, 0.2, 0.1, 0.05)
+"""Regions: the nearest shares of the simulations."""
+
+ORDERS = (1, 2)
+
+STEPS = 6
+"""Bandwidths of a region, each of half the share of the one before."""
+
+APART = 2
+"""A step's bias is estimated from its difference to the one this many steps below, or the last."""
+
+CHANCE = 1.0
+"""Standard errors of the pooled β² that are added to it."""
+
+UNIT = 1e-9
+"""A number of smaller deviation than this, in units of the coordinate's, is taken for constant."""
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """The moments of a step that bias and error are pooled over: values, deviations and influence values (n, m)."""
+
+    value: FloatArray
+    deviation: FloatArray
+    z: FloatArray
+
+    @property
+    def variance(self) -> FloatArray:
+        return np.asarray((self.z**2).sum(axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A bandwidth of a region. ``bias`` is the pooled β² c², and ``error`` the mean total error, both in units of
+    posterior variances; ``finer`` the step that it was compared with.
+    """
+
+    moved: Moved
+    weights: Local
+    share: float
+    variance: float
+    bias: float
+    finer: Local | None
+
+    @property
+    def error(self) -> float:
+        return self.variance + self.bias
+
+
+def moments(moved: Moved, weights: Local) -> Moments:
+    """Of the coordinates' first two moments and the models' probabilities."""
+    unit = np.where(moved.spread > 0, moved.spread, 1.0)
+    c = (moved.v[weights.at] - moved.centre) / unit
+    f = np.concatenate([c, c**2], axis=1)
+    gradient = np.concatenate([np.broadcast_to(1 / unit, c.shape), 2 * c / unit], axis=1)
+    model = moved.prepared.model
+    if model.max() > 0:
+        f = np.concatenate([f, model[moved.rows[weights.at]][:, None] == np.unique(model)], axis=1)
+    middle = weights.omega @ f
+    psi = f - middle
+    z = np.zeros((len(moved), psi.shape[1]))
+    z[weights.at] = weights.residuals(psi)
+    if gradient.size:
+        z[:, : gradient.shape[1]] += moved.influence(weights.ell[:, None] * gradient, weights.at)
+    deviation = np.sqrt(weights.omega @ psi**2)
+    return Moments(middle + weights.correction(psi), deviation, z)
+
+
+def ladder(moved: Moved, shares: Sequence[float]) -> list[Step]:
+    """The steps of a region, with their errors."""
+    found: list[tuple[float, Local, Moments]] = []
+    for share in shares:
+        weights = local(moved, share)
+        if weights is None:
+            break
+        found.append((share, weights, moments(moved, weights)))
+    return [_step(moved, found, j) for j in range(len(found))]
+
+
+def _step(moved: Moved, found: Sequence[tuple[float, Local, Moments]], j: int) -> Step:
+    share, weights, known = found[j]
+    varies = known.deviation > UNIT
+    variance = float((known.variance[varies] / known.deviation[varies] ** 2).mean()) if varies.any() else 0.0
+    wide = min(j, len(found) - 2)
+    finer = found[min(j + APART, len(found) - 1)][1] if j < len(found) - 1 else None
+    if not weights.curvature > 0:  # all of it is at the data themselves
+        return Step(moved, weights, share, variance, 0.0, finer)
+    curved = local(moved, share, 2) if moved.order == 1 else None
+    if curved is not None:
+        bias = pooled(known, moments(moved, curved))
+    elif wide >= 0:
+        near = found[min(wide + APART, len(found) - 1)]
+        apart = found[wide][1].curvature - near[1].curvature
+        bias = pooled(found[wide][2], near[2]) * (weights.curvature / apart) ** 2 if apart > 0 else math.inf
+    else:
+        bias = math.inf
+    return Step(moved, weights, share, variance, bias, finer)
+
+
+def pooled(first: Moments, other: Moments) -> float:
+    """The mean squared difference of two estimates beyond chance, with a standard error; in posterior variances."""
+    varies = first.deviation > UNIT
+    if not varies.any():
+        return 0.0
+    unit = first.deviation[varies]
+    square = ((first.value - other.value)[varies] / unit) ** 2
+    variance = ((first.z - other.z)[:, varies] ** 2).sum(axis=0) / unit**2
+    weight = 1 / np.maximum(variance, 0.1 * np.median(variance) + 1e-12)
+    weight /= weight.sum()
+    beyond = max(float(weight @ (square - variance)), 0.0)
+    chance = math.sqrt(2 * float(weight**2 @ (variance + beyond) ** 2))
+    return beyond + CHANCE * chance
+
+
+def choose(prepared: Prepared, shares: Sequence[float], orders: Sequence[int], steps: Sequence[float]) -> Step | None:
+    """The step of least total error; None where there are too few simulations for any."""
+    best: Step | None = None
+    for order in orders:
+        for share in shares:
+            moved = move(prepared, share, order)
+            if moved is None:
+                continue
+            for step in ladder(moved, steps):
+                if math.isfinite(step.error) and (best is None or step.error < best.error):
+                    best = step
+    return best
