@@ -1,12 +1,17 @@
 """Stage 2: a local linear regression at the data, of what the moved draws of a region say.
 
-The draws within a bandwidth h have the weights ω = w K(Δ/h), Σ ω = 1. The sample that they make is the local constant
-estimate. With u the whitened summaries (0 at the data), X = (1, u), the local linear estimate of Σ π ψ is Σ ℓ ψ,
+The draws within a bandwidth h have the weights ω = w K(Δ/h), Σ ω = 1. With u the whitened summaries (0 at the data),
+X = (1, u), the local linear estimate of E[f | s*] is Σ ℓ f with the equivalent kernel
 
-    ℓ_i = ω_i (1 + (X̄* )ᵀ…)  =  e₁ᵀ(XᵀωX + R)⁻¹ X_i ω_i    (the equivalent kernel),
+    ℓ_i = e₁ᵀ(XᵀωX + R)⁻¹ X_i ω_i    (R is a small ridge).
 
-which is ω less its linear dependence on the summaries; R is a small ridge. To first order its error is Σ z,
-z_i = ℓ_i (ψ_i − X_iᵀβ̂)/(1 − leverage_i), leverage_i = ω_i X_iᵀ(XᵀωX + R)⁻¹X_i.
+Simulations whose ℓ is negative are left out, those that lie farthest on the side where there are most of them, and ℓ is
+computed again until all are positive. Then ℓ are the weights of the sample: its moments, quantiles and probabilities
+are the estimates, a variance cannot be negative, and nothing is expanded about the local constant estimate, whose mean
+can be several posterior deviations from the one at the data. Where that leaves too few, the data are at the edge of
+what the simulator gives; the sample keeps ω, and Σ (ℓ − ω) ψ is added to its values.
+
+To first order the error is Σ z, z_i = ℓ_i (ψ_i − X_iᵀβ̂)/(1 − leverage_i), leverage_i = ω_i X_iᵀ(XᵀωX + R)⁻¹X_i.
 """
 
 from __future__ import annotations
@@ -24,16 +29,21 @@ RIDGE = 1e-3
 
 MOST_LEVERAGE = 0.8
 
+TIMES = 20
+"""How often simulations of negative weight are left out."""
+
 
 @dataclass(frozen=True, eq=False)
 class Local:
     """Rows ``at`` of a region with the weights ``omega`` of the sample and ``ell`` of the local linear estimate.
 
-    ``curvature`` is the mean squared distance under ω: what a bias is proportional to.
+    ``kernel`` are the weights of the regression, 0 for what was left out; ``curvature`` is the mean squared distance
+    under ω: what a bias is proportional to.
     """
 
     at: IntArray
     omega: FloatArray
+    kernel: FloatArray
     ell: FloatArray
     x: FloatArray
     inverse: FloatArray
@@ -51,7 +61,7 @@ class Local:
 
     def residuals(self, psi: FloatArray) -> FloatArray:
         """z of each of its rows."""
-        beta = self.inverse @ ((self.omega[:, None] * self.x).T @ psi)
+        beta = self.inverse @ ((self.kernel[:, None] * self.x).T @ psi)
         return np.asarray((self.ell / (1 - self.leverage))[:, None] * (psi - self.x @ beta))
 
 
@@ -64,13 +74,36 @@ def local(moved: Moved, share: float, order: int = 1) -> Local | None:
     u = polynomial(moved.u[at], order)[:, 1:]
     if effective_size(omega) < EACH * (u.shape[1] + 1):
         return None
-    omega = omega / omega.sum()
-    curvature = float(omega @ moved.radius[at] ** 2)
     x = np.concatenate([np.ones((at.size, 1)), u], axis=1)
-    middle = omega @ u
-    ridge = np.diag(np.r_[0.0, RIDGE * np.maximum(omega @ (u - middle) ** 2, 1e-6)])
+    omega = omega / omega.sum()
+    weights = omega
+    inverse, ell = _equivalent(x, weights)
+    positive = _positive(x, weights, inverse, ell) if order == 1 else None
+    if positive is not None:
+        weights, inverse, ell = positive
+        omega = ell
+    leverage = np.minimum(weights * ((x @ inverse) * x).sum(axis=1), MOST_LEVERAGE)
+    return Local(at, omega, weights, ell, x, inverse, leverage, float(omega @ moved.radius[at] ** 2))
+
+
+def _equivalent(x: FloatArray, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(XᵀωX + R)⁻¹ and ℓ."""
+    u = x[:, 1:]
+    ridge = np.diag(np.r_[0.0, RIDGE * np.maximum(omega @ (u - omega @ u) ** 2, 1e-6)])
     inverse = np.linalg.inv((omega[:, None] * x).T @ x + ridge)
-    weighted = x @ inverse
-    ell = omega * weighted[:, 0]
-    leverage = np.minimum(omega * (weighted * x).sum(axis=1), MOST_LEVERAGE)
-    return Local(at, omega, ell, x, inverse, leverage, curvature)
+    return inverse, omega * (x @ inverse[:, 0])
+
+
+def _positive(
+    x: FloatArray, omega: FloatArray, inverse: FloatArray, ell: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray] | None:
+    """ω, (XᵀωX + R)⁻¹ and ℓ without the simulations of negative ℓ; None where too few are left."""
+    for _ in range(TIMES):
+        if (ell >= 0).all():
+            return omega, inverse, ell
+        omega = np.where(ell > 0, omega, 0.0)
+        omega = omega / omega.sum()
+        if effective_size(omega) < EACH * x.shape[1]:
+            return None
+        inverse, ell = _equivalent(x, omega)
+    return None

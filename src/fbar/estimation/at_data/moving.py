@@ -72,7 +72,6 @@ class Moved:
     v: FloatArray
     factor: FloatArray
     spread: FloatArray
-    centre: FloatArray
     folds: tuple[_Fold, ...]
 
     def __len__(self) -> int:
@@ -176,7 +175,6 @@ def move(prepared: Prepared, share: float, order: int) -> Moved | None:
         moved,
         factor,
         spread,
-        np.average(moved, axis=0, weights=omega),
         tuple(folds),
     )
 
