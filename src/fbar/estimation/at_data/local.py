@@ -8,8 +8,9 @@ X = (1, u), the local linear estimate of E[f | s*] is Σ ℓ f with the equivale
 Simulations whose ℓ is negative are left out, those that lie farthest on the side where there are most of them, and ℓ is
 computed again until all are positive. Then ℓ are the weights of the sample: its moments, quantiles and probabilities
 are the estimates, a variance cannot be negative, and nothing is expanded about the local constant estimate, whose mean
-can be several posterior deviations from the one at the data. Where that leaves too few, the data are at the edge of
-what the simulator gives; the sample keeps ω, and Σ (ℓ − ω) ψ is added to its values.
+can be several posterior deviations from the one at the data. Where that leaves too few (the data are at the edge of
+what the simulator gives), or in more than two dimensions would cost over half of the effective simulations, nothing is
+left out: the sample keeps ω, and Σ (ℓ − ω) ψ is added to its values.
 
 To first order the error is Σ z, z_i = ℓ_i (ψ_i − X_iᵀβ̂)/(1 − leverage_i), leverage_i = ω_i X_iᵀ(XᵀωX + R)⁻¹X_i.
 """
@@ -31,6 +32,9 @@ MOST_LEVERAGE = 0.8
 
 TIMES = 20
 """How often simulations of negative weight are left out."""
+
+LEAST_LEFT, FEW_DIMENSIONS = 0.5, 2
+"""The share of the effective simulations that must be left then, in more dimensions than a few."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,12 +102,15 @@ def _positive(
     x: FloatArray, omega: FloatArray, inverse: FloatArray, ell: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray] | None:
     """ω, (XᵀωX + R)⁻¹ and ℓ without the simulations of negative ℓ; None where too few are left."""
+    squares, columns = float((ell**2).sum()), x.shape[1]
+    few = columns <= FEW_DIMENSIONS + 1
+    least, most = (columns + 1, np.inf) if few else (EACH * columns, squares / LEAST_LEFT)
     for _ in range(TIMES):
         if (ell >= 0).all():
-            return omega, inverse, ell
+            return (omega, inverse, ell) if float((ell**2).sum()) <= most else None
         omega = np.where(ell > 0, omega, 0.0)
         omega = omega / omega.sum()
-        if effective_size(omega) < EACH * x.shape[1]:
+        if effective_size(omega) < least:
             return None
         inverse, ell = _equivalent(x, omega)
     return None
