@@ -143,7 +143,7 @@ def test_figs4_holds_estimates_beside_errors(records):
 
 
 def test_at_the_data_the_bias_of_the_tolerance_is_gone(records):
-    """Three trials each: the errors of ABC-SMC are bias and hardly vary; at the data they are 10 to 20 times smaller."""
+    """Three trials each: the errors of ABC-SMC are bias and hardly vary; at the data they are a tenth of that."""
     record = records["beyond-figS5"]
     of = {"target": "covariance"}
     abc = [record.one(quantity="mse", setting=f"{s}/ess", epsilon=1.0, **of).value for s in SMC]
