@@ -7,12 +7,12 @@ recorded are moved like parameters, in their own units and within the range in w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from fbar.arrays import FloatArray, IntArray
+from fbar.arrays import BoolArray, FloatArray, IntArray
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.at_data.nearness import scaled
 from fbar.estimation.simulations import Portion
@@ -61,6 +61,24 @@ class Prepared:
 
     def __len__(self) -> int:
         return self.rows.size
+
+    def part(self, kept: IntArray | BoolArray) -> Prepared:
+        """Some of them, as if only these had been simulated, on the same scale of the summaries."""
+        return replace(
+            self,
+            rows=self.rows[kept],
+            simulations=self.rows[kept].size,
+            w=self.w[kept],
+            fold=np.unique(self.fold[kept], return_inverse=True)[1],
+            z=self.z[kept],
+            radius=self.radius[kept],
+            model=self.model[kept],
+            v=self.v[kept],
+            unit=None if self.unit is None else self.unit[kept],
+            points=self.points.take(np.arange(len(self))[kept]),
+            cluster=None if self.cluster is None else self.cluster[kept],
+            stratum=None if self.stratum is None else self.stratum[kept],
+        )
 
     def moved_to(self, rows: IntArray, v: FloatArray) -> Points:
         """The points of some rows, with other coordinates."""
