@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from fbar.arrays import BoolArray, FloatArray, IntArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.at_data.nearness import scaled
 from fbar.estimation.simulations import Portion
@@ -62,20 +62,19 @@ class Prepared:
     def __len__(self) -> int:
         return self.rows.size
 
-    def part(self, kept: IntArray | BoolArray) -> Prepared:
-        """Some of them, as if only these had been simulated, on the same scale of the summaries."""
+    def take(self, kept: IntArray) -> Prepared:
+        """Some of the simulations."""
         return replace(
             self,
             rows=self.rows[kept],
-            simulations=self.rows[kept].size,
-            w=self.w[kept],
-            fold=np.unique(self.fold[kept], return_inverse=True)[1],
+            w=self.w[kept] / self.w[kept].max(),
+            fold=self.fold[kept],
             z=self.z[kept],
             radius=self.radius[kept],
             model=self.model[kept],
             v=self.v[kept],
             unit=None if self.unit is None else self.unit[kept],
-            points=self.points.take(np.arange(len(self))[kept]),
+            points=self.points.take(kept),
             cluster=None if self.cluster is None else self.cluster[kept],
             stratum=None if self.stratum is None else self.stratum[kept],
         )

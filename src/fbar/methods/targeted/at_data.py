@@ -102,7 +102,7 @@ class TargetedAtDataRun(TargetedRounds):
         except NoPosterior:
             return [FromPrior(self.space)] * self.method.groups
         step = self._design(prepared)
-        return [self._fitted(group, prepared.part(prepared.fold != group), step) for group in self._groups]
+        return [self._fitted(group, prepared.take(np.flatnonzero(prepared.fold != group)), step) for group in self._groups]
 
     @property
     def _groups(self) -> range:
@@ -112,7 +112,7 @@ class TargetedAtDataRun(TargetedRounds):
         """The estimate whose order and region the proposals share; None where there are too few simulations for any."""
         every = -(-len(prepared) // CHOSEN_FROM)
         try:
-            return AtData().of(prepared if every == 1 else prepared.part(np.arange(0, len(prepared), every))).step
+            return AtData().of(prepared if every == 1 else prepared.take(np.arange(0, len(prepared), every))).step
         except NoPosterior:
             return None
 
