@@ -57,6 +57,13 @@ class Task:
     learnt: LearnedProblem | None = None
     exact: bool = False
     """Whether the data are to be matched exactly because no tolerance was given."""
+    at_data: bool = True
+    """Whether a method without a tolerance answers at the data; runs of earlier versions have ABC's posterior."""
+
+    @property
+    def answers_at_data(self) -> bool:
+        """Whether the answer is about the posterior itself, and not ABC's at a tolerance."""
+        return self.at_data and self.method.answers_at_data(self.problem)
 
     def start(self, seed: Any) -> Run:
         return self.method.start(
@@ -66,6 +73,7 @@ class Task:
             self.left_of(self.budget),
             limit=self.left_of(self.limit),
             block_size=self.block_size,
+            at_data=self.at_data,
         )
 
     def left_of(self, simulations: int | None) -> int | None:
@@ -86,6 +94,7 @@ class Task:
             "problem": describe(self.problem),
             "targets": [target.name for target in self.targets],
             "method": describe(self.method),
+            "at_data": self.answers_at_data,
             "budget": self.budget,
             "limit": self.limit,
             "stop": describe(self.stop),
