@@ -58,7 +58,10 @@ class Task:
     exact: bool = False
     """Whether the data are to be matched exactly because no tolerance was given."""
     at_data: bool = True
-    """Whether a method without a tolerance answers at the data; runs of earlier versions have ABC's posterior."""
+    """Whether a method without a tolerance answers at the data.
+
+    Not where the tolerance 0 is asked for by name, and not in runs of earlier versions, which have ABC's posterior.
+    """
 
     @property
     def answers_at_data(self) -> bool:
@@ -145,7 +148,18 @@ def make_task(
         lesson = summaries
     elif summaries is not None:
         lesson = _lesson(LearnedSummaries.of(summaries), problem, listed, method, budget or limit)
-    return Task(problem, listed, method, budget, limit, stop, block_size, lesson, exact=method is not before)
+    return Task(
+        problem,
+        listed,
+        method,
+        budget,
+        limit,
+        stop,
+        block_size,
+        lesson,
+        exact=method is not before,
+        at_data=tolerance is None,
+    )
 
 
 def _with_tolerance(method: Method, problem: Problem) -> Method:
