@@ -185,6 +185,8 @@ class TargetedAtDataRun(TargetedRounds):
         self._plan = self._planned(int(state["simulations"]), False)
 
     def _extend(self, tolerance: float | None) -> None:
+        if tolerance is not None:
+            self._refuse_tolerance(tolerance)
         if not self.problem.records:
             self.problem.check_targets(self.targets)
         self.aim = Aim.of(self.targets, self.method.goal, self.method.importance)
