@@ -27,11 +27,22 @@ def run_preset(
     *,
     trials: int | None = None,
     problems: list[str] | None = None,
+    methods: list[str] | None = None,
+    budgets: list[int] | None = None,
 ) -> None:
     """Run a preset's studies, or some, and print its claims; ``--out`` keeps the trials, tables and figures of each."""
     chosen, out, json_ = preset(name), running.out, running.json_
     results: dict[str, StudyResult] = {}
-    made = chosen.make(trials, running.seed, quick=ready.quick, studies=ready.study, problems=problems)
+    made = chosen.make(
+        trials,
+        running.seed,
+        quick=ready.quick,
+        studies=ready.study,
+        problems=problems,
+        methods=methods,
+        budgets=budgets,
+        out=out,
+    )
     for part, study in made.items():
         directory = None if out is None else out / part
         result = study.run(
@@ -43,13 +54,16 @@ def run_preset(
             console.print(
                 f"[bold]{part}[/bold]: {', '.join(result.arenas)}; {counted(result.number_of_trials, 'trial')}"
             )
-            console.print(str(result.ranking()), markup=False)
-            console.print()
-        if directory is not None:
+            if chosen.shown is None:
+                console.print(str(result.ranking()), markup=False)
+                console.print()
+        if directory is not None and chosen.shown is None:
             from fbar.plot import write_figures  # needs matplotlib, which a study without --out does not
 
             result.write(directory)
             write_figures(result, directory)
+    if chosen.shown is not None and not json_:
+        print(chosen.shown(results))
     claims = chosen.claims(results)
     if out is not None:
         write_claims(claims, out / "claims.csv")

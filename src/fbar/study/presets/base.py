@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fbar.checks import choice, positive_integer
+from fbar.errors import InputError
 from fbar.problems import load
 from fbar.question.problem import Problem
 from fbar.study.results import StudyResult
@@ -30,7 +31,8 @@ class Preset:
     """Studies by name, each made for a number of trials and a seed, and the claims that their results decide.
 
     ``claims`` takes the results of some studies or of all. ``write`` writes what the preset keeps of them beside its
-    claims, and gives the files' paths. ``note`` says how sure the claims are.
+    claims, and gives the files' paths. ``shown`` gives the text to print of them; without it every study's ranking is
+    printed, and its tables and figures are written. ``note`` says how sure the claims are.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Preset:
     claims: Callable[[Mapping[str, StudyResult]], list[Claim]]
     write: Callable[[Mapping[str, StudyResult], Path], list[Path]] | None = None
     note: str = ""
+    shown: Callable[[Mapping[str, StudyResult]], str] | None = None
 
     def make(
         self,
@@ -49,8 +52,17 @@ class Preset:
         quick: bool = False,
         studies: Sequence[str] | None = None,
         problems: Sequence[str] | None = None,
+        methods: Sequence[str] | None = None,
+        budgets: Sequence[int] | None = None,
+        out: Path | None = None,
     ) -> dict[str, Study]:
-        """The studies, or some of them, on all of their problems or on some."""
+        """The studies, or some of them, on all of their problems or on some.
+
+        A preset whose studies all have the same methods and budgets may take some of these too. ``out`` is where what a
+        study needs beforehand is kept, such as true values that take long to compute.
+        """
+        if methods or budgets:
+            raise InputError(f"the preset {self.name} has its own methods and budgets; leave out --method and --budget")
         wanted = self.trials if trials is None else positive_integer(trials, "trials")
         wanted = max(10, wanted // 10) if quick else wanted
         for name in studies or ():
