@@ -22,7 +22,6 @@ from fbar.question.points import Points
 from fbar.question.problem import Problem
 from fbar.question.targets import Target, as_target
 
-
 INTERVAL_LEVEL = 0.95
 """The level of the intervals that are kept with estimates."""
 

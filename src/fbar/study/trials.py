@@ -48,9 +48,9 @@ class TrialRecord:
     """What is kept of one trial.
 
     ``status`` is "ok", "prior" (nothing was accepted, the prior's expectation was scored), or "failed" with a
-    ``message``. ``estimates`` are (value, standard error, degrees of freedom, trusted) by target, ``intervals`` the ends
-    of their 95% intervals where these are known, ``scores`` numbers by score and component, ``undefined`` the reasons
-    why a score has none, ``told`` what the run told on its way.
+    ``message``. ``estimates`` are (value, standard error, degrees of freedom, trusted) by target, ``scores`` numbers by
+    score and component, ``undefined`` the reasons why a score has none, ``told`` what the run told on its way,
+    ``intervals`` the ends of the estimates' 95% intervals where there are any.
     """
 
     status: str
@@ -173,7 +173,9 @@ def run_trial(
     if here is not arena:
         shared = SharedByTrials.of(here)
     posed, scene = shared.posed, shared.scene
-    if contender.algorithm is not None or contender.question is not None:  # what a function changes of it must not reach other trials or methods
+    if (
+        contender.algorithm is not None or contender.question is not None
+    ):  # what a function changes of it must not reach other trials or methods
         posed = Posed.of(here.problem, budget, here.tolerance)
     posed.meter.reset(budget)
     start = time.perf_counter()
@@ -214,9 +216,7 @@ def run_trial(
     estimates = {name: (item.value, item.standard_error, item.df, item.trusted) for name, item in given.items()}
     intervals = {name: item.interval for name, item in given.items() if item.interval is not None}
     simulations = found.simulations
-    return TrialRecord(
-        status, simulations, accepted, seconds, message, estimates, values, undefined, told, intervals
-    )
+    return TrialRecord(status, simulations, accepted, seconds, message, estimates, values, undefined, told, intervals)
 
 
 def _line(error: BaseException, *, named: bool = False) -> str:

@@ -30,9 +30,9 @@ from fbar.question.truth import Known, Reference
 LEVELS = (0.1, 0.9)
 STEP = 0.02
 """The levels of the quantiles whose difference gives a quantile's derivative lie this far from its own."""
-ROUGH = 0.003
+ROUGH = 0.005
 """A truth of a probability or quantile with a larger error, in posterior deviations, is taken from draws."""
-DRAWS = 2**18
+DRAWS = 2**16
 
 Value = Callable[[Target], tuple[float, float]]
 """A target's true value and the error of that."""

@@ -6,11 +6,12 @@ import csv
 import gzip
 import io
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from fbar.errors import FbarError
+from fbar.question.truth import Known
 from fbar.study.results import StudyResult
 from fbar.study.trials import Cell, TrialRecord
 from fbar.system.csv_cells import cell as csv_cell
@@ -88,4 +89,77 @@ def _row(cell: Cell, trial: int, record: TrialRecord, target: str, truth: tuple[
         high,
         trusted,
         *truth,
+    )
+
+
+WRITTEN = (
+    "observation", "method", "budget", "trial", "target", "status", "simulations", "seconds", "value",
+    "standard_error", "df", "low", "high", "trusted",
+)  # fmt: skip
+"""What is written of a row. The truth is written once for all, see `fbar.study.presets.truth.truths`."""
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """A compressed table, whose bytes depend on the rows only."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(WRITTEN)
+    for row in rows:
+        numbers = [
+            f"{row.value:.7g}",
+            f"{row.standard_error:.4g}",
+            f"{row.df:.4g}",
+            f"{row.low:.6g}",
+            f"{row.high:.6g}",
+        ]
+        run = [row.status, row.simulations, f"{row.seconds:.3g}"]
+        head = [row.observation, row.method, row.budget, row.trial, row.target]
+        writer.writerow([csv_cell(item) for item in [*head, *run, *numbers, int(row.trusted)]])
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_beside(path) as new, open(new, "wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
+            packed.write(text.getvalue().encode())
+    except OSError as error:
+        raise FbarError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+Truth = Callable[[str], Mapping[str, Known]]
+"""The true values at an observation, by target; empty where they are not known."""
+
+
+def read_rows(path: Path, truth: Truth) -> list[Row]:
+    """The rows of a table, with their truths; those without a truth are left out. Empty where there is no table."""
+    if not path.exists():
+        return []
+    found = []
+    try:
+        with gzip.open(path, "rt", newline="") as file:
+            for line in csv.DictReader(file):
+                item = truth(line["observation"]).get(line["target"])
+                if item is not None:
+                    found.append(_read(line, item))
+    except (OSError, EOFError, KeyError, ValueError) as error:
+        raise FbarError(f"cannot read {path}: {error}") from None
+    return found
+
+
+def _read(line: Mapping[str, str], known: Known) -> Row:
+    return Row(
+        observation=line["observation"],
+        method=line["method"],
+        budget=int(line["budget"]),
+        trial=int(line["trial"]),
+        target=line["target"],
+        status=line["status"],
+        simulations=int(line["simulations"]),
+        seconds=float(line["seconds"]),
+        value=float(line["value"]),
+        standard_error=float(line["standard_error"]),
+        df=float(line["df"]),
+        low=float(line["low"]),
+        high=float(line["high"]),
+        trusted=line["trusted"] == "1",
+        truth=known.value,
+        truth_error=known.standard_error,
+        deviation=known.deviation,
     )

@@ -154,7 +154,9 @@ def as_text(table: Table) -> str:
     """Aligned columns, for a terminal."""
     lines = [list(COLUMNS), *(cells(line) for line in table.lines)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
-    return "\n".join("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines)
+    return "\n".join(
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
 
 
 def as_markdown(table: Table) -> str:

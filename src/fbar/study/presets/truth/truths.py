@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -46,6 +46,14 @@ class Asked:
     def name(self) -> str:
         """``sir/3``, or ``sir/fresh-7``."""
         return f"{self.problem}/fresh-{self.number - FRESH_FROM + 1}" if self.fresh else f"{self.problem}/{self.number}"
+
+    @classmethod
+    def of(cls, name: str) -> Asked:
+        """The observation that has this name."""
+        problem, _, which = name.partition("/")
+        if which.startswith("fresh-"):
+            return cls(problem, FRESH_FROM - 1 + int(which.removeprefix("fresh-")))
+        return cls(problem, int(which))
 
     def load(self) -> Benchmark:
         made = recipe(self.problem)
@@ -85,23 +93,35 @@ class Truths:
 
     directory: Path | None = None
     _kept: dict[str, dict[int, KeptTruth]] = field(default_factory=dict, init=False)
+    _values: dict[str, dict[str, Known]] = field(default_factory=dict, init=False)
 
     def question(self, asked: Asked) -> Question | None:
         """What is asked at the observation, with its truth; None where no truth can be computed."""
-        problem = asked.load()
-        kept = self._of(asked, problem)
+        problem, kept = asked.load(), self.kept(asked)
         if kept.why:
             return None
         known = (*(() if asked.fresh else problem.truth().values()), *kept.known)
         usable = tuple(item for item in known if 0 < item.deviation < np.inf)
-        return Question(asked.name, Benchmark(problem.recipe, problem.data, truth=Listed(list(usable), kept.how)), usable)
+        return Question(
+            asked.name, Benchmark(problem.recipe, problem.data, truth=Listed(list(usable), kept.how)), usable
+        )
+
+    def values(self, name: str) -> Mapping[str, Known]:
+        """The true values at an observation by target; empty where they were not computed."""
+        if name not in self._values:
+            asked = Asked.of(name)
+            question = self.question(asked) if self.known(asked) else None
+            self._values[name] = {} if question is None else {item.name: item for item in question.known}
+        return self._values[name]
 
     def known(self, asked: Asked) -> bool:
         """Whether there is nothing to compute."""
         found = self._read(asked.problem).get(asked.number)
         return found is not None and found.digest == digest(asked.load())
 
-    def _of(self, asked: Asked, problem: Benchmark) -> KeptTruth:
+    def kept(self, asked: Asked) -> KeptTruth:
+        """The truth, computed and written if it is not there."""
+        problem = asked.load()
         found = self._read(asked.problem).get(asked.number)
         if found is not None and found.digest == digest(problem):
             return found
@@ -155,8 +175,3 @@ def _append(path: Path, tree: Mapping[str, Any]) -> None:
             file.write(json.dumps(tree) + "\n")
     except OSError as error:
         raise FbarError(f"cannot write {path}: {error.strerror or error}") from None
-
-
-def missing(truths: Truths, asked: Sequence[Asked]) -> list[Asked]:
-    """The observations whose truth has to be computed."""
-    return [item for item in asked if not truths.known(item)]
