@@ -133,8 +133,8 @@ def score(*, compared: Compared | None = None, ready: Ready | None = None, runni
             ready,
             running,
             trials=compared.trials,
-            problems=compared.problem,
-            methods=compared.method,
+            problems=compared.problem or (),
+            methods=compared.method or (),
             budgets=[_whole(text) for text in compared.budget or ()],
         )
         return

@@ -1,4 +1,7 @@
-"""How near the default answer is to the true posterior, and whether its error bars hold it."""
+"""How near the default answer is to the true posterior, and whether its error bars hold it.
+
+The command line imports `TRUTH`; the page about the study is written from `tables_and_claims`.
+"""
 
 from __future__ import annotations
 
@@ -7,76 +10,70 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fbar.checks import choice, positive_integer
-from fbar.study.presets.base import Claim, Preset
-from fbar.study.presets.truth.rows import rows_of
-from fbar.study.presets.truth.studies import (
-    FRESH,
-    QUICK_RUNS,
-    RUNS,
-    USUAL_BUDGETS,
-    fresh,
-    named,
-    study,
-    truths_directory,
-)
+from fbar.study.presets.base import Chosen, Judged, Preset
+from fbar.study.presets.truth.claims import claims
+from fbar.study.presets.truth.kept import Kept
+from fbar.study.presets.truth.rows import Row, rows_of
+from fbar.study.presets.truth.studies import DEFAULT, FRESH, QUICK_RUNS, RUNS, USUAL_BUDGETS, fresh, named, study
 from fbar.study.presets.truth.tables import as_text, by_part
 from fbar.study.presets.truth.truths import Asked, Truths
 from fbar.study.results import StudyResult
 from fbar.study.study import Study
 
-__all__ = ["TRUTH"]
+__all__ = ["TRUTH", "TruthPreset"]
 
 STUDIES = ("observations", "fresh")
 
 
 @dataclass(frozen=True)
 class TruthPreset(Preset):
-    """The preset "truth": its studies need true values, which are kept with the trials."""
+    """The preset "truth": its studies need true values, and its rows are kept compactly."""
 
-    def make(
-        self,
-        trials: int | None,
-        seed: int,
-        *,
-        quick: bool = False,
-        studies: Sequence[str] | None = None,
-        problems: Sequence[str] | None = None,
-        methods: Sequence[str] | None = None,
-        budgets: Sequence[int] | None = None,
-        out: Path | None = None,
-    ) -> dict[str, Study]:
-        runs = self.trials if trials is None else positive_integer(trials, "trials")
-        runs = min(runs, QUICK_RUNS) if quick else runs
-        wanted = [choice(name, STUDIES, "study", f"in the preset {self.name}") for name in studies or STUDIES]
+    def make(self, chosen: Chosen) -> dict[str, Study]:
+        runs = self.trials if chosen.trials is None else positive_integer(chosen.trials, "trials")
+        runs = min(runs, QUICK_RUNS) if chosen.quick else runs
+        wanted = [choice(name, STUDIES, "study", f"in the preset {self.name}") for name in chosen.studies or STUDIES]
         asked: dict[str, tuple[list[Asked], int]] = {}
         if "observations" in wanted:
-            asked["observations"] = named(problems), runs
+            asked["observations"] = named(chosen.problems), runs
         if "fresh" in wanted:
-            asked["fresh"] = fresh(problems, min(FRESH, 5 * runs)), 1
-        truths = Truths(truths_directory(out))
+            asked["fresh"] = fresh(chosen.problems, min(FRESH, 5 * runs)), 1
+        kept = None if chosen.out is None else Kept(chosen.out)
+        truths = Truths() if kept is None else kept.truths
         made = {}
         for name, (observations, each) in asked.items():
-            questions = [question for item in observations if (question := truths.question(item)) is not None]
+            questions = truths.questions(observations, progress=chosen.progress)
             if questions:
-                whole = study(questions, each, seed)
-                made[name] = whole.only(methods=methods or None, budgets=budgets or USUAL_BUDGETS)
+                whole = study(questions, each, chosen.seed)
+                made[name] = whole.only(methods=chosen.methods or None, budgets=chosen.budgets or USUAL_BUDGETS)
+                if kept is not None:
+                    kept.restore(name, made[name])
         return made
 
+    def judged(self, results: Mapping[str, StudyResult], out: Path | None) -> Judged:
+        """Tables by part, from these runs and what ``out`` keeps of the other methods on the same observations."""
+        rows = [row for result in results.values() for row in rows_of(result)]
+        if out is not None:
+            kept = Kept(out)
+            kept.add(rows)
+            mine = {row.run for row in rows}
+            places = {(row.observation, row.budget) for row in rows}
+            others = [row for row in (*kept.rows(), *kept.npe()) if row.method != DEFAULT]
+            rows += [r for r in others if r.run not in mine and (r.observation, r.budget) in places]
+        return judged(rows)
 
-def _shown(results: Mapping[str, StudyResult]) -> str:
-    rows = [row for result in results.values() for row in rows_of(result)]
-    return "\n\n".join(f"{part} observations\n{as_text(table)}" for part, table in by_part(rows).items())
 
-
-def _claims(results: Mapping[str, StudyResult]) -> list[Claim]:
-    return []
+def judged(rows: Sequence[Row]) -> Judged:
+    """The tables as text, and the claims, of any rows."""
+    tables = by_part(rows)
+    text = "\n\n".join(f"{part} observations\n{as_text(table)}" for part, table in tables.items())
+    return Judged(claims(tables), text)
 
 
 TRUTH = TruthPreset(
-    "truth",
-    "the default answer compared with the true posterior: coverage, length and error, on fifteen problems",
-    RUNS,
-    {},
-    _claims,
-    shown=_shown,
+    name="truth",
+    title="the default answer compared with the true posterior: coverage, length and error, on fifteen problems",
+    trials=RUNS,
+    note="odd observations may have been tuned on, even and fresh ones were not; ± is a standard error",
+    ranks=False,
 )

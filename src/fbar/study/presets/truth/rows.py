@@ -42,6 +42,13 @@ class Row:
     truth: float
     truth_error: float
     deviation: float
+    seed: int = 1
+    """Of the study."""
+
+    @property
+    def run(self) -> tuple[str, str, int, int]:
+        """What the rows of one run have in common."""
+        return self.observation, self.method, self.budget, self.trial
 
     @property
     def problem(self) -> str:
@@ -62,39 +69,44 @@ class Row:
 
 def rows_of(result: StudyResult) -> Iterator[Row]:
     """The estimates of a study; of a run that failed, a row for each target without a value."""
+    seed = int(result.settings["seed"])
     for (cell, trial), record in result.trials.items():
         arena = result.arenas[cell.problem]
         known = arena.scored.truth()
         for target in arena.targets:
             item = known[target.name]
-            yield _row(cell, trial, record, target.name, (item.value, item.standard_error, item.deviation))
+            yield _row(cell, trial, record, item, seed)
 
 
-def _row(cell: Cell, trial: int, record: TrialRecord, target: str, truth: tuple[float, float, float]) -> Row:
+def _row(cell: Cell, trial: int, record: TrialRecord, known: Known, seed: int) -> Row:
+    target = known.name
     value, error, df, trusted = record.estimates.get(target, (math.nan, math.nan, math.nan, False))
     low, high = record.intervals.get(target, (math.nan, math.nan))
     return Row(
-        cell.problem,
-        cell.method,
-        cell.budget,
-        trial,
-        target,
-        record.status,
-        record.simulations,
-        record.seconds,
-        value,
-        error,
-        df,
-        low,
-        high,
-        trusted,
-        *truth,
+        observation=cell.problem,
+        method=cell.method,
+        budget=cell.budget,
+        trial=trial,
+        target=target,
+        status=record.status,
+        simulations=record.simulations,
+        seconds=record.seconds,
+        value=value,
+        standard_error=error,
+        df=df,
+        low=low,
+        high=high,
+        trusted=trusted,
+        truth=known.value,
+        truth_error=known.standard_error,
+        deviation=known.deviation,
+        seed=seed,
     )
 
 
 WRITTEN = (
     "observation", "method", "budget", "trial", "target", "status", "simulations", "seconds", "value",
-    "standard_error", "df", "low", "high", "trusted",
+    "standard_error", "df", "low", "high", "trusted", "seed",
 )  # fmt: skip
 """What is written of a row. The truth is written once for all, see `fbar.study.presets.truth.truths`."""
 
@@ -114,7 +126,7 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
         ]
         run = [row.status, row.simulations, f"{row.seconds:.3g}"]
         head = [row.observation, row.method, row.budget, row.trial, row.target]
-        writer.writerow([csv_cell(item) for item in [*head, *run, *numbers, int(row.trusted)]])
+        writer.writerow([csv_cell(item) for item in [*head, *run, *numbers, int(row.trusted), row.seed]])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_beside(path) as new, open(new, "wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
@@ -162,4 +174,5 @@ def _read(line: Mapping[str, str], known: Known) -> Row:
         truth=known.value,
         truth_error=known.standard_error,
         deviation=known.deviation,
+        seed=int(line["seed"]),
     )

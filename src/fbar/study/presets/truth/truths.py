@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -77,6 +78,10 @@ class KeptTruth:
         head = {"observation": number, "digest": self.digest, "seconds": round(self.seconds, 2)}
         return {**head, "why": self.why} if self.why else {**head, "how": self.how, "targets": values}
 
+    def rounded(self) -> KeptTruth:
+        """As it is when it is read again."""
+        return self.from_dict(self.as_dict(0))
+
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> KeptTruth:
         known = tuple(Known(name, *map(float, numbers)) for name, numbers in given.get("targets", {}).items())
@@ -106,6 +111,16 @@ class Truths:
             asked.name, Benchmark(problem.recipe, problem.data, truth=Listed(list(usable), kept.how)), usable
         )
 
+    def questions(self, asked: Sequence[Asked], *, progress: bool = False) -> list[Question]:
+        """Those that have a truth; what is missing is computed first."""
+        left = [item for item in asked if not self.known(item)]
+        for done, item in enumerate(left, 1):
+            seconds = self.kept(item).seconds
+            if progress and (seconds > 1 or done == len(left)):
+                line = f"true values of {done} of {len(left)} observations computed: {item.name}, {seconds:.0f} s"
+                print(line, file=sys.stderr, flush=True)
+        return [question for item in asked if (question := self.question(item)) is not None]
+
     def values(self, name: str) -> Mapping[str, Known]:
         """The true values at an observation by target; empty where they were not computed."""
         if name not in self._values:
@@ -125,7 +140,7 @@ class Truths:
         found = self._read(asked.problem).get(asked.number)
         if found is not None and found.digest == digest(problem):
             return found
-        new = compute(problem, fresh=asked.fresh)
+        new = compute(problem, fresh=asked.fresh).rounded()
         self._read(asked.problem)[asked.number] = new
         if self.directory is not None:
             _append(self.directory / f"{asked.problem}.jsonl", new.as_dict(asked.number))
