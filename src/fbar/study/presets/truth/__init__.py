@@ -1,6 +1,6 @@
 """How near the default answer is to the true posterior, and whether its error bars hold it.
 
-The command line imports `TRUTH`; the page about the study is written from `tables_and_claims`.
+The command line imports `TRUTH`; the page about the study is written from `Kept`, by ``docs/_ext/truth_study.py``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fbar.study.presets.truth.claims import claims
 from fbar.study.presets.truth.kept import Kept
 from fbar.study.presets.truth.rows import Row, rows_of
 from fbar.study.presets.truth.studies import DEFAULT, FRESH, QUICK_RUNS, RUNS, USUAL_BUDGETS, fresh, named, study
-from fbar.study.presets.truth.tables import as_text, by_part
+from fbar.study.presets.truth.tables import COLUMNS, KIND_COLUMNS, aligned, by_kind, by_part, cells
 from fbar.study.presets.truth.truths import Asked, Truths
 from fbar.study.results import StudyResult
 from fbar.study.study import Study
@@ -65,9 +65,11 @@ class TruthPreset(Preset):
 
 def judged(rows: Sequence[Row]) -> Judged:
     """The tables as text, and the claims, of any rows."""
-    tables = by_part(rows)
-    text = "\n\n".join(f"{part} observations\n{as_text(table)}" for part, table in tables.items())
-    return Judged(claims(tables), text)
+    tables, text = by_part(rows), []
+    for part, table in tables.items():
+        text.append(f"{part} observations\n{aligned(COLUMNS, [cells(line) for line in table.lines])}")
+        text.append(aligned(KIND_COLUMNS, by_kind([row for row in rows if row.part == part])))
+    return Judged(claims(tables), "\n\n".join(text))
 
 
 TRUTH = TruthPreset(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fbar.study.presets.truth.measures import Columns, Measured, Ratio, b2_ratio, measures_of, slope
+from fbar.study.presets.truth.measures import Columns, Measured, Ratio, b2_ratio, measured, measures_of, slope
 from fbar.study.presets.truth.rows import Row
 from fbar.study.presets.truth.studies import BEFORE, DEFAULT, NPE
 
@@ -84,21 +84,23 @@ def _lines(
             here = (DEFAULT, name, budget)
             if here not in mine:
                 continue
-            ratios = {
-                other: b2_ratio(groups[here], groups[other, name, budget])
-                for other in (BEFORE, NPE)
-                if (other, name, budget) in groups
-            }
+            others: dict[str, tuple[Measured, Ratio]] = {}
+            for other in (BEFORE, NPE):
+                theirs = groups.get((other, name, budget))
+                # All problems of one method are not compared with some of another's.
+                if theirs is not None and set(groups[here].problem) <= set(theirs.problem):
+                    others[other] = mine[other, name, budget], b2_ratio(groups[here], theirs)
+            before, npe = others.get(BEFORE), others.get(NPE)
             curve = [(n, mine[DEFAULT, name, n].b2) for n in budgets if (DEFAULT, name, n) in mine]
             lines.append(
                 Line(
                     name,
                     budget,
                     mine[here],
-                    mine.get((BEFORE, name, budget)),
-                    mine.get((NPE, name, budget)),
-                    ratios.get(BEFORE),
-                    ratios.get(NPE),
+                    None if before is None else before[0],
+                    None if npe is None else npe[0],
+                    None if before is None else before[1],
+                    None if npe is None else npe[1],
                     slope(curve),
                 )
             )
@@ -128,15 +130,21 @@ def cells(line: Line) -> list[str]:
         line.problem,
         f"{line.budget:,}",
         f"{found.runs:,}",
+        *_measured_cells(found),
+        "–" if line.before is None else _number(line.before.b2, ".3g"),
+        "–" if line.to_before is None else str(line.to_before),
+        "–" if line.npe is None else _number(line.npe.b2, ".3g"),
+        _number(line.slope, ".2f"),
+    ]
+
+
+def _measured_cells(found: Measured) -> list[str]:
+    return [
         _with_error(found.coverage, found.coverage_error),
         _number(found.flagged, ".3f"),
         _number(found.coverage_flagged, ".2f"),
         _number(found.length, ".2f"),
         _number(found.b2, ".3g"),
-        "–" if line.before is None else _number(line.before.b2, ".3g"),
-        "–" if line.to_before is None else str(line.to_before),
-        "–" if line.npe is None else _number(line.npe.b2, ".3g"),
-        _number(line.slope, ".2f"),
     ]
 
 
@@ -150,15 +158,25 @@ def _with_error(value: float, error: float) -> str:
     return f"{value:.3f}" if math.isnan(error) else f"{value:.3f} ± {error:.3f}"
 
 
-def as_text(table: Table) -> str:
-    """Aligned columns, for a terminal."""
-    lines = [list(COLUMNS), *(cells(line) for line in table.lines)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
-    return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
+KIND_COLUMNS = ("kind of target", "N", "estimates", *COLUMNS[3:8])
 
 
-def as_markdown(table: Table) -> str:
-    head = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
-    return "\n".join([*head, *("| " + " | ".join(cells(line)) + " |" for line in table.lines)])
+def by_kind(rows: Sequence[Row]) -> list[list[str]]:
+    """The default method by kind of target, over all problems: rows of words, by `KIND_COLUMNS`."""
+    split: dict[tuple[int, str], list[Row]] = {}
+    for row in rows:
+        if row.method == DEFAULT:
+            split.setdefault((row.budget, row.target.partition(":")[0]), []).append(row)
+    found = []
+    for (budget, kind), own in sorted(split.items()):
+        item = measured(own)
+        found.append([kind, f"{budget:,}", f"{item.estimates:,}", *_measured_cells(item)])
+    return found
+
+
+def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns under their names, for a terminal."""
+    lines = [columns, *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    shown = ("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in lines)
+    return "\n".join(line.rstrip() for line in shown)
