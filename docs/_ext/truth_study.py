@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from fbar.problems.catalogue import recipes
-from fbar.study.presets.truth.claims import claims
 from fbar.study.presets.truth.kept import Kept
+from fbar.study.presets.truth.limits import claims
 from fbar.study.presets.truth.plan import NEW, Planned, plan, unrun
 from fbar.study.presets.truth.rows import Row
 from fbar.study.presets.truth.studies import BUDGETS, NPE, fresh, named

@@ -20,8 +20,8 @@ from fbar.problems.catalogue import recipes
 from fbar.question.truth import Known
 from fbar.study.presets import Chosen, preset
 from fbar.study.presets.truth import judged
-from fbar.study.presets.truth.claims import claims
 from fbar.study.presets.truth.kept import Kept, record_of
+from fbar.study.presets.truth.limits import claims
 from fbar.study.presets.truth.measures import Columns, b2_ratio, measured, slope
 from fbar.study.presets.truth.plan import NAMED, plan, unrun
 from fbar.study.presets.truth.questions import LEVELS, further, threshold

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from fbar.checks import choice, positive_integer
 from fbar.study.presets.base import Chosen, Judged, Preset
-from fbar.study.presets.truth.claims import claims
 from fbar.study.presets.truth.kept import Kept
+from fbar.study.presets.truth.limits import claims
 from fbar.study.presets.truth.rows import Row, rows_of
 from fbar.study.presets.truth.studies import DEFAULT, FRESH, QUICK_RUNS, RUNS, USUAL_BUDGETS, fresh, named, study
 from fbar.study.presets.truth.tables import COLUMNS, KIND_COLUMNS, aligned, by_kind, by_part, cells
