@@ -28,7 +28,7 @@ Table = Callable[[Sequence[str], Sequence[Sequence[str]]], str]
 def found(table: Table, directory: Path = ROWS) -> str:
     """Claims, tables, costs, and what was not run."""
     kept = Kept(directory)
-    rows = [*kept.rows(), *kept.npe()]
+    rows = kept.rows()
     tables = by_part(rows)
     parts = ["### Claims", _claims(table, rows)]
     for part, lines in tables.items():

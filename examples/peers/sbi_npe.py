@@ -23,10 +23,10 @@ from working_space import to_theta
 from fbar.problems import load
 from fbar.problems.catalogue import recipes
 from fbar.question.targets import parse
-from fbar.study.presets.truth.rows import Row, read_rows, write_rows
+from fbar.study.presets.truth.kept import Kept
+from fbar.study.presets.truth.rows import Row
 from fbar.study.presets.truth.studies import NPE as NAME
 from fbar.study.presets.truth.studies import fresh, named
-from fbar.study.presets.truth.truths import Truths
 
 DRAWS = 10_000
 
@@ -91,21 +91,18 @@ def main():
     read.add_argument("--networks", type=Path, default=Path("results/npe"))
     given = read.parse_args()
     torch.set_num_threads(1)
-    truths, path = Truths(given.out / "truths"), given.out / "npe.csv.gz"
+    kept = Kept(given.out)
+    truths = kept.truths
     for name in given.problems or recipes():
         asked = [item for item in (*named([name]), *fresh([name])) if truths.known(item)]
         for training in range(given.trainings):
-            rows = read_rows(path, truths.values)
-            done = {(row.observation, row.budget, row.trial) for row in rows}
+            done = {(row.observation, row.budget, row.trial) for row in kept.rows([NAME])}
             left = [item for item in asked if (item.name, given.budget, training) not in done]
             if not left:
                 continue
             posterior, seconds = trained(name, given.budget, training, given.networks)
-            for item in left:
-                question = truths.question(item)
-                if question is not None:
-                    rows += answers(posterior, question, seconds, given.budget, training)
-            write_rows(path, sorted(rows, key=lambda row: (row.problem, row.budget, row.trial)))
+            questions = truths.questions(left)
+            kept.add(row for item in questions for row in answers(posterior, item, seconds, given.budget, training))
             print(f"{name}, {given.budget:,} simulations, training {training}: {seconds:.0f} s", flush=True)
 
 

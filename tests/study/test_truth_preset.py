@@ -388,7 +388,8 @@ def test_a_small_run_is_kept_and_resumed(tmp_path, capsys, monkeypatch):
         "probability",
         "quantile",
     }
-    kept = (tmp_path / "rows.csv.gz").read_bytes()
+    kept = {path.name: path.read_bytes() for path in tmp_path.glob("*.csv.gz")}
+    assert set(kept) == {"default.csv.gz", "before.csv.gz"}
     for journal in tmp_path.glob("*/trials.jsonl"):
         journal.unlink()
         (journal.parent / "study.json").unlink()
@@ -398,10 +399,10 @@ def test_a_small_run_is_kept_and_resumed(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr("fbar.running.api.infer", fail)
     assert run(tmp_path, capsys, problems=problems, trials=2) == found
-    assert (tmp_path / "rows.csv.gz").read_bytes() == kept
+    assert {name: (tmp_path / name).read_bytes() for name in kept} == kept
     again = run(tmp_path, capsys, problems=problems[:1], methods=[DEFAULT], studies=["observations"])
     assert any("times that of the default before" in claim["text"] for claim in again) is False  # 1,000 simulations
-    assert (tmp_path / "rows.csv.gz").read_bytes() == kept  # what was not asked for now stays
+    assert {name: (tmp_path / name).read_bytes() for name in kept} == kept  # what was not asked for now stays
 
 
 def test_two_seeds_do_not_meet(tmp_path):

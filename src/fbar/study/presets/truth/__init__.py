@@ -14,7 +14,17 @@ from fbar.study.presets.base import Chosen, Judged, Preset
 from fbar.study.presets.truth.kept import Kept
 from fbar.study.presets.truth.limits import claims
 from fbar.study.presets.truth.rows import Row, rows_of
-from fbar.study.presets.truth.studies import DEFAULT, FRESH, QUICK_RUNS, RUNS, USUAL_BUDGETS, fresh, named, study
+from fbar.study.presets.truth.studies import (
+    DEFAULT,
+    FRESH,
+    METHODS,
+    QUICK_RUNS,
+    RUNS,
+    USUAL_BUDGETS,
+    fresh,
+    named,
+    study,
+)
 from fbar.study.presets.truth.tables import COLUMNS, KIND_COLUMNS, aligned, by_kind, by_part, cells
 from fbar.study.presets.truth.truths import Asked, Truths
 from fbar.study.results import StudyResult
@@ -58,7 +68,7 @@ class TruthPreset(Preset):
             kept.add(rows)
             mine = {row.run for row in rows}
             places = {(row.observation, row.budget) for row in rows}
-            others = [row for row in (*kept.rows(), *kept.npe()) if row.method != DEFAULT]
+            others = kept.rows([method for method in METHODS if method != DEFAULT])
             rows += [r for r in others if r.run not in mine and (r.observation, r.budget) in places]
         return judged(rows)
 

@@ -1,8 +1,8 @@
 """What is kept in a directory: all rows compactly, from which trials are resumed and everything else is computed.
 
-``rows.csv.gz`` has every estimate of every run, ``npe.csv.gz`` those of neural posteriors (``examples/peers``), and
-``truths/`` the true values. The journals of running studies lie beside them; they are larger, and not needed once a
-command has ended.
+Every method has a file with every estimate of every run: ``default.csv.gz``, ``before.csv.gz``, and ``npe.csv.gz`` of
+neural posteriors (``examples/peers``). To run a method again, delete its file. ``truths/`` has the true values. The
+journals of running studies are beside them; they are larger, and not needed once a command has ended.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from fbar.study.journal import Journal
 from fbar.study.presets.truth.rows import Row, read_rows, write_rows
+from fbar.study.presets.truth.studies import METHODS
 from fbar.study.presets.truth.truths import Truths
 from fbar.study.study import Study
 from fbar.study.trials import Cell, TrialRecord
@@ -31,32 +32,30 @@ class Kept:
     def truths(self) -> Truths:
         return Truths(self.directory / "truths")
 
-    @property
-    def rows_path(self) -> Path:
-        return self.directory / "rows.csv.gz"
+    def path(self, method: str) -> Path:
+        return self.directory / f"{method}.csv.gz"
 
-    def rows(self) -> list[Row]:
-        """The rows of fbar's runs."""
-        return read_rows(self.rows_path, self.truths.values)
+    def rows(self, methods: Sequence[str] = METHODS) -> list[Row]:
+        """The rows of all methods, or of some."""
+        return [row for method in methods for row in read_rows(self.path(method), self.truths.values)]
 
-    def npe(self) -> list[Row]:
-        """The rows of neural posteriors."""
-        return read_rows(self.directory / "npe.csv.gz", self.truths.values)
-
-    def add(self, rows: Iterable[Row]) -> Path:
+    def add(self, rows: Iterable[Row]) -> None:
         """Write rows beside those of other runs; a run that is there already is replaced."""
-        new = list(rows)
-        runs = {row.run for row in new}
-        kept = [row for row in self.rows() if row.run not in runs]
-        write_rows(self.rows_path, sorted([*kept, *new], key=lambda row: row.run))
-        return self.rows_path
+        by_method: dict[str, list[Row]] = {}
+        for row in rows:
+            by_method.setdefault(row.method, []).append(row)
+        for method, new in by_method.items():
+            runs = {row.run for row in new}
+            kept = [row for row in self.rows([method]) if row.run not in runs]
+            write_rows(self.path(method), sorted([*kept, *new], key=lambda row: row.run))
 
     def restore(self, name: str, study: Study) -> None:
         """Give a study's journal the runs that it lacks and the rows have, so that these are not run again."""
         wanted = {(cell, trial) for cell in study.cells for trial in range(study.trials)}
+        methods = [contender.name for contender in study.contenders]
         found = [
             (cell, trial, rows)
-            for (cell, trial), rows in runs_of(self.rows()).items()
+            for (cell, trial), rows in runs_of(self.rows(methods)).items()
             if (cell, trial) in wanted and rows[0].seed == study.seed and _complete(rows, study)
         ]
         if not found:

@@ -46,6 +46,7 @@ class Columns:
     flagged: BoolArray
     answered: BoolArray
     b2: FloatArray
+    seconds: FloatArray
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> Columns:
@@ -77,6 +78,7 @@ class Columns:
             ~(sure & finite),
             answered,
             np.where(answered, np.minimum(np.nan_to_num(error, nan=np.inf) ** 2, 1.0), 1.0),
+            np.array([row.seconds for row in rows]),
         )
 
     def where(self, which: BoolArray) -> Columns:
@@ -106,6 +108,8 @@ class Measured:
     length: float
     b2: float
     b2_error: float
+    seconds: float
+    """Of one run."""
 
     @property
     def missed_ratio(self) -> float:
@@ -136,6 +140,7 @@ def measures_of(c: Columns) -> Measured:
         length(c),
         b2,
         b2_error,
+        float((c.weight * c.seconds).sum() / c.weight.sum()) if c.size else math.nan,
     )
 
 

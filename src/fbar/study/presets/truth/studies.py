@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from fbar.checks import choice
@@ -25,7 +24,7 @@ from fbar.study.presets.truth.questions import Question
 from fbar.study.presets.truth.truths import FRESH_FROM, Asked
 from fbar.study.study import Study
 
-DEFAULT, BEFORE, NPE = "default", "before", "npe"
+DEFAULT, BEFORE, NPE = METHODS = ("default", "before", "npe")
 BUDGETS = (1_000, 10_000, 100_000)
 USUAL_BUDGETS = BUDGETS[:2]
 """What is run unless ``--budget`` asks for more: 10⁵ costs ten times as much as the rest."""
@@ -110,7 +109,3 @@ def _numbers(which: str | None, number: int) -> Sequence[int]:
     if int(which) not in observations:
         raise InputError(f"a problem has the observations 1 to {OBSERVATIONS}; got {which}")
     return [int(which)]
-
-
-def truths_directory(out: Path | None) -> Path | None:
-    return None if out is None else out / "truths"

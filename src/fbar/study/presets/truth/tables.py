@@ -120,6 +120,7 @@ COLUMNS = (
     "ratio",
     "NPE's b²",
     "slope",
+    "seconds",
 )
 
 
@@ -135,6 +136,7 @@ def cells(line: Line) -> list[str]:
         "–" if line.to_before is None else str(line.to_before),
         "–" if line.npe is None else _number(line.npe.b2, ".3g"),
         _number(line.slope, ".2f"),
+        _number(found.seconds, ".2g"),
     ]
 
 
