@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +11,9 @@ from fbar.problems.catalogue import recipes
 from fbar.study.presets.truth.kept import Kept
 from fbar.study.presets.truth.limits import claims
 from fbar.study.presets.truth.plan import NEW, Planned, plan, unrun
-from fbar.study.presets.truth.rows import Row
 from fbar.study.presets.truth.studies import BUDGETS, NPE, fresh, named
 from fbar.study.presets.truth.tables import COLUMNS, KIND_COLUMNS, by_kind, by_part, cells
+from fbar.study.presets.truth.tables import Table as Measures
 
 ROWS = Path(__file__).parents[2] / "benchmarks" / "truth"
 TITLES = {
@@ -30,7 +30,7 @@ def found(table: Table, directory: Path = ROWS) -> str:
     kept = Kept(directory)
     rows = kept.rows()
     tables = by_part(rows)
-    parts = ["### Claims", _claims(table, rows)]
+    parts = ["### Claims", _claims(table, tables)]
     for part, lines in tables.items():
         parts += [
             f"### {TITLES[part]}",
@@ -43,8 +43,8 @@ def found(table: Table, directory: Path = ROWS) -> str:
     return "\n\n".join(parts)
 
 
-def _claims(table: Table, rows: Sequence[Row]) -> str:
-    listed = [[c.text, c.problem, c.found, "yes" if c.holds else "no"] for c in claims(by_part(rows))]
+def _claims(table: Table, tables: Mapping[str, Measures]) -> str:
+    listed = [[c.text, c.problem, c.found, "yes" if c.holds else "no"] for c in claims(tables)]
     return table(["claim", "problem", "found", "holds"], listed) if listed else "There are no rows yet."
 
 

@@ -448,6 +448,7 @@ def test_the_page_says_what_the_rows_say(tmp_path):
     assert "yes" in page.split("### ")[1]
 
 
+@pytest.mark.slow
 def test_the_page_is_written_from_the_kept_rows():
     page = (page_tables.DOCS / "truth-study.md").read_text(encoding="utf-8")
     begin, end = page_tables.marks("truth-study")

@@ -8,6 +8,7 @@ import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from fbar.errors import FbarError
@@ -57,14 +58,18 @@ class Row:
     @property
     def part(self) -> str:
         """``odd``, ``even`` or ``fresh``: what was tuned on, what was not, and what was drawn for it."""
-        which = self.observation.partition("/")[2]
-        return "fresh" if which.startswith("fresh") else "odd" if int(which) % 2 else "even"
+        return _part(self.observation)
 
     @property
     def target_kind(self) -> str:
         """The target, without the threshold of a probability, which differs between observations."""
-        kind, _, what = self.target.partition(":")
-        return f"{kind}:{what.split(' ')[0]}"
+        return self.target.partition(" ")[0]
+
+
+@lru_cache(maxsize=4096)
+def _part(observation: str) -> str:
+    which = observation.partition("/")[2]
+    return "fresh" if which.startswith("fresh") else "odd" if int(which) % 2 else "even"
 
 
 def rows_of(result: StudyResult) -> Iterator[Row]:
@@ -146,11 +151,14 @@ def read_rows(path: Path, truth: Truth) -> list[Row]:
     found = []
     try:
         with gzip.open(path, "rt", newline="") as file:
-            for line in csv.DictReader(file):
-                item = truth(line["observation"]).get(line["target"])
+            lines = csv.reader(file)
+            columns = next(lines)
+            for line in lines:
+                named = dict(zip(columns, line, strict=True))
+                item = truth(named["observation"]).get(named["target"])
                 if item is not None:
-                    found.append(_read(line, item))
-    except (OSError, EOFError, KeyError, ValueError) as error:
+                    found.append(_read(named, item))
+    except (OSError, EOFError, KeyError, ValueError, StopIteration) as error:
         raise FbarError(f"cannot read {path}: {error}") from None
     return found
 
