@@ -14,10 +14,12 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
 from sbi.inference import NPE
+from torch.utils.tensorboard import SummaryWriter
 from working_space import to_theta
 
 from fbar.problems import load
@@ -53,11 +55,12 @@ def trained(name, budget, training, directory):
     x = summaries(problem, theta, problem.simulate(theta, rng))
     good = np.isfinite(x).all(axis=1)
     prior = torch.distributions.MultivariateNormal(torch.zeros(size), torch.eye(size))
-    inference = NPE(prior, density_estimator="nsf", show_progress_bars=False)
-    inference.append_simulations(
-        torch.as_tensor(z[good], dtype=torch.float32), torch.as_tensor(x[good], dtype=torch.float32)
-    ).train()
-    posterior = inference.build_posterior()
+    with TemporaryDirectory() as logs, SummaryWriter(logs) as writer:  # sbi would write its logs to where it runs
+        inference = NPE(prior, density_estimator="nsf", summary_writer=writer, show_progress_bars=False)
+        inference.append_simulations(
+            torch.as_tensor(z[good], dtype=torch.float32), torch.as_tensor(x[good], dtype=torch.float32)
+        ).train()
+        posterior = inference.build_posterior()
     seconds = time.perf_counter() - start
     directory.mkdir(parents=True, exist_ok=True)
     torch.save({"posterior": posterior, "seconds": seconds}, path)
