@@ -7,25 +7,24 @@
   ask for, at most half a standard deviation from the mean, so that the probability is near neither 0 nor 1.
 
 Their true values come from the problem's reference (`fbar.question.truth`), with the error of each. Where that error is
-above `ROUGH` posterior deviations and the reference can draw from the posterior, `DRAWS` independent draws answer
-instead. The deviation, the error of one posterior draw, is √(P(1 − P)) for a probability and √(α(1 − α)) dQ/dα for a
-quantile, by a difference of quantiles.
+above `ROUGH` posterior deviations, or a difference of quadratures, and the reference can draw from the posterior,
+`DRAWS` independent draws answer instead. The deviation, the error of one posterior draw, is √(P(1 − P)) for a
+probability and √(α(1 − α)) dQ/dα for a quantile, the derivative by a difference of quantiles of draws, where there are
+any.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fbar.arrays import FloatArray
 from fbar.errors import InputError
 from fbar.problems.benchmark import Benchmark
-from fbar.question.points import Points
 from fbar.question.targets import Target, probability, quantile
-from fbar.question.truth import Known, Reference
+from fbar.question.truth import Known, Nodes, Reference
 
 LEVELS = (0.1, 0.9)
 STEP = 0.02
@@ -33,9 +32,6 @@ STEP = 0.02
 ROUGH = 0.005
 """A truth of a probability or quantile with a larger error, in posterior deviations, is taken from draws."""
 DRAWS = 2**16
-
-Value = Callable[[Target], tuple[float, float]]
-"""A target's true value and the error of that."""
 
 
 @dataclass(frozen=True)
@@ -62,49 +58,45 @@ def further(problem: Benchmark) -> list[Known]:
     mean = problem.truth().get(f"mean:{first}")
     if mean is None or not mean.deviation > 0:
         return []
-    reference = problem.reference
-    asked = [probability(f"{first} > {threshold(mean):.10g}"), *(quantile(first, level) for level in LEVELS)]
-    found = _known(asked, first, _by_reference(reference))
-    if all(item.standard_error <= ROUGH * item.deviation for item in found):
+    reference, c = problem.reference, threshold(mean)
+    asked = [probability(f"{first} > {c:.10g}"), *(quantile(first, level) for level in LEVELS)]
+    known = [_value(reference, target) for target in asked]
+    draws = _draws(problem, first)
+
+    def rise(level: float) -> float:
+        """dQ/dα at the level."""
+        ends = level + STEP, level - STEP
+        if draws is not None:
+            high, low = np.quantile(draws, ends)
+        else:
+            high, low = (_value(reference, quantile(first, end))[0] for end in ends)
+        return float(high - low) / (2 * STEP)
+
+    spread = math.sqrt(known[0][0] * (1 - known[0][0]))
+    deviations = [spread, *(math.sqrt(level * (1 - level)) * rise(level) for level in LEVELS)]
+    found = [Known(t.name, *pair, spread) for t, pair, spread in zip(asked, known, deviations, strict=True)]
+    if draws is None:
         return found
+    # Two quadratures on the same boxes may agree on a function that jumps, and both be wrong.
+    refined = isinstance(reference, Nodes) and reference.error == "refinement"
+    drawn = [float((draws > c).mean()), *map(float, np.quantile(draws, LEVELS))]
+    return [
+        replace(item, value=value, standard_error=item.deviation / math.sqrt(DRAWS))
+        if refined or item.standard_error > ROUGH * item.deviation
+        else item
+        for item, value in zip(found, drawn, strict=True)
+    ]
+
+
+def _value(reference: Reference, target: Target) -> tuple[float, float]:
+    value, error = reference.expect(target)
+    return float(value[0]), float(error[0])
+
+
+def _draws(problem: Benchmark, name: str) -> FloatArray | None:
+    """Sorted draws of one parameter; None where the reference cannot draw, and is as good as it is."""
     try:
-        draws = reference.sample(DRAWS, np.random.default_rng([problem.recipe.seed, DRAWS]))
-    except InputError:  # it cannot draw: the truth is as good as it is, and its error is recorded
-        return found
-    drawn = _known(asked, first, _by_draws(draws.with_derived(problem.derived), first))
-    return [min(pair, key=lambda item: item.standard_error) for pair in zip(found, drawn, strict=True)]
-
-
-def _known(asked: Sequence[Target], first: str, value: Value) -> list[Known]:
-    above, *quantiles = asked
-    p, error = value(above)
-    found = [Known(above.name, p, error, math.sqrt(p * (1 - p)))]
-    for target, level in zip(quantiles, LEVELS, strict=True):
-        q, error = value(target)
-        rise = value(quantile(first, level + STEP))[0] - value(quantile(first, level - STEP))[0]
-        found.append(Known(target.name, q, error, math.sqrt(level * (1 - level)) * rise / (2 * STEP)))
-    return found
-
-
-def _by_reference(reference: Reference) -> Value:
-    def value(target: Target) -> tuple[float, float]:
-        found, error = reference.expect(target)
-        return float(found[0]), float(error[0])
-
-    return value
-
-
-def _by_draws(draws: Points, first: str) -> Value:
-    weights: FloatArray = np.full(draws.rows, 1 / draws.rows)
-    column = draws[first]
-
-    def value(target: Target) -> tuple[float, float]:
-        found = float(target.value(draws, weights)[0])
-        if target.binary:
-            return found, math.sqrt(max(found * (1 - found), 1 / draws.rows) / draws.rows)
-        level = float(np.mean(column <= found))
-        spread = math.sqrt(level * (1 - level) / draws.rows)
-        ends = np.quantile(column, [max(level - spread, 0), min(level + spread, 1)])
-        return found, float(ends[1] - ends[0]) / 2
-
-    return value
+        drawn = problem.reference.sample(DRAWS, np.random.default_rng([problem.recipe.seed, DRAWS]))
+    except InputError:
+        return None
+    return np.sort(drawn[name])
