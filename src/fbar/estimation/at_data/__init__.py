@@ -1,0 +1,1 @@
+"""Estimates at the data: E[f|s*] by regression on all simulations of a run."""
