@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from fbar.checks import share, shown
 from fbar.errors import InputError, NoPosterior
-from fbar.estimation.at_data.choice import ORDERS, SHARES, STEPS, choose
+from fbar.estimation.at_data.choice import ORDERS, SHARES, STEPS, Step, choose
 from fbar.estimation.at_data.posterior import PosteriorAtData
 from fbar.estimation.at_data.prepared import Prepared, prepare
 from fbar.estimation.simulations import Portion, Simulations
+from fbar.weights import effective_size
 
 MOST = 20_000
 """Simulations that are used, the nearest ones."""
@@ -47,14 +48,25 @@ class AtData:
         return self.of(prepare(portion))
 
     def of(self, prepared: Prepared) -> PosteriorAtData:
+        """The posterior from simulations in working coordinates.
+
+        Where they are too few for the summaries, these are replaced by ever fewer main directions, with a doubt.
+        """
+        step, used = self._chosen(prepared), prepared
+        while step is None and used.z.shape[1] > 1:
+            used = used.in_main_directions(used.z.shape[1] // 2)
+            step = self._chosen(used)
+        if step is None:
+            effective = effective_size(prepared.w)
+            worth = f" (effectively {effective:.2g})" if effective < 0.9 * len(prepared) else ""
+            raise NoPosterior(
+                f"{len(prepared):,} usable simulations{worth} are too few for an estimate at the data; raise the budget"
+            )
+        return PosteriorAtData(step)
+
+    def _chosen(self, prepared: Prepared) -> Step | None:
         halves = [0.5**k for k in range(STEPS)]
         orders = ORDERS if self.order is None else (self.order,)
         shares = SHARES if self.region is None else (self.region,)
         steps = halves if self.bandwidth is None else [self.bandwidth * half for half in halves]
-        step = choose(prepared, shares, orders, steps)
-        if step is None:
-            raise NoPosterior(
-                f"{len(prepared)} usable simulations are too few for {prepared.z.shape[1]} summaries; raise the budget "
-                "or use fewer summaries"
-            )
-        return PosteriorAtData(step)
+        return choose(prepared, shares, orders, steps, first=self.bandwidth is not None)

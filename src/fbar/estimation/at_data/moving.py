@@ -12,7 +12,8 @@ however wide the region is; where it is not, the local regression of stage 2 cor
 
 β̂ is an estimate from the same simulations. To first order δβ̂₋ₖ = G₋ₖ⁻¹ Σ_{i∉k} Ω_i x_i r_i with the residuals r, and
 an estimate Σ π ψ(v*) moves with β̂₋ₖ by C_k = Σ_{j∈k} π_j (x* − φ_j x_j) ∂ψ/∂v_j, φ the factor σ̂(s*)/σ̂(s). So simulation
-i has the influence Σ_{k≠k(i)} C_kᵀ G₋ₖ⁻¹ Ω_i x_i r_i, beside that of stage 2. That of σ̂ is left out.
+i has the influence Σ_{k≠k(i)} C_kᵀ G₋ₖ⁻¹ Ω_i x_i r_i in addition to that of stage 2. r is taken out of fold too, since
+residuals of the fit itself are too small, by a factor 1 − leverage. The influence of σ̂ is left out.
 
 Models of a choice have regressions of their own: a draw stays in its model.
 """
@@ -25,7 +26,7 @@ import numpy as np
 
 from fbar.arrays import FloatArray, IntArray
 from fbar.estimation.at_data.nearness import whitening
-from fbar.estimation.at_data.prepared import REACH, Prepared
+from fbar.estimation.at_data.prepared import FOLDS, REACH, Prepared
 from fbar.weights import effective_size
 
 RIDGE, SCALE_RIDGE = 1e-3, 0.02
@@ -37,13 +38,16 @@ FLOOR = 0.01
 MOST_STRETCH = 1.0
 """A draw's residual is stretched or shrunk by at most e to this power."""
 
+LEAST_OTHERS = 0.4
+"""The effective share of the simulations that a fold's regression must be fitted to."""
+
 EACH, EACH_SQUARE = 4, 8
 """Effective simulations for each coefficient of a linear and of a quadratic regression, at least."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Fold:
-    """A fold's fit in one model: its own rows, those that taught, and what their influence needs."""
+    """A fold's fit in one model: its own rows, the others, to which it was fitted, and what their influence needs."""
 
     own: IntArray
     others: IntArray
@@ -51,7 +55,7 @@ class _Fold:
     x_others: FloatArray
     inverse: FloatArray
     pull: FloatArray
-    """Ω r over ΣΩ of the rows that taught, shape (n, D)."""
+    """Ω over ΣΩ of the others times their residuals out of fold, shape (n, D)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,8 +138,9 @@ def move(prepared: Prepared, share: float, order: int) -> Moved | None:
     rows = np.flatnonzero(prepared.radius <= bandwidth)
     omega = prepared.w[rows] * kernel(prepared.radius[rows], bandwidth)
     rows, omega = rows[omega > 0], omega[omega > 0]
-    if rows.size < 2 * np.unique(prepared.fold).size:
+    if rows.size < 2 * FOLDS:
         return None
+    omega = omega / omega.max()
     z, v, model = prepared.z[rows], prepared.v[rows], prepared.model[rows]
     u = z @ whitening(z, omega)
     folds: list[_Fold] = []
@@ -154,7 +159,7 @@ def move(prepared: Prepared, share: float, order: int) -> Moved | None:
             u[mine],
             v[mine],
             omega[mine],
-            prepared.fold[rows][mine],
+            _balanced(prepared.fold[rows][mine], omega[mine]),
             mine,
             residuals,
             moved,
@@ -170,7 +175,7 @@ def move(prepared: Prepared, share: float, order: int) -> Moved | None:
         share,
         order,
         rows,
-        prepared.w[rows],
+        prepared.w[rows] / prepared.w[rows].max(),
         prepared.radius[rows],
         u,
         moved,
@@ -193,24 +198,41 @@ def _cross_fitted(
     factor: FloatArray,
 ) -> list[_Fold]:
     """One model's regressions; fills in the residuals, the moved coordinates and the factors of its ``rows``."""
-    found, middles = [], np.zeros_like(v)
-    residual = np.zeros_like(v)
+    fitted: list[tuple[IntArray, IntArray, FloatArray]] = []
+    residual, middles = np.zeros_like(v), np.zeros_like(v)
     for k in np.unique(fold):
         own, others = np.flatnonzero(fold == k), np.flatnonzero(fold != k)
         total = float(omega[others].sum())
-        if not others.size or not total > 0:
-            continue
-        weighted = x[others] * omega[others, None]
-        gram = weighted.T @ x[others] / total + np.diag(np.r_[1e-12, np.full(x.shape[1] - 1, RIDGE)])
+        weighted = x[others] * (omega[others, None] / total)
+        gram = weighted.T @ x[others] + np.diag(np.r_[1e-12, np.full(x.shape[1] - 1, RIDGE)])
         inverse = np.linalg.inv(gram)
-        beta = inverse @ (weighted.T @ v[others] / total)
-        pull = (v[others] - x[others] @ beta) * (omega[others, None] / total)
+        beta = inverse @ (weighted.T @ v[others])
         residual[own], middles[own] = v[own] - x[own] @ beta, beta[0]
-        found.append(_Fold(rows[own], rows[others], x[own], x[others], inverse, pull))
+        fitted.append((own, others, inverse))
     stretch = _stretch(u, residual, omega, fold)
     residuals[rows], factor[rows] = residual, stretch
     moved[rows] = middles + residual * stretch
-    return found
+    return [
+        _Fold(
+            rows[own],
+            rows[others],
+            x[own],
+            x[others],
+            inverse,
+            residual[others] * (omega[others, None] / omega[others].sum()),
+        )
+        for own, others, inverse in fitted
+    ]
+
+
+def _balanced(fold: IntArray, omega: FloatArray) -> IntArray:
+    """The folds; equal parts in their place where one of them has most of the weight, so that little is left to fit."""
+    whole = effective_size(omega)
+    for k in np.unique(fold):
+        others = omega[fold != k]
+        if not others.any() or effective_size(others) < LEAST_OTHERS * whole:
+            return np.arange(fold.size, dtype=np.int64) % FOLDS
+    return fold
 
 
 def _stretch(u: FloatArray, residual: FloatArray, omega: FloatArray, fold: IntArray) -> FloatArray:
@@ -221,11 +243,8 @@ def _stretch(u: FloatArray, residual: FloatArray, omega: FloatArray, fold: IntAr
     result = np.ones_like(residual)
     for k in np.unique(fold):
         own, others = np.flatnonzero(fold == k), np.flatnonzero(fold != k)
-        total = float(omega[others].sum())
-        if not others.size or not total > 0:
-            continue
-        weighted = x[others] * omega[others, None]
-        gram = weighted.T @ x[others] / total + np.diag(np.r_[1e-12, np.full(x.shape[1] - 1, SCALE_RIDGE)])
-        gamma = np.linalg.solve(gram, weighted.T @ logs[others] / total)
+        weighted = x[others] * (omega[others, None] / omega[others].sum())
+        gram = weighted.T @ x[others] + np.diag(np.r_[1e-12, np.full(x.shape[1] - 1, SCALE_RIDGE)])
+        gamma = np.linalg.solve(gram, weighted.T @ logs[others])
         result[own] = np.exp(np.clip(-(u[own] @ gamma[1:]) / 2, -MOST_STRETCH, MOST_STRETCH))
     return result
