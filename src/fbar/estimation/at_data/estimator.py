@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from fbar.checks import share, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.at_data.choice import ORDERS, SHARES, STEPS, Step, choose
+from fbar.estimation.at_data.nearness import nearest
 from fbar.estimation.at_data.posterior import PosteriorAtData
-from fbar.estimation.at_data.prepared import Prepared, prepare
+from fbar.estimation.at_data.prepared import MOST, Prepared, prepare
 from fbar.estimation.simulations import Portion, Simulations
 from fbar.weights import effective_size
-
-MOST = 20_000
-"""Simulations that are used, the nearest ones."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,20 @@ class AtData:
     def __post_init__(self) -> None:
         if self.order is not None and self.order not in ORDERS:
             raise InputError(f"order must be 1 or 2; got {shown(self.order)}")
-        for name in ("region", "bandwidth"):
-            value = getattr(self, name)
+        for value, name in ((self.region, "region"), (self.bandwidth, "bandwidth")):
             if value is not None:
                 share(value, name)
 
     def posterior(self, simulations: Simulations | Portion) -> PosteriorAtData:
-        """The posterior at the data."""
-        portion = simulations if isinstance(simulations, Portion) else simulations.take()
-        return self.of(prepare(portion))
+        """The posterior at the data, from the `MOST` simulations that are nearest to them."""
+        if isinstance(simulations, Portion):
+            return self.of(prepare(simulations))
+        observed = simulations.problem.observed
+        if observed is None or np.asarray(observed).dtype.kind not in "biuf":
+            raise InputError("estimates at the data need summaries that are numbers")
+        centre = np.ravel(np.asarray(observed, dtype=np.float64))
+        portion = simulations.selected(MOST, lambda summaries: nearest(summaries, centre, MOST))
+        return self.of(prepare(portion, simulations=len(simulations)))
 
     def of(self, prepared: Prepared) -> PosteriorAtData:
         """The posterior from simulations in working coordinates.

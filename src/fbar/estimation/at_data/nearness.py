@@ -74,14 +74,22 @@ def scaled(away: FloatArray) -> FloatArray:
 
 
 def nearest(summaries: FloatArray, observed: FloatArray, most: int) -> IntArray:
-    """The rows of the simulations nearest to the data, at most so many, in rising order; none whose numbers are not
-    finite.
-    """
+    """The rows of the simulations nearest to the data, at most so many; none whose numbers are not finite."""
     rows = np.flatnonzero(np.isfinite(summaries).all(axis=1))
     if rows.size <= most:
         return rows
-    radius = (scaled(differences(summaries[rows], observed)) ** 2).sum(axis=1)
-    return np.asarray(rows[np.sort(np.argpartition(radius, most - 1)[:most])])
+    return rows[least((scaled(differences(summaries[rows], observed)) ** 2).sum(axis=1), most)]
+
+
+def least(radius: FloatArray, most: int) -> IntArray:
+    """The places of the smallest numbers, in rising order of the places.
+
+    >>> least(np.array([3.0, 1.0, 2.0, 5.0]), 2)
+    array([1, 2])
+    """
+    if radius.size <= most:
+        return np.arange(radius.size)
+    return np.asarray(np.sort(np.argpartition(radius, most - 1)[:most]))
 
 
 def whitening(x: FloatArray, weights: FloatArray) -> FloatArray:
@@ -94,7 +102,6 @@ def whitening(x: FloatArray, weights: FloatArray) -> FloatArray:
 
 def main_directions(z: FloatArray, number: int) -> FloatArray:
     """z in the directions in which the nearest simulations vary most, shape (n, number or fewer)."""
-    radius = (z**2).sum(axis=1)
-    near = z[np.argpartition(radius, DIRECTIONS_FROM)[:DIRECTIONS_FROM]] if len(z) > DIRECTIONS_FROM else z
+    near = z[least((z**2).sum(axis=1), DIRECTIONS_FROM)]
     _, _, directions = np.linalg.svd(near - near.mean(axis=0), full_matrices=False)
     return np.asarray(z @ directions[:number].T)

@@ -15,7 +15,7 @@ from scipy.special import ndtr, ndtri
 from fbar.arrays import FloatArray, IntArray
 from fbar.checks import counted
 from fbar.errors import InputError, NoPosterior
-from fbar.estimation.at_data.nearness import differences, main_directions, scaled, varies
+from fbar.estimation.at_data.nearness import differences, least, main_directions, nearest, scaled, varies
 from fbar.estimation.simulations import Portion, Structure
 from fbar.question.outcomes import Failure
 from fbar.question.points import Points
@@ -30,6 +30,9 @@ REACH = 7.0
 """Coordinates v stay within this."""
 
 TINY = 1e-12
+
+MOST = 20_000
+"""Simulations that are used, at most: the nearest ones."""
 
 LEAST = 20
 """Usable simulations, without which there is nothing to regress."""
@@ -104,8 +107,10 @@ class Prepared:
         return tuple(found)
 
 
-def prepare(portion: Portion, z: FloatArray | None = None, simulations: int | None = None) -> Prepared:
-    """From simulations of a run, all or the nearest of so many ``simulations``.
+def prepare(
+    portion: Portion, z: FloatArray | None = None, simulations: int | None = None, most: int = MOST
+) -> Prepared:
+    """The nearest ``most`` of a portion, which is all of a run or a part of a run of so many ``simulations``.
 
     ``z`` are learned coordinates of them in place of the scaled summaries.
     """
@@ -117,7 +122,11 @@ def prepare(portion: Portion, z: FloatArray | None = None, simulations: int | No
     kept = np.flatnonzero(usable)
     if kept.size < LEAST:
         raise _too_few(portion, summaries, kept.size)
-    away = differences(summaries[kept], np.ravel(np.asarray(problem.observed, dtype=np.float64)))
+    observed = np.ravel(np.asarray(problem.observed, dtype=np.float64))
+    if kept.size > most:
+        near = nearest(summaries[kept], observed, most) if z is None else least((z[kept] ** 2).sum(axis=1), most)
+        kept = kept[near]
+    away = differences(summaries[kept], observed)
     z = scaled(away) if z is None else z[kept]
     points, structure_ = portion.points.take(kept), portion.structure
     unit = _unit(problem, points)
