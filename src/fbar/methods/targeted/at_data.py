@@ -25,6 +25,7 @@ from fbar.designs.proposals.student import fit
 from fbar.errors import NoPosterior
 from fbar.estimation.at_data import AtData
 from fbar.estimation.at_data.prepared import prepare
+from fbar.methods.run import Stage
 from fbar.methods.start import Start
 from fbar.methods.targeted.aim import Aim
 from fbar.methods.targeted.rounds import LEAST_ROUND, TargetedRounds
@@ -74,6 +75,15 @@ class TargetedAtDataRun(TargetedRounds):
     @property
     def learning(self) -> bool:
         return not self.finished
+
+    def stages(self) -> list[Stage]:
+        found = []
+        for number, proposals in enumerate(self.store.proposals[: self.store.rounds]):
+            learned = not isinstance(proposals[0], FromPrior)
+            first, end = self.store.of_round(number)
+            words = "from the posterior that was estimated before, widened" if learned else "from the prior"
+            found.append(Stage(words, end - first))
+        return found
 
     # ------------------------------------------------------------ learning
 
