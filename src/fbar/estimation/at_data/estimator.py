@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from fbar.checks import share, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.at_data.choice import ORDERS, SHARES, STEPS, choose
 from fbar.estimation.at_data.posterior import PosteriorAtData
 from fbar.estimation.at_data.prepared import Prepared, prepare
+from fbar.estimation.at_data.reach import within_reach
 from fbar.estimation.simulations import Portion, Simulations
 
 MOST = 20_000
@@ -57,4 +60,9 @@ class AtData:
                 f"{len(prepared)} usable simulations are too few for {prepared.z.shape[1]} summaries; raise the budget "
                 "or use fewer summaries"
             )
+        kept = within_reach(step)
+        if not kept.all():
+            again = choose(prepared.take(np.flatnonzero(kept)), shares, orders, steps)
+            if again is not None and again.error < step.error:
+                step = again
         return PosteriorAtData(step)

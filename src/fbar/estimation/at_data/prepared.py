@@ -7,7 +7,7 @@ recorded are moved like parameters, in their own units and within the range in w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -61,6 +61,23 @@ class Prepared:
 
     def __len__(self) -> int:
         return self.rows.size
+
+    def take(self, kept: IntArray) -> Prepared:
+        """Some of the simulations."""
+        return replace(
+            self,
+            rows=self.rows[kept],
+            w=self.w[kept] / self.w[kept].max(),
+            fold=self.fold[kept],
+            z=self.z[kept],
+            radius=self.radius[kept],
+            model=self.model[kept],
+            v=self.v[kept],
+            unit=None if self.unit is None else self.unit[kept],
+            points=self.points.take(kept),
+            cluster=None if self.cluster is None else self.cluster[kept],
+            stratum=None if self.stratum is None else self.stratum[kept],
+        )
 
     def moved_to(self, rows: IntArray, v: FloatArray) -> Points:
         """The points of some rows, with other coordinates."""
