@@ -114,7 +114,7 @@ class Moved:
         g = gradient[place[mine]]
         stretched = g * (self.factor[mine][:, column] if gradient.ndim == 2 else self.factor[mine][:, :, None])
         moves = -(fold.x[inside].T @ stretched.reshape(mine.size, math.prod(gradient.shape[1:])))
-        moves[0] += g.reshape(mine.size, -1).sum(axis=0)
+        moves[0] += g.reshape(mine.size, math.prod(gradient.shape[1:])).sum(axis=0)
         return np.asarray(fold.inverse @ moves)
 
 
