@@ -62,7 +62,9 @@ def drive(
         whole_number(until_round, "until_round")
     if stop is not None:
         require_rule(stop).check(run)
-    recorder = Recorder(run) if history else None
+    reads = run.at_data and stop is not None  # a stopping rule reads the moments of such a run
+    recorder = Recorder(run) if history or reads else None
+    run.watcher = progress
     loop = _Loop(run, stop, engine or InProcess(), progress, ledger, watch, until_round, recorder)
     why = loop.until_it_ends()
     if recorder is not None:
@@ -112,6 +114,8 @@ class _Loop:
     def _ends_before_round(self) -> str | None:
         """Why the run ends before its present round, if it does."""
         run = self.run
+        if run.at_data and run.simulations > 0 and self.recorder is not None:
+            self.recorder.round_ended()
         if self.until_round is not None and run.round >= self.until_round:
             return run.ended
         if self.stop is not None and run.simulations > 0 and self.stop.holds(run):
@@ -125,7 +129,7 @@ class _Loop:
         if stop is not None and run.simulations >= HOPELESS:
             run.posterior()  # a rule on the error is never met without acceptances: its error is due now
         self._restore_round()
-        if self.recorder is not None:
+        if self.recorder is not None and not run.at_data:
             self.recorder.round_ended()
 
     def _restore_round(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from fbar.estimation.at_data.prepared import Prepared, prepare
 from fbar.estimation.at_data.reach import within_reach
 from fbar.estimation.simulations import Portion, Simulations
 
-MOST = 20_000
-"""Simulations that are used, the nearest ones."""
+PROVISIONAL = 5000
+"""Simulations that a provisional estimate chooses its order and region from, at most."""
 
 
 @dataclass(frozen=True)
@@ -66,3 +66,14 @@ class AtData:
             if again is not None and again.error < step.error:
                 step = again
         return PosteriorAtData(step)
+
+    def provisional(self, prepared: Prepared) -> PosteriorAtData:
+        """An estimate while a run goes on: like `of`, but its order and region are chosen from some thousands of them.
+
+        These are spread evenly over the simulations, so that all rounds are among them.
+        """
+        every = -(-len(prepared) // PROVISIONAL)
+        if every == 1:
+            return self.of(prepared)
+        chosen = self.of(prepared.take(np.arange(0, len(prepared), every))).step.moved
+        return replace(self, order=chosen.order, region=chosen.share).of(prepared)
