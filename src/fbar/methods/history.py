@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fbar.errors import FbarError
-from fbar.estimation.estimate import Estimates
+from fbar.estimation.estimate import Estimate, Estimates
 from fbar.estimation.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -33,6 +33,10 @@ class Moment:
     accepted: float
     ess: float | None
     estimates: Estimates
+
+    def estimate(self, name: str) -> Estimate | None:
+        """A target's estimate; None for one that was not asked for then."""
+        return next((estimate for estimate in self.estimates if estimate.name == name), None)
 
 
 class Recorder:

@@ -26,6 +26,7 @@ from fbar.methods.history import Moment
 from fbar.methods.other_tolerances import OtherTolerances
 from fbar.methods.records import RecordedBlocks, Replayed
 from fbar.methods.start import Start
+from fbar.methods.total_error import Decline
 from fbar.question.outcomes import Batch, Tally
 from fbar.question.points import Points
 from fbar.question.targets import Target, as_targets
@@ -125,6 +126,13 @@ class Run(AskTell, OtherTolerances):
         if found is None or found.simulations != self.simulations:
             found = self._provisional_from(prepare(self.all_simulations().take()))
         return found
+
+    def posterior_so_far(self) -> Posterior:
+        """The posterior while the run goes on; at the data the provisional one, unless there is a better one."""
+        found = self._at_data
+        if not self.at_data or (found is not None and found.simulations == self.simulations):
+            return self.posterior()
+        return self.provisional_posterior()
 
     def _provisional_from(self, prepared: Prepared) -> PosteriorAtData:
         with self._estimation():
@@ -236,14 +244,23 @@ class Run(AskTell, OtherTolerances):
             if not self.at_final_tolerance:
                 return None
             try:
-                posterior = self.posterior()
+                posterior = self.posterior_so_far()
             except NoPosterior:
                 return None
         if np.ndim(posterior.simulations):
             return None  # trials, each with a number of its own
+        if isinstance(posterior, PosteriorAtData):
+            found = Decline.of_history(self.history, self.estimate_so_far(target, posterior), wanted, self.simulations)
+            return None if found is None else found.forecast()
         estimate = posterior.expect(target)
         share = posterior.known_share(target.influence(posterior.points, posterior.weights))
         return until_error(self.variance_after(posterior, target), wanted, estimate.df, self.simulations, share)
+
+    def estimate_so_far(self, target: Target, posterior: Posterior) -> Estimate:
+        """A target's estimate in the posterior so far; that of the last moment where it is the same."""
+        last = self.history[-1] if self.history and self.at_data else None
+        found = last.estimate(target.name) if last is not None and last.simulations == posterior.simulations else None
+        return posterior.expect(target) if found is None else found
 
     # ------------------------------------------------------------ every simulation
 
