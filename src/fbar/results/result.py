@@ -295,8 +295,8 @@ class Result:
             return non_negative_number(tolerance, "tolerance")
         if self.looked_at is None and self.run.at_data:
             raise InputError(
-                "this run has no tolerance, its answer is about the posterior itself; to start from ABC's answer at a "
-                "tolerance, give one (tolerance=, --at)"
+                "the answer is about the posterior itself, so it has no tolerance; give one to start from ABC's answer "
+                "there (tolerance=, --at)"
             )
         return self.looked_at
 
