@@ -280,23 +280,45 @@ METHODS = {
     "rejection": fbar.Rejection(tolerance=1.5),
     "gaussian": fbar.Rejection(tolerance=0.5, kernel="gaussian"),
     "smc": fbar.SMC([3, 2, 1.5], accepted=150),
-    "scaled": fbar.SMC(accepted=150, distance=fbar.Scaled()),
+    "scaled": fbar.SMC(fbar.QuantileSchedule(0.5, tolerance=1.0), accepted=150, distance=fbar.Scaled()),
 }
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_all_simulations_are_exported_with_distance_acceptance_and_weight(name, model, capsys):
-    """The accepted rows, with their weights, are the posterior."""
+def exported(method, budget):
+    """A recorded run, and the table of all its simulations."""
     from fbar.running import make_task, run_task
     from fbar.running.model_file import read
 
     source = read("model.py")
     source.remember()
-    task = make_task(source.problem, source.targets, method=METHODS[name], budget=2000)
+    task = make_task(source.problem, source.targets, method=method, budget=budget)
     result = run_task(task, seed=1, run="r", engine=fbar.InProcess(), model=source)
     call("export", "r", "--all", "--format", "parquet")
     table = pandas.read_parquet("r.parquet")
-    assert len(table) == result.simulations == 2000
+    assert len(table) == result.simulations == budget
+    return result, table
+
+
+@pytest.mark.parametrize("method", [fbar.Targeted(), fbar.Rejection(), fbar.SMC(accepted=150)], ids=["t", "r", "s"])
+def test_the_simulations_that_an_answer_at_the_data_uses_are_marked(method, model, capsys):
+    """As they were simulated; the posterior has them where they were moved to, with the same weights."""
+    result, table = exported(method, 800)
+    assert result.is_at_data
+    used = table[table["used"]]
+    assert "accepted" not in table
+    assert len(used) == result.accepted == result.posterior.points.rows
+    assert sorted(used["weight"]) == pytest.approx(sorted(result.posterior.weights))
+    assert (table.loc[~table["used"], "weight"] == 0).all()
+    call("export", "r", "--format", "csv")
+    sample = pandas.read_csv("r.csv")
+    np.testing.assert_allclose(sample["a"], result.posterior.points["a"])
+    assert sample["weight"] @ sample["a"] == pytest.approx(result["a"].value, abs=result["a"].standard_error)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_all_simulations_are_exported_with_distance_acceptance_and_weight(name, model, capsys):
+    """The accepted rows, with their weights, are the posterior."""
+    result, table = exported(METHODS[name], 2000)
     kept = table[table["accepted"]]
     np.testing.assert_array_equal(kept["a"], result.posterior.points["a"])
     np.testing.assert_allclose(kept["weight"], result.posterior.weights)
