@@ -1,8 +1,7 @@
 """The posterior at the data: a weighted sample whose expectations are estimates of E[f | s*], with their total error.
 
-A target's value is that under ω plus what the local linear regression adds, Σ (ℓ − ω) ψ, within the limits of the
-target. A quantile is read off the distribution function Σ ℓ 1{θ ≤ x}, made monotone, and so is its interval. The
-weights of the sample are positive, and ℓ to first order (`Local.sample_weights`).
+A target's value is that of the sample plus what the local linear regression adds, Σ (ℓ − ω) ψ, within the limits of the
+target. A quantile is read off the distribution function Σ ℓ 1{θ ≤ x}, made monotone, and so is its interval.
 
 The error of an estimate is Σ z + bias. z of stage 2 is the residual of ψ in the local linear regression, z of stage 1
 what the regressions that moved the draws add (`Moved.influence`, with ∂ψ/∂v by central differences: exact for moments,
@@ -92,10 +91,9 @@ class PosteriorAtData(Posterior):
         prepared = moved.prepared
         self._v = moved.v[weights.at]
         self._rows = moved.rows[weights.at]
-        self._omega = weights.omega
         super().__init__(
             self._points_at(self._v),
-            weights.sample_weights(),
+            weights.omega,
             _AtDataErrors(weights),
             prepared.simulations,
             float(weights.at.size),
@@ -145,35 +143,35 @@ class PosteriorAtData(Posterior):
         return tuple(found)
 
     def value(self, target: Target) -> FloatArray:
-        """The target's value under ω, and what the local linear regression adds to it."""
+        """The target's value in the sample, and what the local linear regression adds to it."""
         if isinstance(target, Quantile):
             return target.value(self.points, self._corrected(target))
-        plain = target.value(self.points, self._omega)
-        psi = target.influence(self.points, self._omega)
+        plain = super().value(target)
+        psi = target.influence(self.points, self.weights)
         low, high = target.limits(self.points)
         return np.asarray(np.clip(plain + self.step.weights.correction(psi), low, high))
 
     def _corrected(self, target: Quantile) -> FloatArray:
         """Weights whose distribution function is that of ℓ, made monotone; ω of points without the variable."""
         given = target.given(self.points)
-        rows = np.arange(self._omega.size) if given is None else np.flatnonzero(given)
+        rows = np.arange(self.weights.size) if given is None else np.flatnonzero(given)
         ell = self.step.weights.ell[rows]
         if not ell.sum() > 0:
-            return self._omega
+            return self.weights
         _, place, many = np.unique(target.components(self.points)[rows, 0], return_inverse=True, return_counts=True)
         upto = np.cumsum(np.bincount(place, ell) / ell.sum())
         rising, falling = np.maximum.accumulate(upto), np.minimum.accumulate(upto[::-1])[::-1]
         each = np.diff(np.clip((rising + falling) / 2, 0.0, 1.0), prepend=0.0) / many
-        weights = self._omega.copy()
-        weights[rows] = each[place] * self._omega[rows].sum()
+        weights = self.weights.copy()
+        weights[rows] = each[place] * self.weights[rows].sum()
         return weights
 
     # ------------------------------------------------------------ error bars
 
     def _error_bars(self, targets: tuple[Target, ...]) -> ErrorBars:
-        psi = [target.influence(self.points, self._omega) for target in targets]
+        psi = [target.influence(self.points, self.weights) for target in targets]
         influence = np.concatenate(psi, axis=-1)
-        influence = influence - self._omega @ influence
+        influence = influence - self.weights @ influence
         gradient = self._gradient(targets, influence.shape[1])
         z = self._contributions(self.step.weights, influence, gradient)
         parts = self._clustered(z)
@@ -182,7 +180,7 @@ class PosteriorAtData(Posterior):
         bias = self._bias(influence, gradient, z)
         place = 0
         for target, part in zip(targets, psi, strict=True):
-            inner = target.inner(self.points, self._omega)
+            inner = target.inner(self.points, self.weights)
             if inner is not None:  # the product of two errors, where the first order vanishes
                 v = self._clustered(self._contributions(self.step.weights, inner, None)).covariance
                 covariance[place, place] += v[0, 0] * v[1, 1] + v[0, 1] ** 2
@@ -213,7 +211,7 @@ class PosteriorAtData(Posterior):
         if not d or not self.step.moved.folds:
             return None
         steps = STEP * np.where(self.step.moved.spread > 0, self.step.moved.spread, 1.0)
-        functions = [target.psi(self.points, self._omega) for target in targets]
+        functions = [target.psi(self.points, self.weights) for target in targets]
         result = np.zeros((n, d, size))
         many = max(1, AT_ONCE // (2 * n))
         for first in range(0, d, many):
@@ -235,7 +233,7 @@ class PosteriorAtData(Posterior):
 
         A number whose own difference to the finer step shows more, beyond chance, has that.
         """
-        pooled = self.step.bias * ((self._omega[:, None] * influence).T @ influence)
+        pooled = self.step.bias * ((self.weights[:, None] * influence).T @ influence)
         finer, weights = self.step.finer, self.step.weights
         usual = np.diagonal(pooled)
         if finer is None or not weights.curvature > finer.curvature:
@@ -268,13 +266,13 @@ class PosteriorAtData(Posterior):
         """The distribution function around a quantile, with the regression's weights, and the variance of it."""
         if not isinstance(target, Quantile):
             return None
-        slope = target.inverted(self.points, self._omega).slope()
+        slope = target.inverted(self.points, self.weights).slope()
         variance, df = float(bars.covariance[place, place]) / slope**2, float(bars.df[place])
         return target.inverted(self.points, self._corrected(target)).known_to(Inversion(variance, df))
 
     def contributions(self, target: Target) -> FloatArray | None:
         """z of the points, shape (n, m): stage 2's and, for these points, stage 1's."""
-        influence = target.influence(self.points, self._omega)
-        influence = influence - self._omega @ influence
+        influence = target.influence(self.points, self.weights)
+        influence = influence - self.weights @ influence
         gradient = self._gradient((target,), influence.shape[1])
         return self._contributions(self.step.weights, influence, gradient)[self.step.weights.at]
