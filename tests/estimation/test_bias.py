@@ -33,6 +33,7 @@ def moment(tolerance, power):
     return parts[0] / parts[1]
 
 
+CHOSEN = fbar.Targeted(tolerance="chosen")
 TARGETS = [fbar.mean("a"), fbar.second_moment("a")]
 METHODS = {
     "rejection": fbar.Rejection(tolerance=TOLERANCE),
@@ -91,11 +92,11 @@ def test_a_budget_too_small_for_a_tolerance_warns():
         return theta["a"][:, None] + rng.standard_normal((theta.rows, 20))
 
     many = fbar.Problem(fbar.Prior(a=stats.norm(0, 3)), raw, observed=np.linspace(-1, 3, 20))
-    result = fbar.infer(many, fbar.variance("a"), budget=3000, seed=1)
+    result = fbar.infer(many, fbar.variance("a"), method=CHOSEN, budget=3000, seed=1)
     assert any("the budget ended before a tolerance was found" in text for text in result.warnings)
     assert ", chosen from the budget" in str(result)
     never = fbar.Problem(fbar.Prior(a=stats.norm(0, 3)), lambda t, rng: np.zeros(t.rows), observed=1.0)
-    told = str(fbar.infer(never, fbar.mean("a"), budget=3000, seed=1))
+    told = str(fbar.infer(never, fbar.mean("a"), method=CHOSEN, budget=3000, seed=1))
     assert "no simulation came closer to the data than 1" in told
 
 
@@ -110,6 +111,21 @@ def test_where_there_is_no_tolerance_there_is_no_bias():
     assert fbar.infer(whole, fbar.mean("a"), tolerance=0, budget=2000, seed=1).bias is None
 
 
+@pytest.mark.parametrize("method", ["targeted", "rejection", "smc"])
+def test_an_answer_at_the_data_has_no_tolerance(method):
+    result = fbar.infer(problem(), TARGETS, method=method, budget=1500, seed=1)
+    assert result.run.at_data
+    assert result.run.reported_tolerance is None
+    assert result.bias is None
+    assert result.about_tolerance == ""
+    for power, estimate in enumerate(result.estimates, start=1):
+        assert estimate.about == "the posterior"
+        assert abs(estimate.value - moment(0, power)) < 4.5 * estimate.standard_error
+    for way in (result.extrapolated, result.adjusted):
+        with pytest.raises(fbar.InputError, match="it has no tolerance"):
+            way()
+
+
 @pytest.mark.slow
 def test_the_chosen_tolerance_balances_bias_and_error():
     """Over 12 runs of 4,000: the squared bias at the chosen tolerances, by quadrature, is of the order of the variance.
@@ -119,7 +135,7 @@ def test_the_chosen_tolerance_balances_bias_and_error():
     """
     ratios = []
     for seed in range(12):
-        result = fbar.infer(problem(), fbar.mean("a"), budget=4000, seed=seed)
+        result = fbar.infer(problem(), fbar.mean("a"), method=CHOSEN, budget=4000, seed=seed)
         at = result.run.tolerance
         assert 0 < at < 2
         bias = moment(at, 1) - moment(0, 1)

@@ -379,7 +379,7 @@ def test_a_run_that_has_not_begun_can_be_extended():
 
 
 def test_a_tolerance_that_is_given_later_is_not_chosen_from_the_budget():
-    run = fbar.Targeted().start(normal(), A, 1, 1500)
+    run = fbar.Targeted(tolerance="chosen").start(normal(), A, 1, 1500)
     fbar.drive(run)
     chosen = run.wanted.tolerance
     run.extend(budget=6000, tolerance=chosen / 8)
@@ -675,11 +675,12 @@ def test_simulations_that_all_fail_end_with_the_reason():
     for budget in (3, 40, 2000):
         with pytest.raises(fbar.SimulatorFailed, match="not finite"):
             ask(problem, A, budget)
-        run = fbar.Targeted().start(problem, A, 1, budget)
-        while batches := run.ask():
-            run.tell(*[(batch, fbar.simulate(problem, batch)) for batch in batches])
-        with pytest.raises(fbar.NoPosterior, match=f"all {budget} simulations were rejected"):
-            run.posterior()
+        for tolerance, reason in (("chosen", f"all {budget} simulations were rejected"), (None, f"0 of {budget} ")):
+            run = fbar.Targeted(tolerance=tolerance).start(problem, A, 1, budget)
+            while batches := run.ask():
+                run.tell(*[(batch, fbar.simulate(problem, batch)) for batch in batches])
+            with pytest.raises(fbar.NoPosterior, match=reason):
+                run.posterior()
 
 
 def test_failures_are_rejections():

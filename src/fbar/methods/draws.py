@@ -299,6 +299,7 @@ class DrawRun(Run):
         return {name: np.concatenate(parts) for name, parts in made.items()}
 
     def _posterior_tolerance(self) -> float:
+        self._require_tolerance()
         return self.acceptance.tolerance
 
     def _distances_of(self, rows: IntArray) -> FloatArray:
@@ -327,6 +328,8 @@ class DrawRun(Run):
 
     def _extend(self, tolerance: float | None) -> None:
         if tolerance is not None:
+            if self.at_data:
+                self._refuse_tolerance(tolerance)
             self.acceptance = self._at(tolerance)
             if self.simulations and not self.estimator.needs_rejected:
                 distance = self.everything.distance.take(rows_in(self.everything.near))

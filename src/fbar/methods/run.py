@@ -112,6 +112,18 @@ class Run(AskTell, OtherTolerances):
             found = self._at_data = AtData().posterior(self.all_simulations())
         return found
 
+    def _require_tolerance(self) -> None:
+        """Refuse what is about the tolerance of an answer that has none."""
+        if self.at_data:
+            raise InputError("the answer is about the posterior itself, so it has no tolerance")
+
+    def _refuse_tolerance(self, tolerance: float) -> None:
+        """Refuse to go on at a tolerance with a run that answers at the data."""
+        raise InputError(
+            f"the run answers about the posterior itself, so it cannot go on at the tolerance {tolerance:g}; for ABC's "
+            "posterior start another run with that tolerance"
+        )
+
     def _compared_with_prior(self, posterior: Posterior, tolerance: float, share: float) -> Posterior:
         """With a doubt where the data hardly change the prior.
 

@@ -57,6 +57,16 @@ class Task:
     learnt: LearnedProblem | None = None
     exact: bool = False
     """Whether the data are to be matched exactly because no tolerance was given."""
+    at_data: bool = True
+    """Whether a method without a tolerance answers at the data.
+
+    Not where the tolerance 0 is asked for by name, and not in runs of earlier versions, which have ABC's posterior.
+    """
+
+    @property
+    def answers_at_data(self) -> bool:
+        """Whether the answer is about the posterior itself, and not ABC's at a tolerance."""
+        return self.at_data and self.method.answers_at_data(self.problem)
 
     def start(self, seed: Any) -> Run:
         return self.method.start(
@@ -66,6 +76,7 @@ class Task:
             self.left_of(self.budget),
             limit=self.left_of(self.limit),
             block_size=self.block_size,
+            at_data=self.at_data,
         )
 
     def left_of(self, simulations: int | None) -> int | None:
@@ -86,6 +97,7 @@ class Task:
             "problem": describe(self.problem),
             "targets": [target.name for target in self.targets],
             "method": describe(self.method),
+            "at_data": self.answers_at_data,
             "budget": self.budget,
             "limit": self.limit,
             "stop": describe(self.stop),
@@ -136,7 +148,18 @@ def make_task(
         lesson = summaries
     elif summaries is not None:
         lesson = _lesson(LearnedSummaries.of(summaries), problem, listed, method, budget or limit)
-    return Task(problem, listed, method, budget, limit, stop, block_size, lesson, exact=method is not before)
+    return Task(
+        problem,
+        listed,
+        method,
+        budget,
+        limit,
+        stop,
+        block_size,
+        lesson,
+        exact=method is not before,
+        at_data=tolerance is None,
+    )
 
 
 def _with_tolerance(method: Method, problem: Problem) -> Method:

@@ -266,6 +266,7 @@ _SETTINGS = _fields(
     },
     {
         "streams": _whole(1, 100),
+        "at_data": _flag,
         "summaries": _maybe(
             _fields(
                 {"targets": _NAMES, "regression": _text(MOST_NAME)},

@@ -11,7 +11,8 @@ from fbar.errors import InputError, NoPosterior
 from fbar.estimation.at_data.choice import ORDERS, SHARES, STEPS, Step, choose
 from fbar.estimation.at_data.nearness import nearest
 from fbar.estimation.at_data.posterior import PosteriorAtData
-from fbar.estimation.at_data.prepared import MOST, Prepared, prepare
+from fbar.estimation.at_data.prepared import LEAST, MOST, Prepared, prepare
+from fbar.estimation.at_data.reach import within_reach
 from fbar.estimation.simulations import Portion, Simulations
 from fbar.weights import effective_size
 
@@ -67,9 +68,16 @@ class AtData:
             raise NoPosterior(
                 f"{len(prepared):,} usable simulations{worth} are too few for an estimate at the data; raise the budget"
             )
+        kept = within_reach(step)
+        if not kept.all():
+            again = self._chosen(used.take(np.flatnonzero(kept)))
+            if again is not None and again.error < step.error:
+                step = again
         return PosteriorAtData(step)
 
     def _chosen(self, prepared: Prepared) -> Step | None:
+        if len(prepared) < LEAST:
+            return None
         halves = [0.5**k for k in range(STEPS)]
         orders = ORDERS if self.order is None else (self.order,)
         shares = SHARES if self.region is None else (self.region,)

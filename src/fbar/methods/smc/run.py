@@ -298,6 +298,7 @@ class SMCRun(Run):
         if not self.problem.records:
             self.problem.check_targets(self.targets)
         if tolerance is not None:
+            self.at_data = False  # from here on ABC's posterior, at the tolerance that it ends at
             self.schedule, self._stuck = self.schedule.down_to(tolerance), False
         was_open, self._ended = not self._ended, ""
         self.warnings.clear()  # of the end that this goes beyond
@@ -356,6 +357,7 @@ class SMCRun(Run):
         return self.store
 
     def _posterior_tolerance(self) -> float:
+        self._require_tolerance()
         return self.tolerance
 
     @property

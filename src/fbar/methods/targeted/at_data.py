@@ -24,7 +24,8 @@ from fbar.designs.proposals.learned import Part
 from fbar.designs.proposals.student import fit
 from fbar.errors import NoPosterior
 from fbar.estimation.at_data import AtData
-from fbar.estimation.at_data.prepared import prepare
+from fbar.estimation.at_data.choice import Step
+from fbar.estimation.at_data.prepared import Prepared, prepare
 from fbar.methods.start import Start
 from fbar.methods.targeted.aim import Aim
 from fbar.methods.targeted.rounds import LEAST_ROUND, TargetedRounds
@@ -46,6 +47,9 @@ MOST_ERROR = 2.0
 
 NEAREST = 8
 """One of so many simulations, the nearest, where no regression can be fitted yet."""
+
+CHOSEN_FROM = 5000
+"""Simulations that the order and region of the regression are chosen from, at most."""
 
 FITTED = 1500
 """Draws that a mixture is fitted to, at most: more are resampled."""
@@ -85,26 +89,54 @@ class TargetedAtDataRun(TargetedRounds):
 
     def _advance(self) -> None:
         """Plan the next round."""
-        proposals = [self._fitted(a) for a in range(self.method.groups)]
-        self._open(proposals, max(LEAST_ROUND, self.simulations), math.inf)
+        self._open(self._fitted_proposals(), max(LEAST_ROUND, self.simulations), math.inf)
 
-    def _fitted(self, group: int) -> Proposal:
-        """The proposal of a group, from the simulations of the others."""
+    def _fitted_proposals(self) -> list[Proposal]:
+        """The proposals of the groups, each from the simulations of the others.
+
+        They share the scale of the summaries, which is free of θ, and the order and region of the regression: a choice
+        among a few that hardly depends on any one simulation.
+        """
+        try:
+            prepared = prepare(self.all_simulations().take())
+        except NoPosterior:
+            return [FromPrior(self.space)] * self.method.groups
+        step = self._design(prepared)
+        return [
+            self._fitted(group, prepared.take(np.flatnonzero(prepared.fold != group)), step) for group in self._groups
+        ]
+
+    @property
+    def _groups(self) -> range:
+        return range(self.method.groups)
+
+    def _design(self, prepared: Prepared) -> Step | None:
+        """The estimate whose order and region the proposals share; None where there are too few simulations for any."""
+        every = -(-len(prepared) // CHOSEN_FROM)
+        try:
+            return AtData().of(prepared if every == 1 else prepared.take(np.arange(0, len(prepared), every))).step
+        except NoPosterior:
+            return None
+
+    def _step(self, prepared: Prepared, design: Step) -> Step | None:
+        """The estimate of a group with the order and region of the design."""
+        try:
+            return AtData(order=design.moved.order, region=design.moved.share).of(prepared).step
+        except NoPosterior:
+            return None
+
+    def _fitted(self, group: int, prepared: Prepared, design: Step | None) -> Proposal:
+        """The proposal of a group, from what was prepared of the others' simulations."""
         rng = self.seeds.generator(Purpose.DESIGN, self.round, 2**32 - 1 - group)
-        portion = self.all_simulations().take(self.store.others(group))
-        try:
-            prepared = prepare(portion)
-        except NoPosterior:
-            return FromPrior(self.space)
-        try:
-            step = AtData().of(prepared).step
+        step = None if design is None else self._step(prepared, design)
+        if step is not None:
             at, weights = step.moved.rows[step.weights.at], step.weights.omega
-            x, widened = step.moved.v[step.weights.at], INFLATION * (1 + min(step.error, MOST_ERROR))
-        except NoPosterior:
+            v, widened = step.moved.v[step.weights.at], INFLATION * (1 + min(step.error, MOST_ERROR))
+        else:
             at = np.argsort(prepared.radius, kind="stable")[: max(len(prepared) // NEAREST, 2)]
-            x, weights, widened = prepared.v[at], prepared.w[at], INFLATION * (1 + MOST_ERROR)
+            v, weights, widened = prepared.v[at], prepared.w[at], INFLATION * (1 + MOST_ERROR)
         particles = self.store.take(prepared.rows[at])
-        return self._mixture(particles, x, weights, widened, prepared.moving, rng)
+        return self._mixture(particles, v, weights, widened, prepared.moving, rng)
 
     def _mixture(
         self,
@@ -155,6 +187,8 @@ class TargetedAtDataRun(TargetedRounds):
         self._plan = self._planned(int(state["simulations"]), False)
 
     def _extend(self, tolerance: float | None) -> None:
+        if tolerance is not None:
+            self._refuse_tolerance(tolerance)
         if not self.problem.records:
             self.problem.check_targets(self.targets)
         self.aim = Aim.of(self.targets, self.method.goal, self.method.importance)

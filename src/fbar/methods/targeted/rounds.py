@@ -198,8 +198,7 @@ class TargetedRounds(Run):
         return self.store
 
     def _posterior_tolerance(self) -> float:
-        if self.at_data:
-            raise InputError("the answer is about the posterior itself; there is no tolerance")
+        self._require_tolerance()
         return self.wanted.tolerance
 
     def _curve_tolerances(self) -> list[float]:
