@@ -39,7 +39,7 @@ class AtData:
         if self.order is not None and self.order not in ORDERS:
             raise InputError(f"order must be 1 or 2; got {shown(self.order)}")
         for value, name in ((self.region, "region"), (self.bandwidth, "bandwidth")):
-            if value is not None:
+            if value is not None and value != 1:
                 share(value, name)
 
     def posterior(self, simulations: Simulations | Portion) -> PosteriorAtData:
