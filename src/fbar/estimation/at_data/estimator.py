@@ -16,6 +16,9 @@ from fbar.estimation.at_data.reach import within_reach
 from fbar.estimation.simulations import Portion, Simulations
 from fbar.weights import effective_size
 
+MOST_GIVEN = 30
+"""Beyond so many numbers, only learned summaries are used where there are any."""
+
 
 @dataclass(frozen=True)
 class AtData:
@@ -29,11 +32,15 @@ class AtData:
         The share of the simulations, nearest first, that it is fitted to; None chooses.
     bandwidth
         The share of the region that is weighted at the data; None chooses.
+    learn
+        Whether summaries are learned from the data where these are many numbers for the parameters, and the user has
+        given neither a summary function nor a distance.
     """
 
     order: int | None = None
     region: float | None = None
     bandwidth: float | None = None
+    learn: bool = True
 
     def __post_init__(self) -> None:
         if self.order is not None and self.order not in ORDERS:
@@ -56,9 +63,16 @@ class AtData:
     def of(self, prepared: Prepared) -> PosteriorAtData:
         """The posterior from simulations in working coordinates.
 
-        Where they are too few for the summaries, these are replaced by ever fewer main directions, with a doubt.
+        Where the data are many numbers, summaries are learned from them, and used if the total error is less. Where
+        simulations are too few for the summaries, these are replaced by ever fewer main directions, with a doubt.
         """
+        learnt = prepared.in_learnt_coordinates() if self.learn else None
+        found = None if learnt is None else self._chosen(learnt)
+        if found is not None and prepared.z.shape[1] > MOST_GIVEN:
+            return PosteriorAtData(found)
         step, used = self._chosen(prepared), prepared
+        if found is not None and (step is None or found.error < step.error):
+            return PosteriorAtData(found)
         while step is None and used.z.shape[1] > 1:
             used = used.in_main_directions(used.z.shape[1] // 2)
             step = self._chosen(used)
@@ -68,11 +82,6 @@ class AtData:
             raise NoPosterior(
                 f"{len(prepared):,} usable simulations{worth} are too few for an estimate at the data; raise the budget"
             )
-        kept = within_reach(step)
-        if not kept.all():
-            again = self._chosen(used.take(np.flatnonzero(kept)))
-            if again is not None and again.error < step.error:
-                step = again
         return PosteriorAtData(step)
 
     def _chosen(self, prepared: Prepared) -> Step | None:
@@ -82,4 +91,10 @@ class AtData:
         orders = ORDERS if self.order is None else (self.order,)
         shares = SHARES if self.region is None else (self.region,)
         steps = halves if self.bandwidth is None else [self.bandwidth * half for half in halves]
-        return choose(prepared, shares, orders, steps, first=self.bandwidth is not None)
+        first = self.bandwidth is not None
+        step = choose(prepared, shares, orders, steps, first=first)
+        if step is None:
+            return None
+        kept = within_reach(step)
+        again = None if kept.all() else choose(prepared.take(np.flatnonzero(kept)), shares, orders, steps, first=first)
+        return step if again is None or again.error >= step.error else again
