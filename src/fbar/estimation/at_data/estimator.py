@@ -11,7 +11,7 @@ from fbar.errors import InputError, NoPosterior
 from fbar.estimation.at_data.choice import ORDERS, SHARES, STEPS, Step, choose
 from fbar.estimation.at_data.nearness import nearest
 from fbar.estimation.at_data.posterior import PosteriorAtData
-from fbar.estimation.at_data.prepared import MOST, Prepared, prepare
+from fbar.estimation.at_data.prepared import LEAST, MOST, Prepared, prepare
 from fbar.estimation.at_data.reach import within_reach
 from fbar.estimation.simulations import Portion, Simulations
 from fbar.weights import effective_size
@@ -49,7 +49,7 @@ class AtData:
         if self.order is not None and self.order not in ORDERS:
             raise InputError(f"order must be 1 or 2; got {shown(self.order)}")
         for value, name in ((self.region, "region"), (self.bandwidth, "bandwidth")):
-            if value is not None:
+            if value is not None and value != 1:
                 share(value, name)
 
     def posterior(self, simulations: Simulations | Portion) -> PosteriorAtData:
@@ -88,6 +88,8 @@ class AtData:
         return PosteriorAtData(step)
 
     def _chosen(self, prepared: Prepared) -> Step | None:
+        if len(prepared) < LEAST:
+            return None
         halves = [0.5**k for k in range(STEPS)]
         orders = ORDERS if self.order is None else (self.order,)
         shares = SHARES if self.region is None else (self.region,)
