@@ -18,6 +18,7 @@ from fbar.errors import FbarError, InputError
 from fbar.problems import load
 from fbar.problems.catalogue import recipes
 from fbar.question.truth import Known
+from fbar.study import Study
 from fbar.study.presets import Chosen, preset
 from fbar.study.presets.truth import judged
 from fbar.study.presets.truth.kept import Kept, record_of
@@ -26,7 +27,7 @@ from fbar.study.presets.truth.measures import Columns, b2_ratio, measured, slope
 from fbar.study.presets.truth.plan import NAMED, plan, unrun
 from fbar.study.presets.truth.questions import LEVELS, further, threshold
 from fbar.study.presets.truth.rows import Row, read_rows, write_rows
-from fbar.study.presets.truth.studies import BEFORE, DEFAULT, FRESH, NPE, RUNS, fresh, named
+from fbar.study.presets.truth.studies import BEFORE, DEFAULT, FRESH, NPE, RUNS, contenders, fresh, named
 from fbar.study.presets.truth.tables import POOLED, by_part
 from fbar.study.presets.truth.truths import Asked, Truths, compute
 from fbar.study.trials import TrialRecord
@@ -354,6 +355,21 @@ def test_a_run_is_the_same_record_again():
     assert TrialRecord.from_dict(json.loads(json.dumps(record.as_dict()))) == record
 
 
+def test_trials_keep_the_intervals_that_are_printed():
+    result = Study("gaussian-mixture", "rejection", 2000, 1, "mse", targets=["mean:theta1", "quantile:theta1,0.1"]).run(
+        workers=1, progress=False
+    )
+    (record,) = result.trials.values()
+    value, error, df, _ = record.estimates["mean:theta1"]
+    low, high = record.intervals["mean:theta1"]
+    half = stats.t(df).ppf(0.975) * error
+    assert (low, high) == pytest.approx((value - half, value + half))
+    value = record.estimates["quantile:theta1,0.1"][0]
+    low, high = record.intervals["quantile:theta1,0.1"]
+    assert low < value < high
+    assert value - low != pytest.approx(high - value, rel=1e-6)  # it is read off the distribution function
+
+
 def test_trials_of_earlier_versions_have_no_intervals():
     given = TrialRecord("ok", estimates={"mean:x": (1.0, 0.1, 9.0, True)}).as_dict()
     del given["intervals"]
@@ -471,5 +487,12 @@ def test_studies_and_quick_runs():
         preset("truth").make(Chosen(studies=["observation"]))
     with pytest.raises(InputError, match="1,000, 10,000, 100,000"):
         preset("truth").make(Chosen(problems=["filippi/1"], budgets=[999]))
+    with pytest.raises(InputError, match="did you mean 'before'"):
+        preset("truth").make(Chosen(problems=["filippi/1"], methods=["befor"]))
     with pytest.raises(InputError, match="leave out --method and --budget"):
         preset("infer").make(Chosen(methods=["smc"]))
+
+
+def test_the_method_before_is_another_one():
+    default, before = contenders()
+    assert default.described() != before.described()

@@ -77,7 +77,7 @@ class Columns:
             np.asarray(holds & finite),
             ~(sure & finite),
             answered,
-            np.where(answered, np.minimum(np.nan_to_num(error, nan=np.inf) ** 2, 1.0), 1.0),
+            np.where(answered, np.minimum(np.nan_to_num(np.abs(error), nan=1.0), 1.0) ** 2, 1.0),
             np.array([row.seconds for row in rows]),
         )
 
