@@ -275,10 +275,13 @@ class ErrorBars:
     def rescaled(self, place: int, standard_error: float, df: float) -> ErrorBars:
         """With another standard error of one of the numbers, and the same correlations where it is finite."""
         covariance, freedom = self.covariance.copy(), self.df.copy()
+        bias = None if self.bias is None else self.bias.copy()
         before = math.sqrt(covariance[place, place])
         if before > 0 and standard_error < math.inf:
             covariance[place] *= standard_error / before
             covariance[:, place] *= standard_error / before
+            if bias is not None:
+                bias[place] *= standard_error / before
         covariance[place, place] = standard_error**2
         freedom[place] = df
-        return ErrorBars(covariance, freedom, self.doubts, self.bias)
+        return ErrorBars(covariance, freedom, self.doubts, bias)
