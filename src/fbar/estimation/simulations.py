@@ -15,7 +15,7 @@ run's record, block by block.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -50,6 +50,11 @@ class Structure:
     cluster: IntArray | None
     stratum_sizes: IntArray
     used: BoolArray
+
+    def take(self, rows: IntArray) -> Structure:
+        """That of some of the simulations."""
+        cluster = None if self.cluster is None else self.cluster[rows]
+        return replace(self, stratum=self.stratum[rows], cluster=cluster, used=self.used[rows])
 
 
 class Drawn(Protocol):

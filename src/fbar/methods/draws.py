@@ -247,11 +247,13 @@ class DrawRun(Run):
     def _estimated(self, acceptance: Acceptance) -> Posterior:
         draws = self.draws(None if acceptance is self.acceptance else acceptance)
         share = float(draws.weight @ np.exp(draws.log_w)) / draws.simulations
-        return self._compared_with_prior(self.estimator(draws), acceptance.tolerance, share)
+        return self._described(self.estimator(draws), acceptance.tolerance, share)
 
     def stages(self) -> list[Stage]:
         whence = "the prior" if self.design is self.problem.prior else "a design q, weighted by p/q"
         how = "" if isinstance(self.scheme, Independent) else f"{self.scheme.name} draws "
+        if self.at_data:
+            return [Stage(f"{how}from {whence}", self.simulations)]
         found = accepted(self.acceptance, self.everything.distance.take(rows_in(self.everything.near)))
         return [Stage(f"{how}from {whence}", self.simulations, float(found.sum()), self.acceptance.tolerance)]
 

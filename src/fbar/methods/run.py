@@ -124,14 +124,23 @@ class Run(AskTell, OtherTolerances):
             "posterior start another run with that tolerance"
         )
 
-    def _compared_with_prior(self, posterior: Posterior, tolerance: float, share: float) -> Posterior:
-        """With a doubt where the data hardly change the prior.
+    @property
+    def reported_tolerance(self) -> float | None:
+        """The tolerance of its posterior, where it has one above 0; an answer at the data has none."""
+        return None if self.at_data else super().reported_tolerance
+
+    def _described(self, posterior: Posterior, tolerance: float, share: float) -> Posterior:
+        """With what it is about, and a doubt where the data hardly change the prior.
 
         ``share`` is Z, the share of the prior's simulations that is accepted. With L(θ) ≤ 1 the acceptance probability,
         the posterior of any event differs from its prior by at most ∫ p (L/Z − 1)₊ ≤ 1 − Z: the mean of (L − Z)₊ is
         largest for an L that is 0 or 1, where it is Z(1 − Z). Exact matching has no tolerance to be lowered.
         """
-        if tolerance > 0 and self.problem.has_summaries and share >= NEARLY_ALL:
+        if not (tolerance > 0 and self.problem.has_summaries):
+            posterior.about = self.problem.posterior_in_words
+            return posterior
+        posterior.about = f"ABC's posterior at tolerance {tolerance:.4g}"
+        if share >= NEARLY_ALL:
             posterior.doubts = (
                 *posterior.doubts,
                 f"the tolerance {tolerance:.4g} accepts {min(share, 1.0):.0%} of the simulations from the prior, so "

@@ -120,7 +120,7 @@ def _step(moved: Moved, found: Sequence[tuple[float, Local, Moments]], j: int) -
     wide = min(j, len(found) - 2)
     finer = found[min(j + APART, len(found) - 1)][1] if j < len(found) - 1 else None
     if not weights.curvature > 0:  # all of it is at the data themselves
-        return Step(moved, weights, share, variance, 0.0, finer)
+        return Step(moved, weights, share, variance, moved.prepared.loss, finer)
     curved = local(moved, share, 2) if moved.order == 1 else None
     if curved is not None:
         bias = pooled(known, moments(moved, curved))
@@ -130,7 +130,7 @@ def _step(moved: Moved, found: Sequence[tuple[float, Local, Moments]], j: int) -
         bias = pooled(found[wide][2], near[2]) * (weights.curvature / apart) ** 2 if apart > 0 else math.inf
     else:
         bias = math.inf
-    return Step(moved, weights, share, variance, bias, finer)
+    return Step(moved, weights, share, variance, bias + moved.prepared.loss, finer)
 
 
 def pooled(first: Moments, other: Moments) -> float:

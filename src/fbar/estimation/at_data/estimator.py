@@ -16,6 +16,9 @@ from fbar.estimation.at_data.reach import within_reach
 from fbar.estimation.simulations import Portion, Simulations
 from fbar.weights import effective_size
 
+MOST_GIVEN = 30
+"""Beyond so many numbers, only learned summaries are used where there are any."""
+
 
 @dataclass(frozen=True)
 class AtData:
@@ -29,11 +32,15 @@ class AtData:
         The share of the simulations, nearest first, that it is fitted to; None chooses.
     bandwidth
         The share of the region that is weighted at the data; None chooses.
+    learn
+        Whether summaries are learned from the data where these are many numbers for the parameters, and the user has
+        given neither a summary function nor a distance.
     """
 
     order: int | None = None
     region: float | None = None
     bandwidth: float | None = None
+    learn: bool = True
 
     def __post_init__(self) -> None:
         if self.order is not None and self.order not in ORDERS:
@@ -56,9 +63,16 @@ class AtData:
     def of(self, prepared: Prepared) -> PosteriorAtData:
         """The posterior from simulations in working coordinates.
 
-        Where they are too few for the summaries, these are replaced by ever fewer main directions, with a doubt.
+        Where the data are many numbers, summaries are learned from them, and used if the total error is less. Where
+        simulations are too few for the summaries, these are replaced by ever fewer main directions, with a doubt.
         """
+        learnt = prepared.in_learnt_coordinates() if self.learn else None
+        found = None if learnt is None else self._chosen(learnt)
+        if found is not None and prepared.z.shape[1] > MOST_GIVEN:
+            return PosteriorAtData(found)
         step, used = self._chosen(prepared), prepared
+        if found is not None and (step is None or found.error < step.error):
+            return PosteriorAtData(found)
         while step is None and used.z.shape[1] > 1:
             used = used.in_main_directions(used.z.shape[1] // 2)
             step = self._chosen(used)

@@ -20,6 +20,7 @@ Models of a choice have regressions of their own: a draw stays in its model.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,8 +113,8 @@ class Moved:
         mine = fold.own[inside]
         g = gradient[place[mine]]
         stretched = g * (self.factor[mine][:, column] if gradient.ndim == 2 else self.factor[mine][:, :, None])
-        moves = -(fold.x[inside].T @ stretched.reshape(mine.size, -1))
-        moves[0] += g.reshape(mine.size, -1).sum(axis=0)
+        moves = -(fold.x[inside].T @ stretched.reshape(mine.size, math.prod(gradient.shape[1:])))
+        moves[0] += g.reshape(mine.size, math.prod(gradient.shape[1:])).sum(axis=0)
         return np.asarray(fold.inverse @ moves)
 
 

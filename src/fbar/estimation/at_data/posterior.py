@@ -14,17 +14,19 @@ one.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
 from fbar.arrays import FloatArray
-from fbar.estimation.at_data.choice import Step
+from fbar.estimation.at_data.choice import STEPS, Step, ladder
 from fbar.estimation.at_data.local import Local
-from fbar.estimation.doubts import ONE_CARRIES
-from fbar.estimation.estimate import ErrorBars
+from fbar.estimation.estimate import ErrorBars, Estimates
 from fbar.estimation.posterior import ErrorModel, Posterior
 from fbar.estimation.strata import Clustered
 from fbar.question.points import Points
-from fbar.question.targets import Target
+from fbar.question.targets import Target, as_targets
 from fbar.question.targets.quantiles import Inversion, Inverted, Quantile
 from fbar.weights import effective_size
 
@@ -48,6 +50,9 @@ EDGE = 0.01
 
 MOST_FREEDOM = 1e6
 
+
+ONE_CARRIES = 0.5
+"""The share of the variance that a single simulation may contribute; the degrees of freedom allow for less."""
 
 ONE_SIMULATION = f"one simulation contributes more than {ONE_CARRIES:.0%} of the variance"
 
@@ -78,7 +83,7 @@ class PosteriorAtData(Posterior):
     ``step`` has the region, the order of the regression and the bandwidth that were chosen.
     """
 
-    about = "the posterior"
+    parts_in_words = "simulations near the data"
 
     def __init__(self, step: Step) -> None:
         self.step = step
@@ -93,7 +98,29 @@ class PosteriorAtData(Posterior):
             prepared.simulations,
             float(weights.at.size),
         )
+        self.about = prepared.problem.posterior_in_words
         self.doubts = self._found_doubts()
+
+    def in_words(self) -> str:
+        return (
+            f"{self.points.rows:,} weighted points at the data, from {int(self.simulations):,} simulations, effective "
+            f"sample size {self.ess:,.6g}"
+        )
+
+    def curve(self, targets: Target | Sequence[Target]) -> list[tuple[float, Estimates]]:
+        """The estimates against the bandwidth: pairs of the share of the simulations within it, and `Estimates`.
+
+        The region and the order of the regression are those that were chosen; bandwidths are halved in share.
+        """
+        listed, moved = list(as_targets(targets)), self.step.moved
+        shares = sorted({self.step.share, *(0.5**k for k in range(STEPS))}, reverse=True)
+        steps = [step for step in ladder(moved, shares) if math.isfinite(step.error)]
+        return [(step.weights.at.size / self.simulations, PosteriorAtData(step).expect(listed)) for step in steps]
+
+    @property
+    def bandwidth(self) -> float:
+        """The share of the simulations that is within the bandwidth."""
+        return self.step.weights.at.size / float(self.simulations)
 
     def _points_at(self, v: FloatArray) -> Points:
         times = len(v) // self._rows.size

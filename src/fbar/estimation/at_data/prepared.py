@@ -15,6 +15,7 @@ from scipy.special import ndtr, ndtri
 from fbar.arrays import FloatArray, IntArray
 from fbar.checks import counted
 from fbar.errors import InputError, NoPosterior
+from fbar.estimation.at_data.learnt import LearntSummaries, learn, worth_learning
 from fbar.estimation.at_data.nearness import differences, least, main_directions, nearest, scaled, varies
 from fbar.estimation.simulations import Portion, Structure
 from fbar.question.outcomes import Failure
@@ -68,6 +69,10 @@ class Prepared:
     structure: Structure
     summaries: int
     outside: str = ""
+    x: FloatArray | None = None
+    """The summaries as they are, where others may be learned from them."""
+    learnt: LearntSummaries | None = None
+    """What the coordinates z were learned as; None where they are the scaled summaries."""
 
     def __len__(self) -> int:
         return self.rows.size
@@ -83,11 +88,32 @@ class Prepared:
             radius=self.radius[kept],
             model=self.model[kept],
             v=self.v[kept],
+            fixed=self.fixed[kept],
             unit=None if self.unit is None else self.unit[kept],
             points=self.points.take(kept),
-            cluster=None if self.cluster is None else self.cluster[kept],
-            stratum=None if self.stratum is None else self.stratum[kept],
+            structure=self.structure.take(kept),
+            x=None if self.x is None else self.x[kept],
         )
+
+    @property
+    def loss(self) -> float:
+        """What learned summaries may have lost, in posterior variances."""
+        return 0.0 if self.learnt is None else self.learnt.loss
+
+    def in_learnt_coordinates(self) -> Prepared | None:
+        """With summaries that are learned from the data; None where they are few, given by the user, or say nothing."""
+        several = self.model.max() > 0
+        if self.x is None or not worth_learning(self.summaries, self.v.shape[1] + several):
+            return None
+        indicators = (self.model[:, None] == np.unique(self.model)[1:]).astype(np.float64)
+        observed = np.ravel(np.asarray(self.problem.observed, dtype=np.float64))
+        found = learn(self.x, observed, np.concatenate([self.v, indicators], axis=1), self.fold)
+        if found is None:
+            return None
+        placed = found.place(self.x, self.fold)
+        z = placed.coordinates
+        made = replace(self, z=z, radius=np.sqrt((z**2).sum(axis=1)), summaries=z.shape[1], learnt=found)
+        return made.take(np.flatnonzero(placed.inside))
 
     def moved_to(self, rows: IntArray, v: FloatArray) -> Points:
         """The points of some rows, with other coordinates."""
@@ -155,12 +181,7 @@ def prepare(
         if name in points and points[name].dtype.kind == "f" and np.isfinite(points[name]).all()
     )
     v = np.concatenate([v, *(np.asarray(points[name], dtype=np.float64)[:, None] for name in records)], axis=1)
-    structure_ = replace(
-        structure_,
-        stratum=structure_.stratum[kept],
-        cluster=None if structure_.cluster is None else structure_.cluster[kept],
-        used=structure_.used[kept],
-    )
+    structure_ = structure_.take(kept)
     found = Prepared(
         problem,
         portion.rows[kept],
@@ -179,6 +200,7 @@ def prepare(
         structure_,
         z.shape[1],
         _off_constants(away),
+        summaries[kept] if problem.uses_data_as_they_are else None,
     )
     return found.in_main_directions(MOST_DIRECTIONS) if z.shape[1] > MOST_DIRECTIONS else found
 

@@ -341,7 +341,7 @@ class SMCRun(Run):
             if at == math.inf:
                 return posterior
         first = self.rounds[0].weights(acceptance)  # of draws from the prior
-        return self._compared_with_prior(posterior, at, float(first.mean()) if first.size else 0.0)
+        return self._described(posterior, at, float(first.mean()) if first.size else 0.0)
 
     def stages(self) -> list[Stage]:
         return account.stages(self.store)

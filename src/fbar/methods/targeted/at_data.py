@@ -26,6 +26,7 @@ from fbar.errors import NoPosterior
 from fbar.estimation.at_data import AtData
 from fbar.estimation.at_data.choice import Step
 from fbar.estimation.at_data.prepared import Prepared, prepare
+from fbar.methods.run import Stage
 from fbar.methods.start import Start
 from fbar.methods.targeted.aim import Aim
 from fbar.methods.targeted.rounds import LEAST_ROUND, TargetedRounds
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 FIRST, FIRST_PER_DIMENSION, FIRST_SHARE = 200, 20, 0.1
 """Simulations of the first round: at least so many, so many for each dimension, and this share of the budget."""
 
-INFLATION = 1.5
+INFLATION = 3.0
 """What covariances are multiplied by, for an estimate without error."""
 
 MOST_ERROR = 2.0
@@ -79,6 +80,15 @@ class TargetedAtDataRun(TargetedRounds):
     def learning(self) -> bool:
         return not self.finished
 
+    def stages(self) -> list[Stage]:
+        found = []
+        for number, proposals in enumerate(self.store.proposals[: self.store.rounds]):
+            learned = not isinstance(proposals[0], FromPrior)
+            first, end = self.store.of_round(number)
+            words = "from the posterior that was estimated before, widened" if learned else "from the prior"
+            found.append(Stage(words, end - first))
+        return found
+
     # ------------------------------------------------------------ learning
 
     def _end_round(self) -> None:
@@ -101,8 +111,10 @@ class TargetedAtDataRun(TargetedRounds):
             prepared = prepare(self.all_simulations().take())
         except NoPosterior:
             return [FromPrior(self.space)] * self.method.groups
+        prepared = prepared.in_learnt_coordinates() or prepared
         step = self._design(prepared)
-        return [self._fitted(group, prepared.take(np.flatnonzero(prepared.fold != group)), step) for group in self._groups]
+        others = [prepared.take(np.flatnonzero(prepared.fold != group)) for group in self._groups]
+        return [self._fitted(group, of_others, step) for group, of_others in enumerate(others)]
 
     @property
     def _groups(self) -> range:
@@ -111,15 +123,16 @@ class TargetedAtDataRun(TargetedRounds):
     def _design(self, prepared: Prepared) -> Step | None:
         """The estimate whose order and region the proposals share; None where there are too few simulations for any."""
         every = -(-len(prepared) // CHOSEN_FROM)
+        thinned = prepared if every == 1 else prepared.take(np.arange(0, len(prepared), every))
         try:
-            return AtData().of(prepared if every == 1 else prepared.take(np.arange(0, len(prepared), every))).step
+            return AtData(learn=False).of(thinned).step
         except NoPosterior:
             return None
 
     def _step(self, prepared: Prepared, design: Step) -> Step | None:
         """The estimate of a group with the order and region of the design."""
         try:
-            return AtData(order=design.moved.order, region=design.moved.share).of(prepared).step
+            return AtData(order=design.moved.order, region=design.moved.share, learn=False).of(prepared).step
         except NoPosterior:
             return None
 

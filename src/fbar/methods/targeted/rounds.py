@@ -183,7 +183,7 @@ class TargetedRounds(Run):
         draws = posterior.draws
         assert draws is not None
         share = float(draws.weight @ np.exp(draws.log_w)) / draws.simulations
-        return self._compared_with_prior(posterior, asked.tolerance, share)
+        return self._described(posterior, asked.tolerance, share)
 
     def peek(self) -> Posterior:
         if self.at_data:
