@@ -137,6 +137,7 @@ def test_measures_are_those_of_plain_loops():
         lengths.append(np.median(ratios))
     assert found.length == pytest.approx(np.median(lengths))
     assert found.runs == 2 * 4 * 12
+    assert measured([replace(ROW, bias=b) for b in (0.02, 0.05, 0.09)]).bias == pytest.approx(0.5)
 
 
 def test_error_bars_that_are_right_have_length_one_and_the_level_as_coverage():
@@ -330,7 +331,9 @@ def test_rows_are_read_as_they_were_written(tmp_path):
     path = tmp_path / "rows.csv.gz"
     rows = [
         ROW,
-        replace(ROW, trial=1, status="failed", value=math.nan, low=math.nan, high=math.inf, trusted=False, seed=7),
+        replace(
+            ROW, trial=1, status="failed", value=math.nan, low=math.nan, high=math.inf, trusted=False, seed=7, bias=0.05
+        ),
     ]
     write_rows(path, rows)
     before = path.read_bytes()
@@ -338,7 +341,7 @@ def test_rows_are_read_as_they_were_written(tmp_path):
     again = read_rows(path, lambda name: truth)
     assert again[0] == rows[0]
     assert math.isnan(again[1].value)
-    assert (again[1].status, again[1].high, again[1].seed) == ("failed", math.inf, 7)
+    assert (again[1].status, again[1].high, again[1].seed, again[1].bias) == ("failed", math.inf, 7, 0.05)
     write_rows(path, again)
     assert path.read_bytes() == before
     assert read_rows(path, lambda name: {}) == []
@@ -349,9 +352,12 @@ def test_rows_are_read_as_they_were_written(tmp_path):
 
 
 def test_a_run_is_the_same_record_again():
-    record = record_of([ROW, replace(ROW, target="mean:y", value=math.nan, low=math.nan, high=math.nan)])
+    record = record_of(
+        [replace(ROW, bias=0.06), replace(ROW, target="mean:y", value=math.nan, low=math.nan, high=math.nan)]
+    )
     assert record.estimates == {"mean:x": (0.1, 0.1, 50.0, True)}
     assert record.intervals == {"mean:x": (-0.1, 0.3)}
+    assert record.biases == {"mean:x": 0.06}
     assert TrialRecord.from_dict(json.loads(json.dumps(record.as_dict()))) == record
 
 

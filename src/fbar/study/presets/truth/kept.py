@@ -88,5 +88,6 @@ def record_of(rows: Sequence[Row]) -> TrialRecord:
         simulations=first.simulations,
         seconds=first.seconds,
         estimates={row.target: (row.value, row.standard_error, row.df, row.trusted) for row in answered},
+        biases={row.target: row.bias for row in answered if row.bias},
         intervals={row.target: (row.low, row.high) for row in answered if not math.isnan(row.low)},
     )
