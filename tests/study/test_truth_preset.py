@@ -482,6 +482,7 @@ def test_what_is_printed_has_tables_by_problem_and_by_kind():
     assert text.startswith("odd observations\nproblem")
     assert "all problems  10,000  40 " in text
     assert "second_moment" in text
+    assert "the method default, which has no runs" in judged([replace(ROW, method=BEFORE)]).text
 
 
 def test_studies_and_quick_runs():

@@ -76,6 +76,8 @@ class TruthPreset(Preset):
 def judged(rows: Sequence[Row]) -> Judged:
     """The tables as text, and the claims, of any rows."""
     tables, text = by_part(rows), []
+    if not tables:
+        return Judged([], f"tables and claims are about the method {DEFAULT}, which has no runs here")
     for part, table in tables.items():
         text.append(f"{part} observations\n{aligned(COLUMNS, [cells(line) for line in table.lines])}")
         text.append(aligned(KIND_COLUMNS, by_kind([row for row in rows if row.part == part])))
