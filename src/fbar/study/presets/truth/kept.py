@@ -1,8 +1,8 @@
 """What is kept in a directory: all rows compactly, from which trials are resumed and everything else is computed.
 
 Every method has a file with every estimate of every run: ``default.csv.gz``, ``before.csv.gz``, and ``npe.csv.gz`` of
-neural posteriors (``examples/peers``). ``truths/`` has the true values. The journals of running studies are beside them;
-they are larger, and not needed once a command has ended. To run a method again, delete its file and the journals.
+neural posteriors (``examples/peers``). ``truths/`` has the true values. The journals of running studies are beside
+them; they are larger, and not needed once a command has ended. To run a method again, delete its file and the journals.
 """
 
 from __future__ import annotations
