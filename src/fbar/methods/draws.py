@@ -67,7 +67,9 @@ class DrawRun(Run):
         self.block_size = start.block_size or self._default_block(BLOCK_SIZE)
         self._check_targets()
         self._drawn = DrawnPoints(self._drawn_again)
-        self.everything: Store[Points] = Store(self._drawn, most=self._most, needs_all=False)
+        self.everything: Store[Points] = Store(
+            self._drawn, most=self._most, needs_all=False, needs_summaries=self.at_data
+        )
         self._round_sizes: list[int] = []
         self._stratum_sizes: list[IntArray] = []
         self._latest: Posterior | None = None  # until more is told

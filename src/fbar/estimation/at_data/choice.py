@@ -81,11 +81,11 @@ class Step:
         return self.variance + self.bias
 
 
-def moments(moved: Moved, weights: Local) -> Moments:
-    """Of the coordinates' first two moments and the models' probabilities."""
+def moments(moved: Moved, weights: Local, centre: FloatArray) -> Moments:
+    """Of the coordinates' first two moments about ``centre`` and the models' probabilities."""
     prepared, at = moved.prepared, moved.rows[weights.at]
     unit = np.where(moved.spread > 0, moved.spread, 1.0)
-    c = (moved.v[weights.at] - moved.centre) / unit
+    c = (moved.v[weights.at] - centre) / unit
     fixed, region = prepared.fixed[at], prepared.fixed[moved.rows]
     if fixed.size:
         fixed = (fixed - region.mean(axis=0)) / np.maximum(region.std(axis=0), 1e-300)
@@ -104,16 +104,21 @@ def moments(moved: Moved, weights: Local) -> Moments:
 
 def ladder(moved: Moved, shares: Sequence[float]) -> list[Step]:
     """The steps of a region, with their errors."""
-    found: list[tuple[float, Local, Moments]] = []
+    made: list[tuple[float, Local]] = []
     for share in shares:
         weights = local(moved, share)
         if weights is None:
             break
-        found.append((share, weights, moments(moved, weights)))
-    return [_step(moved, found, j) for j in range(len(found))]
+        made.append((share, weights))
+    if not made:
+        return []
+    finest = made[-1][1]  # second moments about its mean are variances; about one far away, the mean once more
+    centre = finest.omega @ moved.v[finest.at]
+    found = [(share, weights, moments(moved, weights, centre)) for share, weights in made]
+    return [_step(moved, found, j, centre) for j in range(len(found))]
 
 
-def _step(moved: Moved, found: Sequence[tuple[float, Local, Moments]], j: int) -> Step:
+def _step(moved: Moved, found: Sequence[tuple[float, Local, Moments]], j: int, centre: FloatArray) -> Step:
     share, weights, known = found[j]
     varies = known.deviation > UNIT
     variance = float((known.variance[varies] / known.deviation[varies] ** 2).mean()) if varies.any() else 0.0
@@ -123,7 +128,7 @@ def _step(moved: Moved, found: Sequence[tuple[float, Local, Moments]], j: int) -
         return Step(moved, weights, share, variance, moved.prepared.loss, finer)
     curved = local(moved, share, 2) if moved.order == 1 else None
     if curved is not None:
-        bias = pooled(known, moments(moved, curved))
+        bias = pooled(known, moments(moved, curved, centre))
     elif wide >= 0:
         near = found[min(wide + APART, len(found) - 1)]
         apart = found[wide][1].curvature - near[1].curvature

@@ -76,7 +76,6 @@ class Moved:
     factor: FloatArray
     pull: FloatArray
     spread: FloatArray
-    centre: FloatArray
     folds: tuple[_Fold, ...]
 
     def __len__(self) -> int:
@@ -188,7 +187,6 @@ def move(prepared: Prepared, share: float, order: int) -> Moved | None:
         factor,
         omega[:, None] * residuals,
         spread,
-        np.average(moved, axis=0, weights=omega),
         tuple(folds),
     )
 
