@@ -490,6 +490,8 @@ def test_studies_and_quick_runs():
     assert list(made) == ["observations"]
     assert made["observations"].trials == 2
     assert len(made["observations"].arenas) == 6
+    made = preset("truth").make(Chosen(quick=True, problems=["poisson-or-geometric"], studies=["fresh"]))
+    assert (len(made["fresh"].arenas), made["fresh"].trials, made["fresh"].budgets) == (2, 1, (1000, 10_000))
     with pytest.raises(InputError, match="in the preset truth"):
         preset("truth").make(Chosen(studies=["observation"]))
     with pytest.raises(InputError, match="1,000, 10,000, 100,000"):

@@ -47,7 +47,7 @@ class TruthPreset(Preset):
         if "observations" in wanted:
             asked["observations"] = named(chosen.problems), runs
         if "fresh" in wanted:
-            asked["fresh"] = fresh(chosen.problems, min(FRESH, 5 * runs)), 1
+            asked["fresh"] = fresh(chosen.problems, QUICK_RUNS if chosen.quick else min(FRESH, 5 * runs)), 1
         kept = None if chosen.out is None else Kept(chosen.out)
         truths = Truths() if kept is None else kept.truths
         made = {}
