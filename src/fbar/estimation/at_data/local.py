@@ -1,9 +1,10 @@
-"""Stage 2: a local linear regression at the data, of what the moved draws of a region say.
+"""Stage 2: a local linear regression at the data, of functions of the moved draws of a region.
 
-The draws within a bandwidth h have the weights ω = w K(Δ/h), Σ ω = 1. With u the whitened summaries (0 at the data),
-X = (1, u), the local linear estimate of E[f | s*] is Σ ℓ f with the equivalent kernel
+The draws within a bandwidth h have the weights ω ∝ w K(Δ/h), Σ ω = 1. With the whitened summaries u, which are 0 at the
+data, X = (1, u) and G = XᵀωX + R, R a small ridge that leaves the first coefficient free, the local linear estimate of
+E[f | s*] is Σ ℓ f with
 
-    ℓ_i = e₁ᵀ(XᵀωX + R)⁻¹ X_i ω_i    (R is a small ridge).
+    ℓ_i = ω_i e₁ᵀG⁻¹X_i    (the equivalent kernel),    Σ ℓ = 1,    Σ ℓ u ≈ 0.
 
 Simulations whose ℓ is negative are left out, those that lie farthest on the side where there are most of them, and ℓ is
 computed again until all are positive. Then ℓ are the weights of the sample: its moments, quantiles and probabilities
@@ -12,7 +13,10 @@ can be several posterior deviations from the one at the data. Where that leaves 
 what the simulator gives), or in more than two dimensions would cost over half of the effective simulations, nothing is
 left out: the sample keeps ω, and Σ (ℓ − ω) ψ is added to its values.
 
-To first order the error is Σ z, z_i = ℓ_i (ψ_i − X_iᵀβ̂)/(1 − leverage_i), leverage_i = ω_i X_iᵀ(XᵀωX + R)⁻¹X_i.
+To first order the error is Σ z with z_i = ℓ_i (ψ_i − X_iᵀβ̂)/(1 − λ_i), β̂ = G⁻¹Xᵀωψ and the leverage
+λ_i = ω_i X_iᵀG⁻¹X_i. X_iᵀG⁻¹X_i − 1 is the squared distance of a simulation from the middle of the weighted ones, in
+units of their spread (Mahalanobis), and e₁ᵀG⁻¹e₁ − 1 that of the data. Where hardly a simulation is farther out than
+the data, the regression extrapolates.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fbar.arrays import FloatArray, IntArray
-from fbar.estimation.at_data.moving import EACH, Moved, kernel, polynomial
+from fbar.estimation.at_data.moving import EACH, Moved, columns_of, kernel, polynomial
 from fbar.weights import effective_size
 
 RIDGE = 1e-3
@@ -41,8 +45,9 @@ LEAST_LEFT, FEW_DIMENSIONS = 0.5, 2
 class Local:
     """Rows ``at`` of a region with the weights ``omega`` of the sample and ``ell`` of the local linear estimate.
 
-    ``kernel`` are the weights of the regression, 0 for what was left out; ``curvature`` is the mean squared distance
-    under ω: what a bias is proportional to.
+    ``kernel`` are the weights ω of the regression; ``omega`` those of the sample, which are ℓ where that is positive.
+    ``curvature`` is the mean squared distance in the sample: what a bias is proportional to. ``farther`` is the share
+    of the rows within the bandwidth that are at least as far from their middle as the data.
     """
 
     at: IntArray
@@ -53,6 +58,7 @@ class Local:
     inverse: FloatArray
     leverage: FloatArray
     curvature: float
+    farther: float
 
     @property
     def ess(self) -> float:
@@ -75,42 +81,44 @@ def local(moved: Moved, share: float, order: int = 1) -> Local | None:
     at = np.flatnonzero(moved.radius <= bandwidth)
     omega = moved.w[at] * kernel(moved.radius[at], bandwidth)
     at, omega = at[omega > 0], omega[omega > 0]
-    u = polynomial(moved.u[at], order)[:, 1:]
-    if effective_size(omega) < EACH * (u.shape[1] + 1):
+    if not at.size or effective_size(omega) < EACH * columns_of(moved.u.shape[1], order):
         return None
-    x = np.concatenate([np.ones((at.size, 1)), u], axis=1)
     omega = omega / omega.sum()
-    weights = omega
-    inverse, ell = _equivalent(x, weights)
-    positive = _positive(x, weights, inverse, ell) if order == 1 else None
-    if positive is not None:
-        weights, inverse, ell = positive
-        omega = ell
-    leverage = np.minimum(weights * ((x @ inverse) * x).sum(axis=1), MOST_LEVERAGE)
-    return Local(at, omega, weights, ell, x, inverse, leverage, float(omega @ moved.radius[at] ** 2))
+    x = polynomial(moved.u[at], order)
+    inverse, ell = _equivalent(x, omega)
+    away = ((x @ inverse) * x).sum(axis=1)
+    farther = float((away >= inverse[0, 0] * (1 - 1e-9)).mean())
+    kept = _positive(x, omega, ell) if order == 1 else None
+    if kept is not None:
+        at, x, omega = at[kept], x[kept], omega[kept] / omega[kept].sum()
+        inverse, ell = _equivalent(x, omega)
+        away = ((x @ inverse) * x).sum(axis=1)
+    sample = omega if kept is None else ell
+    leverage = np.minimum(omega * away, MOST_LEVERAGE)
+    curvature = float(sample @ moved.radius[at] ** 2)
+    return Local(at, sample, omega, ell, x, inverse, leverage, curvature, farther)
 
 
 def _equivalent(x: FloatArray, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(XᵀωX + R)⁻¹ and ℓ."""
-    u = x[:, 1:]
-    ridge = np.diag(np.r_[0.0, RIDGE * np.maximum(omega @ (u - omega @ u) ** 2, 1e-6)])
-    inverse = np.linalg.inv((omega[:, None] * x).T @ x + ridge)
-    return inverse, omega * (x @ inverse[:, 0])
+    """G⁻¹ and ℓ."""
+    ridge = RIDGE * np.maximum(omega @ (x - omega @ x) ** 2, 1e-6)
+    ridge[0] = 0.0
+    inverse = np.linalg.inv((omega[:, None] * x).T @ x + np.diag(ridge))
+    return np.asarray(inverse, dtype=np.float64), np.asarray(omega * (x @ inverse[:, 0]))
 
 
-def _positive(
-    x: FloatArray, omega: FloatArray, inverse: FloatArray, ell: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray] | None:
-    """ω, (XᵀωX + R)⁻¹ and ℓ without the simulations of negative ℓ; None where too few are left."""
-    squares, columns = float((ell**2).sum()), x.shape[1]
+def _positive(x: FloatArray, omega: FloatArray, ell: FloatArray) -> IntArray | None:
+    """The rows whose ℓ are all positive when the others are left out; None where they are too few."""
+    kept, columns = np.arange(len(x)), x.shape[1]
     few = columns <= FEW_DIMENSIONS + 1
-    least, most = (columns + 1, np.inf) if few else (EACH * columns, squares / LEAST_LEFT)
+    least, most = (columns + 1, np.inf) if few else (EACH * columns, float((ell**2).sum()) / LEAST_LEFT)
     for _ in range(TIMES):
-        if (ell >= 0).all():
-            return (omega, inverse, ell) if float((ell**2).sum()) <= most else None
-        omega = np.where(ell > 0, omega, 0.0)
-        omega = omega / omega.sum()
-        if effective_size(omega) < least:
+        good = ell > 0
+        if good.all():
+            return kept if float((ell**2).sum()) <= most else None
+        kept = kept[good]
+        own = omega[kept]
+        if effective_size(own) < least:
             return None
-        inverse, ell = _equivalent(x, omega)
+        ell = _equivalent(x[kept], own / own.sum())[1]
     return None

@@ -4,7 +4,7 @@ The first round comes from the prior. After each round the posterior at the data
 simulations of the others (`fbar.estimation.at_data`), and a mixture is fitted to its sample: the design that has least
 variance for the residuals of the regression near the data is about the posterior itself, widened. It is the wider the
 larger the estimate's own error is, so that a first guess that is far off does no harm; a share of the prior stays in.
-Rounds double what is there, up to the budget.
+Rounds double what is there, up to the budget; where a stopping rule ends the run they add half of it.
 
 Where there are too few simulations for a regression, the nearest ones take the place of the sample.
 """
@@ -24,7 +24,8 @@ from fbar.designs.proposals.learned import Part
 from fbar.designs.proposals.student import fit
 from fbar.errors import NoPosterior
 from fbar.estimation.at_data import AtData
-from fbar.estimation.at_data.prepared import prepare
+from fbar.estimation.at_data.prepared import Prepared, prepare
+from fbar.methods.run import Stage
 from fbar.methods.start import Start
 from fbar.methods.targeted.aim import Aim
 from fbar.methods.targeted.rounds import LEAST_ROUND, TargetedRounds
@@ -38,14 +39,23 @@ if TYPE_CHECKING:
 FIRST, FIRST_PER_DIMENSION, FIRST_SHARE = 200, 20, 0.1
 """Simulations of the first round: at least so many, so many for each dimension, and this share of the budget."""
 
-INFLATION = 1.5
+FIRST_OPEN = 1000
+"""Simulations of the first round where no budget is given, at least."""
+
+INFLATION = 3.0
 """What covariances are multiplied by, for an estimate without error."""
+
+LEARNED_ROUNDS = 3
+"""Rounds after which errors fall steadily, so that they can be forecast."""
 
 MOST_ERROR = 2.0
 """The largest error, in posterior variances, that a proposal is widened by."""
 
 NEAREST = 8
 """One of so many simulations, the nearest, where no regression can be fitted yet."""
+
+LEARNED_FROM = 10_000
+"""Simulations that a proposal is learned from, at most; they are spread evenly over all of them."""
 
 FITTED = 1500
 """Draws that a mixture is fitted to, at most: more are resampled."""
@@ -61,9 +71,11 @@ class TargetedAtDataRun(TargetedRounds):
 
     def _first_round(self) -> None:
         d = self.space.dimension
-        size = max(FIRST, FIRST_PER_DIMENSION * d)
+        size = max(FIRST if self.budget is not None else FIRST_OPEN, FIRST_PER_DIMENSION * d)
+        if self.budget is not None:
+            size = max(size, int(FIRST_SHARE * self.budget))
         if self._most < math.inf:
-            size = int(min(max(size, FIRST_SHARE * self._most), max(self._most // 4, 1)))
+            size = int(min(size, max(self._most // 4, 1)))
         prior: list[Proposal] = [FromPrior(self.space)] * self.method.groups
         self._open(prior, size, math.inf)
 
@@ -73,7 +85,16 @@ class TargetedAtDataRun(TargetedRounds):
 
     @property
     def learning(self) -> bool:
-        return not self.finished
+        return not self.finished and self.round < LEARNED_ROUNDS
+
+    def stages(self) -> list[Stage]:
+        found = []
+        for number, proposals in enumerate(self.store.proposals[: self.store.rounds]):
+            learned = not isinstance(proposals[0], FromPrior)
+            first, end = self.store.of_round(number)
+            words = "from the posterior that was estimated before, widened" if learned else "from the prior"
+            found.append(Stage(words, end - first))
+        return found
 
     # ------------------------------------------------------------ learning
 
@@ -84,27 +105,44 @@ class TargetedAtDataRun(TargetedRounds):
             self._advance()
 
     def _advance(self) -> None:
-        """Plan the next round."""
-        proposals = [self._fitted(a) for a in range(self.method.groups)]
-        self._open(proposals, max(LEAST_ROUND, self.simulations), math.inf)
+        """Plan the next round: as many simulations again, or half as many where a stopping rule is waiting."""
+        proposals = self._fitted_proposals()
+        self._open(proposals, max(LEAST_ROUND, self.simulations // (2 if self.budget is None else 1)), math.inf)
 
-    def _fitted(self, group: int) -> Proposal:
-        """The proposal of a group, from the simulations of the others."""
-        rng = self.seeds.generator(Purpose.DESIGN, self.round, 2**32 - 1 - group)
-        portion = self.all_simulations().take(self.store.others(group))
+    def _fitted_proposals(self) -> list[Proposal]:
+        """The proposals of the groups, each from the simulations of the others.
+
+        They share the scale of the summaries, which is free of θ, and the order and region of the regression: a choice
+        among a few that hardly depends on any one simulation.
+        """
         try:
-            prepared = prepare(portion)
+            prepared = prepare(self.all_simulations().take())
         except NoPosterior:
-            return FromPrior(self.space)
+            return [FromPrior(self.space)] * self.method.groups
+        if self.estimator_at_data.learn:
+            prepared = prepared.in_learnt_coordinates() or prepared
         try:
-            step = AtData().of(prepared).step
+            moved = self._provisional_from(prepared).step.moved
+            estimator = AtData(order=moved.order, region=moved.share, learn=False)
+        except NoPosterior:
+            estimator = AtData(learn=False)
+        others = [np.flatnonzero(prepared.fold != a) for a in range(self.method.groups)]
+        parts = [prepared.take(rows[:: -(-rows.size // LEARNED_FROM)]) for rows in others]
+        return [self._fitted(a, part, estimator) for a, part in enumerate(parts)]
+
+    def _fitted(self, group: int, prepared: Prepared, estimator: AtData) -> Proposal:
+        """The proposal of a group, from what was prepared of the others' simulations."""
+        rng = self.seeds.generator(Purpose.DESIGN, self.round, 2**32 - 1 - group)
+        try:
+            step = estimator.of(prepared).step
             at, weights = step.moved.rows[step.weights.at], step.weights.omega
-            x, widened = step.moved.v[step.weights.at], INFLATION * (1 + min(step.error, MOST_ERROR))
+            v, widened = step.moved.v[step.weights.at], INFLATION * (1 + min(step.error, MOST_ERROR))
+            rows = step.moved.prepared.rows[at]
         except NoPosterior:
             at = np.argsort(prepared.radius, kind="stable")[: max(len(prepared) // NEAREST, 2)]
-            x, weights, widened = prepared.v[at], prepared.w[at], INFLATION * (1 + MOST_ERROR)
-        particles = self.store.take(prepared.rows[at])
-        return self._mixture(particles, x, weights, widened, prepared.moving, rng)
+            v, weights, widened = prepared.v[at], prepared.w[at], INFLATION * (1 + MOST_ERROR)
+            rows = prepared.rows[at]
+        return self._mixture(self.store.take(rows), v, weights, widened, prepared.moving, rng)
 
     def _mixture(
         self,
@@ -155,6 +193,8 @@ class TargetedAtDataRun(TargetedRounds):
         self._plan = self._planned(int(state["simulations"]), False)
 
     def _extend(self, tolerance: float | None) -> None:
+        if tolerance is not None:
+            self._refuse_tolerance(tolerance)
         if not self.problem.records:
             self.problem.check_targets(self.targets)
         self.aim = Aim.of(self.targets, self.method.goal, self.method.importance)

@@ -1,0 +1,46 @@
+"""Where the posterior may have mass: draws far outside it are left out of a second estimate.
+
+E[f | s*] does not change if the prior is cut where the posterior has no mass. But draws from there that come near the
+data by chance have the largest weights p/q̄ of all, where simulations are concentrated near the posterior, and carry
+most of the variance. So after a first estimate the draws of each model are kept within an ellipsoid around it, with the
+covariance of its sample, widened by its error: Δ² ≤ d + 4 √(2d) + 12 (for a normal posterior of d dimensions beyond all
+but 10⁻⁵ of it; in one dimension 4.3 deviations). The cut depends on what was estimated from all simulations together,
+and only through a mean and a covariance.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fbar.arrays import BoolArray
+from fbar.estimation.at_data.choice import Step
+
+EACH = 5
+"""Draws of a model for each of its coordinates, at least, that tell where it ends."""
+
+
+def within_reach(step: Step) -> BoolArray:
+    """The prepared draws that the posterior of an estimate may have mass at."""
+    moved, weights = step.moved, step.weights
+    prepared, names = moved.prepared, len(moved.prepared.moving)
+    kept = np.ones(len(prepared), dtype=bool)
+    own_model = prepared.model[moved.rows[weights.at]]
+    for m in np.unique(own_model) if names else ():
+        mine = own_model == m
+        if mine.sum() < EACH * names:
+            continue
+        v, omega = moved.v[weights.at[mine], :names], weights.omega[mine] / weights.omega[mine].sum()
+        centre = omega @ v
+        varies = omega @ (v - centre) ** 2 > 1e-12
+        d = int(varies.sum())
+        if d == 0:
+            continue
+        away = (v - centre)[:, varies]
+        covariance = (omega[:, None] * away).T @ away * (1 + step.error)
+        inverse = np.linalg.inv(covariance + 1e-10 * np.trace(covariance) / d * np.eye(d))
+        of_model = np.flatnonzero(prepared.model == m)
+        x = (prepared.v[of_model, :names] - centre)[:, varies]
+        kept[of_model] = ((x @ inverse) * x).sum(axis=1) <= d + 4 * math.sqrt(2 * d) + 12
+    return kept
