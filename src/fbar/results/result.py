@@ -174,7 +174,7 @@ class Result:
         """The estimates against the tolerance, from the same simulations: pairs (tolerance, `Estimates`).
 
         Of an answer at the data, where no ``tolerances`` are given: against the bandwidth, see
-        `PosteriorAtData.curve`.
+        ``PosteriorAtData.curve``.
         """
         targets = self.targets if targets is None else targets
         if tolerances is None and isinstance(self.posterior, PosteriorAtData):

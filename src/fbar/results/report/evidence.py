@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fbar.diagnostics.explanation import Explanation
+from fbar.diagnostics.explanation import Explanation, regression_in_words
 from fbar.estimation.estimate import shorthand, worth
 from fbar.methods.run import Stage
 from fbar.results.markup import Html, element, join, paragraph
@@ -90,7 +90,7 @@ def influence(result: Result, explained: Explained) -> Section:
     return Section("influence", "What carries the estimates", join(body))
 
 
-def tolerance(result: Result) -> Section:
+def tolerance(result: Result, explained: Explained) -> Section:
     """Estimate against tolerance, or against the bandwidth of an answer at the data."""
     from fbar import plot
 
@@ -112,7 +112,9 @@ def tolerance(result: Result) -> Section:
             "Estimates at other tolerances from the same simulations, with 95% bands where they are reliable. A line "
             "that is level within its band shows no harm from the tolerance."
         )
-    return Section(name, title, join([paragraph(sentence(result.about)), figures(pictures, caption)]))
+    made = [found.regression for found in explained.values() if found.regression is not None][:1]
+    chosen = [paragraph(sentence(" ".join(regression_in_words(regression)))) for regression in made]
+    return Section(name, title, join([paragraph(sentence(result.about)), *chosen, figures(pictures, caption)]))
 
 
 def rounds(result: Result) -> Section:
