@@ -166,7 +166,9 @@ class Result:
         """
         if self.is_at_data:
             return self
-        return self._of(self.run.posterior_at_data(), ".at_data()", "at the data, from the same simulations", None)
+        everything, run = self.all_simulations(), self.run
+        found = run.posterior_at_data() if everything.in_memory else run.estimator_at_data.posterior(everything)
+        return self._of(found, ".at_data()", "at the data, from the same simulations", None)
 
     def curve(
         self, targets: Target | Sequence[Target] | None = None, tolerances: Sequence[float] | None = None
