@@ -51,10 +51,10 @@ class Structure:
     stratum_sizes: IntArray
     used: BoolArray
 
-    def take(self, rows: IntArray) -> Structure:
-        """That of some of the simulations."""
-        cluster = None if self.cluster is None else self.cluster[rows]
-        return replace(self, stratum=self.stratum[rows], cluster=cluster, used=self.used[rows])
+    def take(self, places: IntArray) -> Structure:
+        """That of some of them."""
+        cluster = None if self.cluster is None else self.cluster[places]
+        return replace(self, stratum=self.stratum[places], cluster=cluster, used=self.used[places])
 
 
 class Drawn(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,13 +11,16 @@ from fbar.errors import InputError, NoPosterior
 from fbar.estimation.at_data.choice import ORDERS, SHARES, STEPS, Step, choose
 from fbar.estimation.at_data.nearness import nearest
 from fbar.estimation.at_data.posterior import PosteriorAtData
-from fbar.estimation.at_data.prepared import MOST, Prepared, prepare
+from fbar.estimation.at_data.prepared import LEAST, MOST, Prepared, prepare
 from fbar.estimation.at_data.reach import within_reach
 from fbar.estimation.simulations import Portion, Simulations
 from fbar.weights import effective_size
 
 MOST_GIVEN = 30
 """Beyond so many numbers, only learned summaries are used where there are any."""
+
+PROVISIONAL = 5000
+"""Simulations that a provisional estimate chooses its order and region from, at most."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class AtData:
         if self.order is not None and self.order not in ORDERS:
             raise InputError(f"order must be 1 or 2; got {shown(self.order)}")
         for value, name in ((self.region, "region"), (self.bandwidth, "bandwidth")):
-            if value is not None:
+            if value is not None and value != 1:
                 share(value, name)
 
     def posterior(self, simulations: Simulations | Portion) -> PosteriorAtData:
@@ -85,6 +88,8 @@ class AtData:
         return PosteriorAtData(step)
 
     def _chosen(self, prepared: Prepared) -> Step | None:
+        if len(prepared) < LEAST:
+            return None
         halves = [0.5**k for k in range(STEPS)]
         orders = ORDERS if self.order is None else (self.order,)
         shares = SHARES if self.region is None else (self.region,)
@@ -96,3 +101,16 @@ class AtData:
         kept = within_reach(step)
         again = None if kept.all() else choose(prepared.take(np.flatnonzero(kept)), shares, orders, steps, first=first)
         return step if again is None or again.error >= step.error else again
+
+    def provisional(self, prepared: Prepared) -> PosteriorAtData:
+        """An estimate while a run goes on: like `of`, but its order and region are chosen from some thousands of them.
+
+        These are spread evenly over the simulations, so that all rounds are among them. Summaries are taken as they
+        were prepared.
+        """
+        plain = replace(self, learn=False)
+        every = -(-len(prepared) // PROVISIONAL)
+        if every == 1:
+            return plain.of(prepared)
+        chosen = plain.of(prepared.take(np.arange(0, len(prepared), every))).step.moved
+        return replace(plain, order=chosen.order, region=chosen.share).of(prepared)

@@ -42,8 +42,8 @@ class Local:
     """Rows ``at`` of a region with the weights ``omega`` of the sample and ``ell`` of the local linear estimate.
 
     ``kernel`` are the weights ω of the regression; ``omega`` those of the sample, which are ℓ where that is positive.
-    ``curvature`` is the mean squared distance in the sample: what a bias is proportional to. ``farther`` is the share of
-    the rows within the bandwidth that are at least as far from their middle as the data.
+    ``curvature`` is the mean squared distance in the sample: what a bias is proportional to. ``farther`` is the share
+    of the rows within the bandwidth that are at least as far from their middle as the data.
     """
 
     at: IntArray

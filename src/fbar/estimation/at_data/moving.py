@@ -112,8 +112,9 @@ class Moved:
         mine = fold.own[inside]
         g = gradient[place[mine]]
         stretched = g * (self.factor[mine][:, column] if gradient.ndim == 2 else self.factor[mine][:, :, None])
-        moves = -(fold.x[inside].T @ stretched.reshape(mine.size, math.prod(gradient.shape[1:])))
-        moves[0] += g.reshape(mine.size, math.prod(gradient.shape[1:])).sum(axis=0)
+        columns = math.prod(g.shape[1:])
+        moves = -(fold.x[inside].T @ stretched.reshape(mine.size, columns))
+        moves[0] += g.reshape(mine.size, columns).sum(axis=0)
         return np.asarray(fold.inverse @ moves)
 
 

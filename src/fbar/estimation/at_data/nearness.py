@@ -21,8 +21,8 @@ MOST_OF_SPREAD = 2.0
 ROUNDING = 2.0**-49
 """Differences from the data below this, relative to the numbers themselves, are rounding errors."""
 
-LEAST_SCALE = 1e-280
-"""Of a summary whose largest difference from the data is 1: no number over it overflows."""
+HUGE = 1e150
+"""Differences from the data are cut there, in units of their scale: squares of them are numbers."""
 
 NO_VARIANCE = 1e-8
 """A direction with less than this share of the largest variance is taken for constant."""
@@ -32,16 +32,14 @@ DIRECTIONS_FROM = 1000
 
 
 def differences(summaries: FloatArray, observed: FloatArray) -> FloatArray:
-    """s − s*, each summary in units of its largest number: neither huge nor tiny ones are lost.
+    """(s − s*)/4: the quarter of any number less that of another is a number. What is rounding only becomes 0.
 
-    >>> differences(np.array([[1e308, 3.0], [-1e308, 3.0]]), np.array([1e308, 2.0])).round(3)
-    array([[ 0.   ,  0.333],
-           [-2.   ,  0.333]])
+    >>> differences(np.array([[1.6e308, 3.0], [-1.6e308, 3.0]]), np.array([1.6e308, 2.0])).tolist()
+    [[0.0, 0.25], [-8e+307, 0.25]]
     """
-    largest = np.maximum(np.abs(summaries).max(axis=0, initial=0.0), np.abs(observed))
-    largest = np.where(largest > 0, largest, 1.0)
-    away = summaries / largest - observed / largest
-    away[np.abs(away) < ROUNDING] = 0.0
+    quarter = observed / 4
+    away = summaries / 4 - quarter
+    away[np.abs(away) < ROUNDING * np.maximum(np.abs(summaries) / 4, np.abs(quarter))] = 0.0
     return np.asarray(away)
 
 
@@ -59,18 +57,27 @@ def scaled(away: FloatArray) -> FloatArray:
     away = away[:, varies(away)]
     if not away.shape[1]:
         return away
-    away = away / np.abs(away).max(axis=0)
     distance = np.abs(away)
-    scale = np.median(distance, axis=0)
-    scale = np.where(scale > 0, scale, np.sqrt((away**2).mean(axis=0)))
+    median = np.median(distance, axis=0)
+    unit, mostly_at_data = median, median == 0
+    if mostly_at_data.any():
+        unit = np.where(mostly_at_data, np.nanmedian(np.where(distance > 0, distance, np.nan), axis=0), median)
+    away = _cut(away, unit)
+    distance = np.abs(away)
+    scale = np.where(mostly_at_data, np.sqrt((away**2).mean(axis=0)), 1.0)
     for share in SHARES:
-        scale = np.maximum(scale, LEAST_SCALE)
-        radius = (np.arcsinh(away / scale) ** 2).sum(axis=1)
+        radius = (np.arcsinh(_cut(away, scale)) ** 2).sum(axis=1)
         near = distance[radius <= np.quantile(radius, share)]
         spread, usual = np.sqrt((near**2).mean(axis=0)), np.quantile(near, 0.7, axis=0)
         spread = np.where(usual > 0, np.minimum(spread, MOST_OF_SPREAD * usual), spread)
         scale = np.where(spread > 0, spread, scale)
-    return np.asarray(np.arcsinh(away / np.maximum(scale, LEAST_SCALE)))
+    return np.asarray(np.arcsinh(_cut(away, scale)))
+
+
+def _cut(away: FloatArray, scale: FloatArray) -> FloatArray:
+    """In units of the scale, and cut where squares would no longer be numbers."""
+    with np.errstate(over="ignore"):
+        return np.clip(away / scale, -HUGE, HUGE)
 
 
 def nearest(summaries: FloatArray, observed: FloatArray, most: int) -> IntArray:

@@ -52,9 +52,11 @@ MOST_FREEDOM = 1e6
 
 
 ONE_CARRIES = 0.5
-"""The share of the variance that a single simulation may contribute; the degrees of freedom allow for less."""
+"""The share of the squared error that a single simulation may contribute; the degrees of freedom allow for less."""
 
-ONE_SIMULATION = f"one simulation contributes more than {ONE_CARRIES:.0%} of the variance"
+ONE_SIMULATION = f"one simulation contributes more than {ONE_CARRIES:.0%} of the squared error"
+
+TINY = 1e-300
 
 NOT_NEAR = "no simulation near the data has the parameters of this target"
 
@@ -116,6 +118,12 @@ class PosteriorAtData(Posterior):
         shares = sorted({self.step.share, *(0.5**k for k in range(STEPS))}, reverse=True)
         steps = [step for step in ladder(moved, shares) if math.isfinite(step.error)]
         return [(step.weights.at.size / self.simulations, PosteriorAtData(step).expect(listed)) for step in steps]
+
+    def as_simulated(self) -> tuple[Points, FloatArray]:
+        """θ of the simulations that it uses, before they were moved, in the order of the run, and their weights."""
+        prepared = self.step.moved.prepared
+        order = np.argsort(prepared.rows[self._rows], kind="stable")
+        return prepared.points.take(self._rows[order]), self.weights[order]
 
     @property
     def bandwidth(self) -> float:
@@ -181,7 +189,7 @@ class PosteriorAtData(Posterior):
             place += part.shape[-1]
         left = np.sqrt(np.maximum(np.diagonal(bias), 0.0))
         doubts = (
-            ((z**2).max(axis=0) > ONE_CARRIES * np.maximum(variance, 1e-300), ONE_SIMULATION),
+            ((z**2).max(axis=0) > ONE_CARRIES * (variance + left**2) + TINY, ONE_SIMULATION),
             (variance == 0, ALL_THE_SAME),
             (np.isnan(variance), NOT_NEAR),
         )

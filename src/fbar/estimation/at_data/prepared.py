@@ -82,7 +82,7 @@ class Prepared:
         return replace(
             self,
             rows=self.rows[kept],
-            w=self.w[kept] / self.w[kept].max(),
+            w=self.w[kept] / self.w[kept].max(initial=1e-300),
             fold=self.fold[kept],
             z=self.z[kept],
             radius=self.radius[kept],
@@ -171,7 +171,7 @@ def prepare(
         kept = kept[near]
     away = differences(summaries[kept], observed)
     z = scaled(away) if z is None else z[kept]
-    points, structure_ = portion.points.take(kept), portion.structure
+    points, dependence = portion.points.take(kept), portion.structure.take(kept)
     unit = _unit(problem, points)
     moving = () if unit is None else _continuous(problem, points, unit)
     v = np.empty((kept.size, 0)) if unit is None else np.clip(ndtri(np.clip(unit[:, list(moving)], TINY, 1)), -8, 8)
@@ -181,13 +181,12 @@ def prepare(
         if name in points and points[name].dtype.kind == "f" and np.isfinite(points[name]).all()
     )
     v = np.concatenate([v, *(np.asarray(points[name], dtype=np.float64)[:, None] for name in records)], axis=1)
-    structure_ = structure_.take(kept)
     found = Prepared(
         problem,
         portion.rows[kept],
         len(portion) if simulations is None else simulations,
         relative(portion.log_w[kept]),
-        _folds(portion.group[kept], structure_.cluster),
+        _folds(portion.group[kept], dependence.cluster),
         z,
         np.sqrt((z**2).sum(axis=1)),
         _models(problem, unit, kept.size),
@@ -197,7 +196,7 @@ def prepare(
         _fixed(problem, points, unit, moving),
         unit,
         points,
-        structure_,
+        dependence,
         z.shape[1],
         _off_constants(away),
         summaries[kept] if problem.uses_data_as_they_are else None,
@@ -236,11 +235,10 @@ def _off_constants(away: FloatArray) -> str:
 
 def _folds(group: IntArray, cluster: IntArray | None) -> IntArray:
     """The run's groups, or equal parts of draws that are independent of one another."""
-    for labels in (group, cluster):
-        if labels is not None:
-            found = np.unique(labels, return_inverse=True)[1]
-            if found.max() > 0:
-                return np.asarray(found if labels is group else found % FOLDS, dtype=np.int64)
+    if group.min() < group.max():
+        return group
+    if cluster is not None and cluster.min() < cluster.max():
+        return np.asarray(np.unique(cluster, return_inverse=True)[1] % FOLDS, dtype=np.int64)
     return np.arange(group.size, dtype=np.int64) % FOLDS
 
 
