@@ -72,7 +72,8 @@ def infer(
     budget
         The largest number of simulations.
     tolerance
-        How close simulations must come to the data; smc ends at it. By default targeted chooses one from the budget.
+        Asks for ABC's posterior of simulations that come this close to the data; smc ends at it. Without it the answer
+        is about the posterior itself, estimated at the data.
     precision
         Standard errors that end the run, or fractions of the value: mean:rate=0.05 or rate=1%.
     run
