@@ -28,8 +28,8 @@ def gaussian(seed, n=400, **options):
 def test_local_weights_are_those_of_weighted_least_squares():
     """ℓ f is the intercept of a ridge regression by an independent solver, with the leverages of its hat matrix."""
     weights = AtData(order=1, region=0.8, bandwidth=0.6).posterior(gaussian(1)).step.weights
-    x, root = weights.x, np.sqrt(weights.omega)
-    variance = weights.omega @ (x[:, 1:] - weights.omega @ x[:, 1:]) ** 2
+    x, root = weights.x, np.sqrt(weights.kernel)
+    variance = weights.kernel @ (x[:, 1:] - weights.kernel @ x[:, 1:]) ** 2
     penalty = np.diag(np.sqrt(np.r_[0.0, 1e-3 * variance]))
     rows = np.concatenate([root[:, None] * x, penalty])
     f = np.random.default_rng(2).standard_normal((len(x), 3))
