@@ -127,6 +127,7 @@ def test_parameters_that_a_model_lacks_and_indicators():
     assert np.isfinite(found.coordinates(x, groups(2000))).all()
 
 
+@pytest.mark.slow
 def test_thousands_of_numbers():
     rng = np.random.default_rng(8)
     v = rng.standard_normal((300, 1))

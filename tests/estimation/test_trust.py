@@ -81,7 +81,7 @@ def test_smc_at_its_tolerance_is_trusted_and_one_without_a_last_tolerance_too():
     free = fbar.infer(line(), MEAN, method=fbar.SMC(accepted=200), budget=3000, seed=1)
     assert free["mean:theta"].trusted
     assert free["mean:theta"].about == "the posterior"
-    assert free.about_tolerance == ""
+    assert free.about.startswith("about the posterior, estimated at the data")
 
 
 def test_an_extension_that_reaches_the_tolerance_takes_the_doubt_back(tmp_path):

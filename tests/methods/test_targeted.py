@@ -435,7 +435,9 @@ def test_a_chosen_tolerance_falls_with_the_budget(name):
     """
     problem = problems.load(name)
     target = fbar.second_moment("theta1")
-    small, large = ([ask(problem, target, budget, seed=s) for s in range(7)] for budget in (800, 25_600))
+    small, large = (
+        [ask(problem, target, budget, seed=s, tolerance="chosen") for s in range(7)] for budget in (800, 25_600)
+    )
     assert np.median([r.run.wanted.tolerance for r in large]) < np.median([r.run.wanted.tolerance for r in small])
     truth = problem.truth(target)[0]
     z = [(r.estimates[0].value - truth) / r.estimates[0].standard_error for r in small]

@@ -18,6 +18,7 @@ from fbar.errors import FbarError, InputError
 from fbar.problems import load
 from fbar.problems.catalogue import recipes
 from fbar.question.truth import Known
+from fbar.study import Study
 from fbar.study.presets import Chosen, preset
 from fbar.study.presets.truth import judged
 from fbar.study.presets.truth.kept import Kept, record_of
@@ -26,7 +27,7 @@ from fbar.study.presets.truth.measures import Columns, b2_ratio, measured, slope
 from fbar.study.presets.truth.plan import NAMED, plan, unrun
 from fbar.study.presets.truth.questions import LEVELS, further, threshold
 from fbar.study.presets.truth.rows import Row, read_rows, write_rows
-from fbar.study.presets.truth.studies import BEFORE, DEFAULT, FRESH, NPE, RUNS, fresh, named
+from fbar.study.presets.truth.studies import BEFORE, DEFAULT, FRESH, NPE, RUNS, contenders, fresh, named
 from fbar.study.presets.truth.tables import POOLED, by_part
 from fbar.study.presets.truth.truths import Asked, Truths, compute
 from fbar.study.trials import TrialRecord
@@ -136,6 +137,7 @@ def test_measures_are_those_of_plain_loops():
         lengths.append(np.median(ratios))
     assert found.length == pytest.approx(np.median(lengths))
     assert found.runs == 2 * 4 * 12
+    assert measured([replace(ROW, bias=b) for b in (0.02, 0.05, 0.09)]).bias == pytest.approx(0.5)
 
 
 def test_error_bars_that_are_right_have_length_one_and_the_level_as_coverage():
@@ -329,7 +331,9 @@ def test_rows_are_read_as_they_were_written(tmp_path):
     path = tmp_path / "rows.csv.gz"
     rows = [
         ROW,
-        replace(ROW, trial=1, status="failed", value=math.nan, low=math.nan, high=math.inf, trusted=False, seed=7),
+        replace(
+            ROW, trial=1, status="failed", value=math.nan, low=math.nan, high=math.inf, trusted=False, seed=7, bias=0.05
+        ),
     ]
     write_rows(path, rows)
     before = path.read_bytes()
@@ -337,7 +341,7 @@ def test_rows_are_read_as_they_were_written(tmp_path):
     again = read_rows(path, lambda name: truth)
     assert again[0] == rows[0]
     assert math.isnan(again[1].value)
-    assert (again[1].status, again[1].high, again[1].seed) == ("failed", math.inf, 7)
+    assert (again[1].status, again[1].high, again[1].seed, again[1].bias) == ("failed", math.inf, 7, 0.05)
     write_rows(path, again)
     assert path.read_bytes() == before
     assert read_rows(path, lambda name: {}) == []
@@ -348,10 +352,28 @@ def test_rows_are_read_as_they_were_written(tmp_path):
 
 
 def test_a_run_is_the_same_record_again():
-    record = record_of([ROW, replace(ROW, target="mean:y", value=math.nan, low=math.nan, high=math.nan)])
+    record = record_of(
+        [replace(ROW, bias=0.06), replace(ROW, target="mean:y", value=math.nan, low=math.nan, high=math.nan)]
+    )
     assert record.estimates == {"mean:x": (0.1, 0.1, 50.0, True)}
     assert record.intervals == {"mean:x": (-0.1, 0.3)}
+    assert record.biases == {"mean:x": 0.06}
     assert TrialRecord.from_dict(json.loads(json.dumps(record.as_dict()))) == record
+
+
+def test_trials_keep_the_intervals_that_are_printed():
+    result = Study("gaussian-mixture", "rejection", 2000, 1, "mse", targets=["mean:theta1", "quantile:theta1,0.1"]).run(
+        workers=1, progress=False
+    )
+    (record,) = result.trials.values()
+    value, error, df, _ = record.estimates["mean:theta1"]
+    low, high = record.intervals["mean:theta1"]
+    half = stats.t(df).ppf(0.975) * error
+    assert (low, high) == pytest.approx((value - half, value + half))
+    value = record.estimates["quantile:theta1,0.1"][0]
+    low, high = record.intervals["quantile:theta1,0.1"]
+    assert low < value < high
+    assert value - low != pytest.approx(high - value, rel=1e-6)  # it is read off the distribution function
 
 
 def test_trials_of_earlier_versions_have_no_intervals():
@@ -460,6 +482,7 @@ def test_what_is_printed_has_tables_by_problem_and_by_kind():
     assert text.startswith("odd observations\nproblem")
     assert "all problems  10,000  40 " in text
     assert "second_moment" in text
+    assert "the method default, which has no runs" in judged([replace(ROW, method=BEFORE)]).text
 
 
 def test_studies_and_quick_runs():
@@ -467,9 +490,18 @@ def test_studies_and_quick_runs():
     assert list(made) == ["observations"]
     assert made["observations"].trials == 2
     assert len(made["observations"].arenas) == 6
+    made = preset("truth").make(Chosen(quick=True, problems=["poisson-or-geometric"], studies=["fresh"]))
+    assert (len(made["fresh"].arenas), made["fresh"].trials, made["fresh"].budgets) == (2, 1, (1000, 10_000))
     with pytest.raises(InputError, match="in the preset truth"):
         preset("truth").make(Chosen(studies=["observation"]))
     with pytest.raises(InputError, match="1,000, 10,000, 100,000"):
         preset("truth").make(Chosen(problems=["filippi/1"], budgets=[999]))
+    with pytest.raises(InputError, match="did you mean 'before'"):
+        preset("truth").make(Chosen(problems=["filippi/1"], methods=["befor"]))
     with pytest.raises(InputError, match="leave out --method and --budget"):
         preset("infer").make(Chosen(methods=["smc"]))
+
+
+def test_the_method_before_is_another_one():
+    default, before = contenders()
+    assert default.described() != before.described()

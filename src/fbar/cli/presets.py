@@ -71,6 +71,8 @@ def run_preset(
     if json_:
         print(json.dumps({"preset": name, "claims": [asdict(claim) for claim in claims]}))
         return
+    if not claims:
+        return
     shown = plain_table("claim", "problem", "found", "holds")
     before = ""
     for claim in claims:

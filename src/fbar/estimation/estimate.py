@@ -18,6 +18,7 @@ from fbar.errors import InputError
 from fbar.estimation.shown import ShownInNotebooks
 from fbar.question.targets import whole_name
 from fbar.question.targets.quantiles import Inverted
+from fbar.system.json_values import as_json
 from fbar.system.terminal import clean
 
 MOST_BRIEF = 6
@@ -146,6 +147,24 @@ class Estimate(ShownInNotebooks):
         if not np.all(self.trusted):
             return UNRELIABLE
         return BIASED if self.comparison is not None and self.comparison.biased(self).any() else RELIABLE
+
+    def as_dict(self, *, brief: bool = False) -> dict[str, Any]:
+        """It in JSON's terms, without its name; ``brief`` has only the value with its error."""
+        found = {"value": as_json(self.value), "standard_error": as_json(self.standard_error)}
+        if brief:
+            return found
+        away = self.difference
+        return {
+            **found,
+            "df": as_json(self.df),
+            "about": self.about,
+            "bias": as_json(self.bias),
+            "reliability": self.reliability,
+            **({} if away is None else {"difference": {**away.as_dict(brief=True), "trusted": as_json(away.trusted)}}),
+            "trusted": as_json(self.trusted),
+            "warnings": list(self.warnings),
+            **({"labels": list(self.labels)} if self.labels else {}),
+        }
 
     def component(self, k: int) -> Estimate:
         """One number of a vector's estimate."""

@@ -31,6 +31,7 @@ SURE = 0.8
 """The probability of a forecast's interval."""
 
 MOST = 10**15
+"""What a number of simulations that has no end is written as."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,10 @@ class Forecast:
         """
         if self.low == self.high:
             return counted(self.more, "more simulation")
-        return f"about {brief(self.more)} more simulations ({brief(self.low)} to {brief(self.high)})"
+        if self.more >= MOST:
+            return f"at least {brief(self.low)} more simulations" if self.low < MOST else "no number of simulations"
+        interval = f"at least {brief(self.low)}" if self.high >= MOST else f"{brief(self.low)} to {brief(self.high)}"
+        return f"about {brief(self.more)} more simulations ({interval})"
 
     def largest(self, other: Forecast) -> Forecast:
         """Until both are there."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fbar.errors import FbarError
-from fbar.estimation.estimate import Estimates
+from fbar.estimation.estimate import Estimate, Estimates
 from fbar.estimation.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 GROWTH = 1.5
 """Simulations at a moment over those at the one before, at least: looks are few, and evenly spread on a log scale."""
+
+AT_DATA_GROWTH = 1.25
+"""The same for runs that answer at the data, where stopping rules and forecasts read these moments."""
 
 MANY, MANY_GROWTH = 20_000, 2.0
 """After so many acceptances looks are rarer: there is less to be seen, and each takes longer."""
@@ -31,19 +34,28 @@ class Moment:
     ess: float | None
     estimates: Estimates
 
+    def estimate(self, name: str) -> Estimate | None:
+        """A target's estimate; None for one that was not asked for then."""
+        return next((estimate for estimate in self.estimates if estimate.name == name), None)
+
 
 class Recorder:
     """Fills ``run.history`` while a run is driven. Numbers of simulations decide when, and never a clock."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._next = _next(run.history[-1]) if run.history else 1.0
+        self._next = _next(run) if run.history else 1.0
         self._looked = -1
 
     def round_ended(self) -> None:
-        """Look if simulations have grown by half since the last moment."""
-        if self._run.simulations >= self._next and not self._run.posterior_is_slow:
-            self._look(self._run.peek)
+        """Look if simulations have grown enough since the last moment."""
+        run = self._run
+        if run.simulations < self._next:
+            return
+        if run.at_data:
+            self._look(run.provisional_posterior)
+        elif not run.posterior_is_slow:
+            self._look(run.peek)
 
     def run_ended(self) -> None:
         """Look once more, unless nothing was told since."""
@@ -73,8 +85,10 @@ class Recorder:
                 estimates,
             )
         )
-        self._next = _next(run.history[-1])
+        self._next = _next(run)
 
 
-def _next(last: Moment) -> float:
-    return (MANY_GROWTH if last.accepted > MANY else GROWTH) * last.simulations
+def _next(run: Run) -> float:
+    last = run.history[-1]
+    growth = AT_DATA_GROWTH if run.at_data else MANY_GROWTH if last.accepted > MANY else GROWTH
+    return growth * last.simulations

@@ -68,6 +68,7 @@ class Method(ABC):
         trials: int | None = None,
         block_size: int | None = None,
         at_data: bool = True,
+        learns: bool = True,
     ) -> Run:
         """Begin a run.
 
@@ -88,6 +89,8 @@ class Method(ABC):
         at_data
             False for a run of before there were answers at the data: without a tolerance, it has ABC's posterior at the
             smallest tolerance that it comes to.
+        learns
+            Whether an answer at the data may learn summaries where the data are many numbers.
         """
 
         instance(problem, Problem, "problem", "an fbar.Problem")
@@ -105,5 +108,6 @@ class Method(ABC):
                 whole(trials, "trials"),
                 whole(block_size, "block_size"),
                 at_data and trials is None and self.answers_at_data(problem),
+                learns,
             )
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ from fbar.arrays import FloatArray
 from fbar.checks import counted, positive_integer, positive_number, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.at_data import AtData, PosteriorAtData
+from fbar.estimation.at_data.prepared import Prepared, prepare
 from fbar.estimation.estimate import Estimate
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.simulations import Drawn, Simulations
@@ -23,6 +26,7 @@ from fbar.methods.history import Moment
 from fbar.methods.other_tolerances import OtherTolerances
 from fbar.methods.records import RecordedBlocks, Replayed
 from fbar.methods.start import Start
+from fbar.methods.total_error import Decline
 from fbar.question.outcomes import Batch, Tally
 from fbar.question.points import Points
 from fbar.question.targets import Target, as_targets
@@ -30,8 +34,8 @@ from fbar.question.targets import Target, as_targets
 ROUNDS = 16
 """In how many rounds a budget is spent by default (section S4.2 of the paper)."""
 
-LATER = 1.25
-"""How many times the simulations there must be before the posterior at the data is estimated again."""
+NOTICED = 2.0
+"""Seconds of an estimate from which on whoever watches the run is notified of it."""
 
 NEARLY_ALL = 0.9
 """The share of the prior's simulations that is accepted from which on the answer is taken to be the prior."""
@@ -83,7 +87,15 @@ class Run(AskTell, OtherTolerances):
         self._leg_round = self._leg_spent = 0  # where it was last extended
         self.at_data = start.at_data
         """Whether its posterior is that at the data, and not ABC's at a tolerance."""
+        self.estimator_at_data = AtData(learn=start.learns)
+        """How it is estimated at the data."""
+        self.estimating = False
+        """Whether an estimate at the data is being computed that takes a while."""
+        self.watcher: Callable[[Run], None] | None = None
+        """Called with the run before such an estimate."""
         self._at_data: PosteriorAtData | None = None
+        self._provisional: PosteriorAtData | None = None
+        self._seconds_each = 0.0  # of the last estimate, for each simulation
 
     if not TYPE_CHECKING:  # a checker would take every name for one that is there
 
@@ -99,18 +111,48 @@ class Run(AskTell, OtherTolerances):
         """The posterior from all blocks told so far without a gap."""
 
     def posterior_at_data(self) -> PosteriorAtData:
-        """The posterior itself, by regression at the data on all simulations, see `fbar.estimation.at_data`.
-
-        While the run goes on, the last one is given until there are a quarter more simulations.
-        """
+        """The posterior itself, by regression at the data on all simulations, see `fbar.estimation.at_data`."""
         if not self.simulations:
             raise NoPosterior("there are no simulations yet; ask the run for batches and tell it their outcomes")
         found = self._at_data
-        before = 0 if found is None else int(found.simulations)
-        late = self.simulations != before if self.finished else self.simulations >= LATER * before
-        if found is None or late:
-            found = self._at_data = AtData().posterior(self.all_simulations())
+        if found is None or found.simulations != self.simulations:
+            with self._estimation():
+                found = self._at_data = self.estimator_at_data.posterior(self.all_simulations())
         return found
+
+    def provisional_posterior(self) -> PosteriorAtData:
+        """The posterior at the data while the run goes on: a cheaper estimate, made once at the end of a round."""
+        if not self.simulations:
+            raise NoPosterior("there are no simulations yet; ask the run for batches and tell it their outcomes")
+        found = self._provisional
+        if found is None or found.simulations != self.simulations:
+            found = self._provisional_from(prepare(self.all_simulations().take()))
+        return found
+
+    def posterior_so_far(self) -> Posterior:
+        """The posterior while the run goes on; at the data the provisional one, unless there is a better one."""
+        found = self._at_data
+        if not self.at_data or (found is not None and found.simulations == self.simulations):
+            return self.posterior()
+        return self.provisional_posterior()
+
+    def _provisional_from(self, prepared: Prepared) -> PosteriorAtData:
+        with self._estimation():
+            found = self._provisional = self.estimator_at_data.provisional(prepared)
+        return found
+
+    @contextmanager
+    def _estimation(self) -> Iterator[None]:
+        """Notify the watcher of an estimate that will take a while, as far as the last one shows."""
+        if self.watcher is not None and self._seconds_each * self.simulations > NOTICED:
+            self.estimating = True
+            self.watcher(self)
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.estimating = False
+            self._seconds_each = (time.monotonic() - begun) / self.simulations
 
     def _require_tolerance(self) -> None:
         """Refuse what is about the tolerance of an answer that has none."""
@@ -225,14 +267,23 @@ class Run(AskTell, OtherTolerances):
             if not self.at_final_tolerance:
                 return None
             try:
-                posterior = self.posterior()
+                posterior = self.posterior_so_far()
             except NoPosterior:
                 return None
         if np.ndim(posterior.simulations):
             return None  # trials, each with a number of its own
+        if isinstance(posterior, PosteriorAtData):
+            found = Decline.of_history(self.history, self.estimate_so_far(target, posterior), wanted, self.simulations)
+            return None if found is None else found.forecast()
         estimate = posterior.expect(target)
         share = posterior.known_share(target.influence(posterior.points, posterior.weights))
         return until_error(self.variance_after(posterior, target), wanted, estimate.df, self.simulations, share)
+
+    def estimate_so_far(self, target: Target, posterior: Posterior) -> Estimate:
+        """A target's estimate in the posterior so far; that of the last moment where it is the same."""
+        last = self.history[-1] if self.history and self.at_data else None
+        found = last.estimate(target.name) if last is not None and last.simulations == posterior.simulations else None
+        return posterior.expect(target) if found is None else found
 
     # ------------------------------------------------------------ every simulation
 

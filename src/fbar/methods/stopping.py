@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +18,17 @@ from fbar.estimation.estimate import Estimate
 from fbar.estimation.posterior import Posterior
 from fbar.methods import Run
 from fbar.methods.forecasts import Forecast, until_count
+from fbar.methods.history import AT_DATA_GROWTH
+from fbar.methods.total_error import log_ratio, stays_biased
 from fbar.question.targets import Target, whole_name
 from fbar.question.targets.quantiles import Quantile
 from fbar.system.schema import fits
 
 ENOUGH_ACCEPTED = 50
 ENOUGH_EACH_SIDE = 10
+
+NEARLY = 1.25
+"""A provisional error of at most this many wanted ones is near enough for the estimate from all simulations."""
 
 
 class StoppingRule(ABC):
@@ -44,6 +50,10 @@ class StoppingRule(ABC):
     def forecast(self, run: Run) -> Forecast | None:
         """How many more simulations until it holds; None if that cannot be estimated yet."""
         return None
+
+    def hopeless(self, run: Run) -> str:
+        """Why more simulations will not make it hold, for a run at the data; "" where they may."""
+        return ""
 
     def missing(self, run: Run) -> dict[str, Forecast]:
         """For each target whose wanted error the run has not reached: how many more simulations that needs."""
@@ -82,6 +92,11 @@ class Either(StoppingRule):
             return first or second  # at most that many
         return first.smallest(second)
 
+    def hopeless(self, run: Run) -> str:
+        first = self.first.hopeless(run)
+        second = self.second.hopeless(run) if first else ""
+        return f"{first}; {second}" if second else ""
+
     def missing(self, run: Run) -> dict[str, Forecast]:
         return {} if self.holds(run) else {**self.first.missing(run), **self.second.missing(run)}
 
@@ -104,6 +119,9 @@ class Both(StoppingRule):
     def forecast(self, run: Run) -> Forecast | None:
         first, second = self.first.forecast(run), self.second.forecast(run)
         return None if first is None or second is None else first.largest(second)
+
+    def hopeless(self, run: Run) -> str:
+        return "; ".join(why for why in (self.first.hopeless(run), self.second.hopeless(run)) if why)
 
     def missing(self, run: Run) -> dict[str, Forecast]:
         return {**self.first.missing(run), **self.second.missing(run)}
@@ -169,7 +187,10 @@ class CostBudget(StoppingRule):
 
 @dataclass(frozen=True)
 class AcceptedCount(StoppingRule):
-    """Stop when this many simulations have been accepted."""
+    """Stop when this many simulations have been accepted; for runs at a tolerance.
+
+    A run that answers at the data uses all simulations and accepts none, so it refuses this rule.
+    """
 
     accepted: int
 
@@ -180,6 +201,11 @@ class AcceptedCount(StoppingRule):
         return f"{self.accepted:,} accepted"
 
     def check(self, run: Run) -> None:
+        if run.at_data:
+            raise InputError(
+                "this run estimates the posterior at the data and accepts no simulations, so it cannot stop at a "
+                "number of acceptances; give a precision or a budget, or a tolerance"
+            )
         _require_settling(run)
 
     def holds(self, run: Run) -> bool:
@@ -201,6 +227,11 @@ class StandardError(StoppingRule):
 
     At least 50 simulations must be accepted, and for a probability or a quantile 10 on each side (effective ones):
     otherwise an error bar that is small because nothing was seen yet would end the run.
+
+    For a run at the data it is the total error, bias included. It is read when there are a quarter more simulations
+    than at the last reading: first in the run's provisional estimate, and only where that is nearly small enough in the
+    estimate from all simulations. Where bias is the larger part and falls too slowly ever to be small enough, the rule
+    is ``hopeless`` and the run ends too.
     """
 
     target: str
@@ -221,6 +252,8 @@ class StandardError(StoppingRule):
         if not run.at_final_tolerance:
             return False
         target = next(target for target in run.targets if target.name == self.target)
+        if run.at_data and not run.finished and self._is_far(run):
+            return False
         try:
             posterior = run.posterior()
         except NoPosterior:
@@ -238,7 +271,7 @@ class StandardError(StoppingRule):
         if posterior is None:
             return None
         target = next(target for target in run.targets if target.name == self.target)
-        estimate = posterior.expect(target)
+        estimate = run.estimate_so_far(target, posterior)
         found = run.forecast(target, self._wanted(estimate), posterior)
         needed = [until_count(posterior.accepted, ENOUGH_ACCEPTED, run.simulations)]
         rarer = _rarer_side(target, estimate, posterior)
@@ -247,6 +280,30 @@ class StandardError(StoppingRule):
         for other in needed:
             found = None if found is None or other is None else found.largest(other)
         return found
+
+    def _is_far(self, run: Run) -> bool:
+        """Whether the last moment of a run at the data leaves no need for the estimate from all simulations."""
+        last = run.history[-1] if run.history else None
+        if last is None or run.simulations >= AT_DATA_GROWTH * last.simulations:
+            return False
+        if last.simulations < run.simulations:
+            return True
+        estimate = last.estimate(self.target)
+        return estimate is not None and not log_ratio(estimate, self._wanted(estimate)) <= 2 * math.log(NEARLY)
+
+    def hopeless(self, run: Run) -> str:
+        last = run.history[-1] if run.at_data and run.history else None
+        estimate = None if last is None else last.estimate(self.target)
+        if last is None or estimate is None or last.simulations < run.simulations:
+            return ""
+        if not stays_biased(run.history, estimate, self._wanted(estimate), run.simulations, run.limit):
+            return ""
+        error, bias = float(np.max(estimate.standard_error)), float(np.max(np.asarray(estimate.bias)))
+        return (
+            f"{self} will not be reached: {bias:.3g} of the error {error:.3g} is bias, which more simulations hardly "
+            "reduce; try fewer or learned summaries (summaries=, --summaries), another summary function, or a "
+            "simulator with less noise"
+        )
 
     def missing(self, run: Run) -> dict[str, Forecast]:
         found = None if self.holds(run) else self.forecast(run)
@@ -319,7 +376,7 @@ def _present(run: Run) -> Posterior | None:
     if not run.at_final_tolerance:
         return None
     try:
-        posterior = run.posterior()
+        posterior = run.posterior_so_far()
     except NoPosterior:
         return None
     return None if np.ndim(posterior.simulations) else posterior

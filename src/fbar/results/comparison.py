@@ -29,34 +29,42 @@ FALSE_ALARMS = 0.01
 """The share of results in which an extrapolation finds a bias by chance."""
 
 
-def posterior_compared_with(run: Run) -> PosteriorAtData | None:
-    """The posterior at the data from a run's simulations; None where they cannot show it."""
-    try:
-        if run.simulations <= MOST:
-            return run.posterior_at_data()
-        rows = np.unique(np.linspace(0, run.simulations - 1, MOST).astype(np.int64))
-        return AtData().posterior(run.all_simulations().take(rows))
-    except (InputError, NoPosterior):
-        return None
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """The posterior at the data that answers of a run are compared with."""
+
+    run: Run
+
+    @cached_property
+    def posterior(self) -> PosteriorAtData | None:
+        """None where the simulations cannot show it."""
+        run = self.run
+        try:
+            if run.simulations <= MOST:
+                return run.posterior_at_data()
+            rows = np.unique(np.linspace(0, run.simulations - 1, MOST).astype(np.int64))
+            return AtData().posterior(run.all_simulations().take(rows))
+        except (InputError, NoPosterior):
+            return None
 
 
 @dataclass(frozen=True, eq=False)
 class Compared:
     """What the answers about some targets are compared with; ``own`` is whether they are the run's own answers."""
 
-    run: Run
+    reference: Reference
     targets: tuple[Target, ...]
     own: bool
 
     @cached_property
     def posterior(self) -> Estimates | None:
-        found = posterior_compared_with(self.run)
+        found = self.reference.posterior
         return None if found is None else found.expect(list(self.targets))
 
     @cached_property
     def extrapolated(self) -> Estimates | None:
         """f̂_ε less its Richardson extrapolation."""
-        found = self.run.bias() if self.own else None
+        found = self.reference.run.bias() if self.own else None
         return None if found is None else found.expect(list(self.targets))
 
     def of(self, place: int) -> Comparison:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from fbar.checks import counted, non_negative_number, number
-from fbar.diagnostics.explanation import Explanation, explain
+from fbar.diagnostics.explanation import Explanation, explain, target_of
 from fbar.diagnostics.predictive import Predictions, predict
 from fbar.engine import Engine, as_before
 from fbar.errors import InputError
@@ -27,7 +27,7 @@ from fbar.question.outcomes import FailedPlace
 from fbar.question.targets import Target, as_targets
 from fbar.results.about import about, remaining_bias, warning_of_bias
 from fbar.results.account import Account
-from fbar.results.comparison import Compared
+from fbar.results.comparison import Compared, Reference
 from fbar.results.everything import all_simulations
 from fbar.results.exports import to_arviz, to_pandas
 from fbar.results.markup import paragraph
@@ -138,9 +138,17 @@ class Result:
 
     def _compared(self, targets: tuple[Target, ...], estimates: Estimates) -> Estimates:
         """Estimates at a tolerance with what knows how far they are from the posterior."""
+        compared = self._compared_with(targets)
+        return estimates if compared is None else estimates.compared(compared.of)
+
+    def _compared_with(self, targets: tuple[Target, ...]) -> Compared | None:
         if not self.tolerance or np.ndim(self.simulations) or not self.run.problem.compares_numbers:
-            return estimates
-        return estimates.compared(Compared(self.run, targets, self.own).of)
+            return None
+        return Compared(self._reference, targets, self.own)
+
+    @cached_property
+    def _reference(self) -> Reference:
+        return Reference(self.run)
 
     def at(self, tolerance: float) -> Result:
         """ABC's answer at a tolerance, from the same simulations.
@@ -235,7 +243,12 @@ class Result:
         ``target`` is one of the run's by its name (R0 for mean:R0 where that is clear), the only one by default, or
         any other. No simulation is run. Print what comes back; its numbers are in `Explanation.as_dict`.
         """
-        return replace(explain(self.run, self.posterior, target), what=self.what)
+        asked = target_of(self.run, target)
+        found = explain(self.run, self.posterior, asked)
+        comparison = self._compared((asked,), Estimates([found.estimate], np.zeros((1, 1)), [slice(0, 1)]))[
+            0
+        ].comparison
+        return replace(found, what=self.what, estimate=replace(found.estimate, comparison=comparison))
 
     def report(
         self,
@@ -282,8 +295,8 @@ class Result:
             return non_negative_number(tolerance, "tolerance")
         if self.looked_at is None and self.run.at_data:
             raise InputError(
-                "this run has no tolerance, its answer is about the posterior itself; to start from ABC's answer at a "
-                "tolerance, give one (tolerance=, --at)"
+                "the answer is about the posterior itself, so it has no tolerance; give one to start from ABC's answer "
+                "there (tolerance=, --at)"
             )
         return self.looked_at
 
@@ -356,8 +369,8 @@ class Result:
             "about": self.about,
             **({"at_data": True} if self.is_at_data else {}),
             **({} if self.tolerance is None else {"tolerance": as_json(self.tolerance)}),
-            "estimates": {estimate.name: estimate_as_dict(estimate) for estimate in self.estimates},
-            **({} if self.bias is None else {"bias": {item.name: _with_error(item) for item in self.bias}}),
+            "estimates": {estimate.name: estimate.as_dict() for estimate in self.estimates},
+            **({} if self.bias is None else {"bias": {item.name: item.as_dict(brief=True) for item in self.bias}}),
             "simulations": as_json(self.simulations),
             "accepted": whole(as_json(self.accepted)),
             **({"unused": self.unused} if self.unused else {}),
@@ -396,26 +409,6 @@ class Result:
             what they compute from these points is not about the posterior.
         """
         return to_arviz(self.run, self.posterior, draws=draws, weighted=weighted)
-
-
-def _with_error(estimate: Estimate) -> dict[str, Any]:
-    return {"value": as_json(estimate.value), "standard_error": as_json(estimate.standard_error)}
-
-
-def estimate_as_dict(estimate: Estimate) -> dict[str, Any]:
-    """An estimate in JSON's terms, without its name."""
-    away = estimate.difference
-    return {
-        **_with_error(estimate),
-        "df": as_json(estimate.df),
-        "about": estimate.about,
-        "bias": as_json(estimate.bias),
-        "reliability": estimate.reliability,
-        **({} if away is None else {"difference": {**_with_error(away), "trusted": as_json(away.trusted)}}),
-        "trusted": as_json(estimate.trusted),
-        "warnings": list(estimate.warnings),
-        **({"labels": list(estimate.labels)} if estimate.labels else {}),
-    }
 
 
 def spent(run: Run) -> dict[str, Any]:

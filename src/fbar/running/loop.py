@@ -27,6 +27,9 @@ NOT_FINISHED = "not finished"
 
 RULE_MET = "stopping rule met"
 
+BIAS_STAYS = "more simulations will not help; stopping rule not met"
+"""Why a run towards a precision ended whose error is mostly bias that does not fall."""
+
 ALL_FAILED = 500
 """A run in which every simulation fails ends with an error after this many."""
 
@@ -47,7 +50,8 @@ def drive(
 ) -> str:
     """Ask, simulate and tell until the run is finished or the stopping rule holds at the end of a round.
 
-    Returns why it ended. ``progress`` is called with the run after every block; the run's ``expected`` is then the
+    Returns why it ended. ``progress`` is called with the run after every block, and before an estimate that will take
+    a while (``run.estimating`` is then true); the run's ``expected`` is then the
     forecast, made at the end of the last round, of what is left to do. With a ``ledger``, recorded blocks are taken
     from it and new ones are recorded; workers start when the first block has to be simulated. With one that is only
     read, a ``LedgerReader``, it ends where the record ends. ``until_round`` ends at the start of that round.
@@ -62,7 +66,9 @@ def drive(
         whole_number(until_round, "until_round")
     if stop is not None:
         require_rule(stop).check(run)
-    recorder = Recorder(run) if history else None
+    reads = run.at_data and stop is not None  # a stopping rule reads the moments of such a run
+    recorder = Recorder(run) if history or reads else None
+    run.watcher = progress
     loop = _Loop(run, stop, engine or InProcess(), progress, ledger, watch, until_round, recorder)
     why = loop.until_it_ends()
     if recorder is not None:
@@ -112,20 +118,24 @@ class _Loop:
     def _ends_before_round(self) -> str | None:
         """Why the run ends before its present round, if it does."""
         run = self.run
+        if run.at_data and run.simulations > 0 and self.recorder is not None:
+            self.recorder.round_ended()
         if self.until_round is not None and run.round >= self.until_round:
             return run.ended
         if self.stop is not None and run.simulations > 0 and self.stop.holds(run):
             return RULE_MET
+        if self.stop is not None and run.at_data and self.stop.hopeless(run):
+            return BIAS_STAYS
         return None
 
     def _begin_round(self) -> None:
         run, stop = self.run, self.stop
         if stop is not None and self.progress is not None and run.simulations > 0:
             run.expected = None if run.learning else stop.forecast(run)
-        if stop is not None and run.simulations >= HOPELESS:
+        if stop is not None and run.simulations >= HOPELESS and not (run.at_data and run.history):
             run.posterior()  # a rule on the error is never met without acceptances: its error is due now
         self._restore_round()
-        if self.recorder is not None:
+        if self.recorder is not None and not run.at_data:
             self.recorder.round_ended()
 
     def _restore_round(self) -> None:

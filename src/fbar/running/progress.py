@@ -66,6 +66,7 @@ class State:
     final_tolerance: float | None
     estimates: Estimates | None
     title: str = ""
+    estimating: bool = False
 
     @property
     def left(self) -> float | None:
@@ -80,6 +81,8 @@ class State:
 
     @property
     def pace(self) -> list[str]:
+        if self.estimating:
+            return ["estimating…"]
         rate = [] if not self.rate else [f"{_rate(self.rate)}/s"]
         return rate + ([self.left_in_words] if self.left_in_words else [])
 
@@ -147,11 +150,14 @@ class Looks:
         self.accepted: float | None = None
 
     def look(self, run: Run) -> None:
-        if run.posterior_is_slow or run.trials is not None or run.simulations <= self._at:
+        if run.trials is not None or run.simulations <= self._at or (run.posterior_is_slow and not run.at_data):
             return
         if run.history and run.history[-1].simulations > self._at:
             moment = run.history[-1]
-            self._at, self.estimates, self.accepted = moment.simulations, moment.estimates, moment.accepted
+            self._at, self.estimates = moment.simulations, moment.estimates
+            self.accepted = None if run.at_data else moment.accepted
+        if run.posterior_is_slow:  # only what the run has estimated for itself
+            return
         begun = time.monotonic()
         if self._spent + self._last > LOOKS * (begun - self._start) or run.simulations == self._at:
             return
@@ -183,7 +189,7 @@ class LiveProgress:
     def __call__(self, run: Run) -> None:
         now = time.monotonic()
         self._pace.note(now, run)
-        if now < self._next or (self._screen is None and not self._plain):
+        if (now < self._next and not run.estimating) or (self._screen is None and not self._plain):
             return
         try:
             self._show(run)
@@ -224,6 +230,7 @@ class LiveProgress:
             run.final_tolerance,
             None,
             self._title,
+            run.estimating,
         )
         if falling or self._title:
             return state

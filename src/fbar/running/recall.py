@@ -91,6 +91,7 @@ def task_of(leg: Leg, problem: Problem, known: Sequence[Target] = ()) -> Task:
         settings["block_size"],
         lesson,
         at_data=settings.get("at_data", False),
+        learns=settings.get("learns", True),
     )
 
 

@@ -158,7 +158,7 @@ class Extension:
             block_size=before.block_size,
             summaries=before.lesson,
         )
-        return replace(task, at_data=before.at_data)
+        return replace(task, at_data=before.at_data, learns=before.learns)
 
 
 @ending_as_by_ctrl_c()

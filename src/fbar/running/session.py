@@ -22,7 +22,7 @@ from fbar.methods.restored import restored_method
 from fbar.results.result import Result, doubt_damaged, spent
 from fbar.running.damage import damage_of, other_estimates
 from fbar.running.lesson import learn_recorded, learn_unrecorded
-from fbar.running.loop import NOT_FINISHED, drive
+from fbar.running.loop import BIAS_STAYS, NOT_FINISHED, drive
 from fbar.running.model_file import ModelFile
 from fbar.running.recall import task_of
 from fbar.running.repeat import WARNING, FirstBlockTwice
@@ -193,7 +193,7 @@ class InferenceSession:
             posterior,
             self._estimates(posterior, look_again=bool(damage)),
             DAMAGED if damage else why,
-            self._notes(damage, twice),
+            self._notes(damage, twice, why),
             {} if self.task.stop is None else self.task.stop.missing(run),
             () if self.task.learnt is None else (self.task.learnt.remark,),
             settings=self._settings() if ledger is None else ledger.legs[-1].settings,
@@ -228,10 +228,12 @@ class InferenceSession:
             return history[-1].estimates
         return posterior.expect(list(self.task.targets))
 
-    def _notes(self, damage: str, twice: FirstBlockTwice) -> tuple[str, ...]:
-        """The session's notes, and warnings about the record, failures, summaries and the seed."""
+    def _notes(self, damage: str, twice: FirstBlockTwice, why: str) -> tuple[str, ...]:
+        """The session's notes, and warnings about the record, failures, summaries, the seed and a bias that stays."""
         ledger, task = self.ledger, self.task
         notes = [damage, *self.notes]
+        if why == BIAS_STAYS and task.stop is not None:
+            notes.append(task.stop.hopeless(self.run))
         if ledger is not None and ledger.damaged and not damage:
             state = f"repair with fbar resume {ledger.directory}" if self.replay_only else "recomputed from their seeds"
             notes.append(f"damaged in {ledger.directory} ({state}): {', '.join(ledger.damaged)}")

@@ -18,6 +18,9 @@ from fbar.question.targets import Target, as_targets
 from fbar.running.summaries import LearnedSummaries
 from fbar.seeds import Seeds
 
+NO_SUMMARIES = "none"
+"""Instead of summaries: that none are to be learned."""
+
 MOST_SIMULATIONS = 10_000_000
 """Where a run with a stopping rule and no budget ends at the latest."""
 
@@ -63,6 +66,9 @@ class Task:
     Not where the tolerance 0 is asked for by name, and not in runs of earlier versions, which have ABC's posterior.
     """
 
+    learns: bool = True
+    """Whether an answer at the data may learn summaries where the data are many numbers."""
+
     @property
     def answers_at_data(self) -> bool:
         """Whether the answer is about the posterior itself, and not ABC's at a tolerance."""
@@ -77,6 +83,7 @@ class Task:
             limit=self.left_of(self.limit),
             block_size=self.block_size,
             at_data=self.at_data,
+            learns=self.learns,
         )
 
     def left_of(self, simulations: int | None) -> int | None:
@@ -104,6 +111,7 @@ class Task:
             "block_size": self.block_size,
             **seeds.settings(),
             **({} if self.lesson is None else {"summaries": self.lesson.settings()}),
+            **({} if self.learns else {"learns": False}),
         }
 
 
@@ -144,9 +152,10 @@ def make_task(
         limit = min(n for n in (budget, require_rule(stop).limit, MOST_SIMULATIONS) if n is not None)
         budget = None
     lesson: Lesson | None = None
+    learns = not (isinstance(summaries, str) and summaries == NO_SUMMARIES)
     if isinstance(summaries, Lesson):
         lesson = summaries
-    elif summaries is not None:
+    elif summaries is not None and learns:
         lesson = _lesson(LearnedSummaries.of(summaries), problem, listed, method, budget or limit)
     return Task(
         problem,
@@ -159,6 +168,7 @@ def make_task(
         lesson,
         exact=method is not before,
         at_data=tolerance is None,
+        learns=learns,
     )
 
 

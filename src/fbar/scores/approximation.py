@@ -31,7 +31,8 @@ class Given:
     """An estimate as an algorithm gave it; the error is NaN where it gave none.
 
     ``interval`` has the ends of the 95% interval that was printed with it, None where there is none. That of a quantile
-    is not symmetric, so that it does not follow from the standard error.
+    is not symmetric, so that it does not follow from the standard error. ``bias`` is the part of the standard error
+    that is for bias.
     """
 
     value: float
@@ -39,6 +40,7 @@ class Given:
     df: float = np.inf
     trusted: bool = True
     interval: tuple[float, float] | None = None
+    bias: float = 0.0
 
     @classmethod
     def of(cls, estimate: Estimate) -> Given:
@@ -49,6 +51,7 @@ class Given:
             float(estimate.df),
             bool(np.all(estimate.trusted)),
             (float(low), float(high)),
+            float(estimate.bias),
         )
 
 

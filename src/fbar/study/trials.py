@@ -50,7 +50,8 @@ class TrialRecord:
     ``status`` is "ok", "prior" (nothing was accepted, the prior's expectation was scored), or "failed" with a
     ``message``. ``estimates`` are (value, standard error, degrees of freedom, trusted) by target, ``scores`` numbers by
     score and component, ``undefined`` the reasons why a score has none, ``told`` what the run told on its way,
-    ``intervals`` the ends of the estimates' 95% intervals where there are any.
+    ``intervals`` the ends of the estimates' 95% intervals where there are any, ``biases`` the parts of their standard
+    errors that are for bias.
     """
 
     status: str
@@ -63,6 +64,7 @@ class TrialRecord:
     undefined: Mapping[str, str] = field(default_factory=dict)
     told: Mapping[str, float] = field(default_factory=dict)
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    biases: Mapping[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -215,8 +217,11 @@ def run_trial(
     told = {name: float(value) for name, value in found.told.items()}
     estimates = {name: (item.value, item.standard_error, item.df, item.trusted) for name, item in given.items()}
     intervals = {name: item.interval for name, item in given.items() if item.interval is not None}
+    biases = {name: item.bias for name, item in given.items() if item.bias}
     simulations = found.simulations
-    return TrialRecord(status, simulations, accepted, seconds, message, estimates, values, undefined, told, intervals)
+    return TrialRecord(
+        status, simulations, accepted, seconds, message, estimates, values, undefined, told, intervals, biases
+    )
 
 
 def _line(error: BaseException, *, named: bool = False) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.checks import counted
-from fbar.estimation.estimate import shorthand, worth
+from fbar.estimation.estimate import Estimate, shorthand, worth
 
 if TYPE_CHECKING:
     from fbar.diagnostics.explanation.data import Explanation, Regression
@@ -38,10 +38,17 @@ def _title(found: Explanation) -> list[str]:
     return [
         f"{estimate.name} = {estimate}" + (f", {found.what}" if found.what else ""),
         *(() if np.all(estimate.trusted) else (f"warning: {text}" for text in estimate.warnings)),
-        *([f"about {estimate.about}"] if estimate.about else []),
+        *_about(estimate),
         f"{counted(estimate.simulations, 'simulation')}, {used}{ess}",
         *_regression(found.regression),
     ]
+
+
+def _about(estimate: Estimate) -> list[str]:
+    """What was estimated, and how far that is from the posterior."""
+    away = estimate.difference
+    by = "" if away is None else f"; it differs from the posterior by {away}"
+    return [f"about {estimate.about}{by}"] if estimate.about else []
 
 
 def _regression(found: Regression | None) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from fbar.weights import effective_size
 
 MOST_GIVEN = 30
 """Beyond so many numbers, only learned summaries are used where there are any."""
+
+PROVISIONAL = 5000
+"""Simulations that a provisional estimate chooses its order and region from, at most."""
 
 
 @dataclass(frozen=True)
@@ -100,3 +103,16 @@ class AtData:
             return step
         again = choose(prepared.take(kept), shares, orders, steps, first=first)
         return step if again is None or again.error >= step.error else again
+
+    def provisional(self, prepared: Prepared) -> PosteriorAtData:
+        """An estimate while a run goes on: like `of`, but its order and region are chosen from some thousands of them.
+
+        These are spread evenly over the simulations, so that all rounds are among them. Summaries are taken as they
+        were prepared.
+        """
+        plain = replace(self, learn=False)
+        every = -(-len(prepared) // PROVISIONAL)
+        if every == 1:
+            return plain.of(prepared)
+        chosen = plain.of(prepared.take(np.arange(0, len(prepared), every))).step.moved
+        return replace(plain, order=chosen.order, region=chosen.share).of(prepared)

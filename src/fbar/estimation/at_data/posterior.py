@@ -120,6 +120,12 @@ class PosteriorAtData(Posterior):
         steps = [step for step in ladder(moved, shares) if math.isfinite(step.error)]
         return [(step.weights.at.size / self.simulations, PosteriorAtData(step).expect(listed)) for step in steps]
 
+    def as_simulated(self) -> tuple[Points, FloatArray]:
+        """θ of the simulations that it uses, before they were moved, in the order of the run, and their weights."""
+        prepared = self.step.moved.prepared
+        order = np.argsort(prepared.rows[self._rows], kind="stable")
+        return prepared.points.take(self._rows[order]), self.weights[order]
+
     @property
     def bandwidth(self) -> float:
         """The share of the simulations that is within the bandwidth."""

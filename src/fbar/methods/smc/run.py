@@ -53,7 +53,7 @@ class SMCRun(Run):
         if not self.problem.records:
             self.problem.check_targets(self.targets)
         self._perturber = Perturber(self.space, as_perturbation(method.perturbation), method.jump, method.centres)
-        self.store = Rounds(self.problem, self.space, needs_summaries=method.distance is not None)
+        self.store = Rounds(self.problem, self.space, needs_summaries=self.at_data or method.distance is not None)
         self._measuring = Measuring(self.problem, method.distance)
         wanted = method.accepted if method.simulations is None else method.simulations
         self.block_size = start.block_size or self._default_block(max(1, min(wanted // 8, MOST_BLOCK)))
@@ -186,7 +186,7 @@ class SMCRun(Run):
     def _end(self, why: str) -> None:
         self._ended = why
         self.store.rounds = self.store.begun
-        if self._short:
+        if self._short and not self.at_data:
             self.warnings.append(self._short)
 
     @property

@@ -4,7 +4,7 @@ The first round comes from the prior. After each round the posterior at the data
 simulations of the others (`fbar.estimation.at_data`), and a mixture is fitted to its sample: the design that has least
 variance for the residuals of the regression near the data is about the posterior itself, widened. It is the wider the
 larger the estimate's own error is, so that a first guess that is far off does no harm; a share of the prior stays in.
-Rounds double what is there, up to the budget.
+Rounds double what is there, up to the budget; where a stopping rule ends the run they add half of it.
 
 Where there are too few simulations for a regression, the nearest ones take the place of the sample.
 """
@@ -24,7 +24,6 @@ from fbar.designs.proposals.learned import Part
 from fbar.designs.proposals.student import fit
 from fbar.errors import NoPosterior
 from fbar.estimation.at_data import AtData
-from fbar.estimation.at_data.choice import Step
 from fbar.estimation.at_data.prepared import Prepared, prepare
 from fbar.methods.run import Stage
 from fbar.methods.start import Start
@@ -40,8 +39,14 @@ if TYPE_CHECKING:
 FIRST, FIRST_PER_DIMENSION, FIRST_SHARE = 200, 20, 0.1
 """Simulations of the first round: at least so many, so many for each dimension, and this share of the budget."""
 
+FIRST_OPEN = 1000
+"""Simulations of the first round where no budget is given, at least."""
+
 INFLATION = 3.0
 """What covariances are multiplied by, for an estimate without error."""
+
+LEARNED_ROUNDS = 3
+"""Rounds after which errors fall steadily, so that they can be forecast."""
 
 MOST_ERROR = 2.0
 """The largest error, in posterior variances, that a proposal is widened by."""
@@ -49,8 +54,8 @@ MOST_ERROR = 2.0
 NEAREST = 8
 """One of so many simulations, the nearest, where no regression can be fitted yet."""
 
-CHOSEN_FROM = 5000
-"""Simulations that the order and region of the regression are chosen from, at most."""
+LEARNED_FROM = 10_000
+"""Simulations that a proposal is learned from, at most; they are spread evenly over all of them."""
 
 FITTED = 1500
 """Draws that a mixture is fitted to, at most: more are resampled."""
@@ -66,9 +71,11 @@ class TargetedAtDataRun(TargetedRounds):
 
     def _first_round(self) -> None:
         d = self.space.dimension
-        size = max(FIRST, FIRST_PER_DIMENSION * d)
+        size = max(FIRST if self.budget is not None else FIRST_OPEN, FIRST_PER_DIMENSION * d)
+        if self.budget is not None:
+            size = max(size, int(FIRST_SHARE * self.budget))
         if self._most < math.inf:
-            size = int(min(max(size, FIRST_SHARE * self._most), max(self._most // 4, 1)))
+            size = int(min(size, max(self._most // 4, 1)))
         prior: list[Proposal] = [FromPrior(self.space)] * self.method.groups
         self._open(prior, size, math.inf)
 
@@ -78,7 +85,7 @@ class TargetedAtDataRun(TargetedRounds):
 
     @property
     def learning(self) -> bool:
-        return not self.finished
+        return not self.finished and self.round < LEARNED_ROUNDS
 
     def stages(self) -> list[Stage]:
         found = []
@@ -98,8 +105,9 @@ class TargetedAtDataRun(TargetedRounds):
             self._advance()
 
     def _advance(self) -> None:
-        """Plan the next round."""
-        self._open(self._fitted_proposals(), max(LEAST_ROUND, self.simulations), math.inf)
+        """Plan the next round: as many simulations again, or half as many where a stopping rule is waiting."""
+        proposals = self._fitted_proposals()
+        self._open(proposals, max(LEAST_ROUND, self.simulations // (2 if self.budget is None else 1)), math.inf)
 
     def _fitted_proposals(self) -> list[Proposal]:
         """The proposals of the groups, each from the simulations of the others.
@@ -111,43 +119,30 @@ class TargetedAtDataRun(TargetedRounds):
             prepared = prepare(self.all_simulations().take())
         except NoPosterior:
             return [FromPrior(self.space)] * self.method.groups
-        prepared = prepared.in_learnt_coordinates() or prepared
-        step = self._design(prepared)
-        others = [prepared.take(np.flatnonzero(prepared.fold != group)) for group in self._groups]
-        return [self._fitted(group, of_others, step) for group, of_others in enumerate(others)]
-
-    @property
-    def _groups(self) -> range:
-        return range(self.method.groups)
-
-    def _design(self, prepared: Prepared) -> Step | None:
-        """The estimate whose order and region the proposals share; None where there are too few simulations for any."""
-        every = -(-len(prepared) // CHOSEN_FROM)
-        thinned = prepared if every == 1 else prepared.take(np.arange(0, len(prepared), every))
+        if self.estimator_at_data.learn:
+            prepared = prepared.in_learnt_coordinates() or prepared
         try:
-            return AtData(learn=False).of(thinned).step
+            moved = self._provisional_from(prepared).step.moved
+            estimator = AtData(order=moved.order, region=moved.share, learn=False)
         except NoPosterior:
-            return None
+            estimator = AtData(learn=False)
+        others = [np.flatnonzero(prepared.fold != a) for a in range(self.method.groups)]
+        parts = [prepared.take(rows[:: -(-rows.size // LEARNED_FROM)]) for rows in others]
+        return [self._fitted(a, part, estimator) for a, part in enumerate(parts)]
 
-    def _step(self, prepared: Prepared, design: Step) -> Step | None:
-        """The estimate of a group with the order and region of the design."""
-        try:
-            return AtData(order=design.moved.order, region=design.moved.share, learn=False).of(prepared).step
-        except NoPosterior:
-            return None
-
-    def _fitted(self, group: int, prepared: Prepared, design: Step | None) -> Proposal:
+    def _fitted(self, group: int, prepared: Prepared, estimator: AtData) -> Proposal:
         """The proposal of a group, from what was prepared of the others' simulations."""
         rng = self.seeds.generator(Purpose.DESIGN, self.round, 2**32 - 1 - group)
-        step = None if design is None else self._step(prepared, design)
-        if step is not None:
+        try:
+            step = estimator.of(prepared).step
             at, weights = step.moved.rows[step.weights.at], step.weights.omega
             v, widened = step.moved.v[step.weights.at], INFLATION * (1 + min(step.error, MOST_ERROR))
-        else:
+            rows = step.moved.prepared.rows[at]
+        except NoPosterior:
             at = np.argsort(prepared.radius, kind="stable")[: max(len(prepared) // NEAREST, 2)]
             v, weights, widened = prepared.v[at], prepared.w[at], INFLATION * (1 + MOST_ERROR)
-        particles = self.store.take(prepared.rows[at])
-        return self._mixture(particles, v, weights, widened, prepared.moving, rng)
+            rows = prepared.rows[at]
+        return self._mixture(self.store.take(rows), v, weights, widened, prepared.moving, rng)
 
     def _mixture(
         self,

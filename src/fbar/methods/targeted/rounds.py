@@ -62,7 +62,12 @@ class TargetedRounds(Run):
             self.problem.check_targets(self.targets)
         self.space = Space(self.problem.prior, "normal")
         self.store = Crossfitted(
-            self.problem, self.space, method.groups, self._draw, needs_costs=method.per == "second"
+            self.problem,
+            self.space,
+            method.groups,
+            self._draw,
+            needs_costs=method.per == "second",
+            needs_summaries=self.at_data,
         )
         self.defence = method.defence or DEFENCE[min(max(self.space.dimension, 1), len(DEFENCE)) - 1]
         self.block_size = start.block_size or self._default_block(BLOCK_SIZE)

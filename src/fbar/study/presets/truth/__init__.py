@@ -47,7 +47,7 @@ class TruthPreset(Preset):
         if "observations" in wanted:
             asked["observations"] = named(chosen.problems), runs
         if "fresh" in wanted:
-            asked["fresh"] = fresh(chosen.problems, min(FRESH, 5 * runs)), 1
+            asked["fresh"] = fresh(chosen.problems, QUICK_RUNS if chosen.quick else min(FRESH, 5 * runs)), 1
         kept = None if chosen.out is None else Kept(chosen.out)
         truths = Truths() if kept is None else kept.truths
         made = {}
@@ -76,6 +76,8 @@ class TruthPreset(Preset):
 def judged(rows: Sequence[Row]) -> Judged:
     """The tables as text, and the claims, of any rows."""
     tables, text = by_part(rows), []
+    if not tables:
+        return Judged([], f"tables and claims are about the method {DEFAULT}, which has no runs here")
     for part, table in tables.items():
         text.append(f"{part} observations\n{aligned(COLUMNS, [cells(line) for line in table.lines])}")
         text.append(aligned(KIND_COLUMNS, by_kind([row for row in rows if row.part == part])))

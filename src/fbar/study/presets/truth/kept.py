@@ -1,8 +1,8 @@
 """What is kept in a directory: all rows compactly, from which trials are resumed and everything else is computed.
 
 Every method has a file with every estimate of every run: ``default.csv.gz``, ``before.csv.gz``, and ``npe.csv.gz`` of
-neural posteriors (``examples/peers``). To run a method again, delete its file. ``truths/`` has the true values. The
-journals of running studies are beside them; they are larger, and not needed once a command has ended.
+neural posteriors (``examples/peers``). ``truths/`` has the true values. The journals of running studies are beside
+them; they are larger, and not needed once a command has ended. To run a method again, delete its file and the journals.
 """
 
 from __future__ import annotations
@@ -88,5 +88,6 @@ def record_of(rows: Sequence[Row]) -> TrialRecord:
         simulations=first.simulations,
         seconds=first.seconds,
         estimates={row.target: (row.value, row.standard_error, row.df, row.trusted) for row in answered},
+        biases={row.target: row.bias for row in answered if row.bias},
         intervals={row.target: (row.low, row.high) for row in answered if not math.isnan(row.low)},
     )

@@ -5,7 +5,8 @@ posterior deviation s of its target (the error of one posterior draw), whose tru
 
 - it *holds* if l − 1.96 τ' ≤ t ≤ u + 1.96 τ', where τ' makes the half-width √(half² + (1.96 τ)²);
 - it is *flagged* if it is not trusted, has no finite interval, or nothing was accepted;
-- b² = min((v − t)²/s², 1), and 1 for a run that failed.
+- b² = min((v − t)²/s², 1), and 1 for a run that failed;
+- its *bias share* is the part of its standard error that is for bias, over all of it: at 0.7 half of the square.
 
 An estimate weighs 1/(number of its problem's targets): every run counts the same, whatever it was asked. *Coverage* is
 the weighted share of unflagged intervals that hold; its standard error takes the estimates of one observation as one
@@ -47,6 +48,7 @@ class Columns:
     answered: BoolArray
     b2: FloatArray
     seconds: FloatArray
+    bias: FloatArray
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> Columns:
@@ -77,8 +79,9 @@ class Columns:
             np.asarray(holds & finite),
             ~(sure & finite),
             answered,
-            np.where(answered, np.minimum(np.nan_to_num(error, nan=np.inf) ** 2, 1.0), 1.0),
+            np.where(answered, np.minimum(np.nan_to_num(np.abs(error), nan=1.0), 1.0) ** 2, 1.0),
             np.array([row.seconds for row in rows]),
+            np.array([row.bias / row.standard_error if row.standard_error > 0 else math.nan for row in rows]),
         )
 
     def where(self, which: BoolArray) -> Columns:
@@ -110,6 +113,8 @@ class Measured:
     b2_error: float
     seconds: float
     """Of one run."""
+    bias: float
+    """The median share of the standard error that is for bias, of unflagged estimates."""
 
     @property
     def missed_ratio(self) -> float:
@@ -141,6 +146,7 @@ def measures_of(c: Columns) -> Measured:
         b2,
         b2_error,
         float((c.weight * c.seconds).sum() / c.weight.sum()) if c.size else math.nan,
+        float(np.median(sure.bias)) if sure.size else math.nan,
     )
 
 

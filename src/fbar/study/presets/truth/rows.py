@@ -45,6 +45,8 @@ class Row:
     deviation: float
     seed: int = 1
     """Of the study."""
+    bias: float = 0.0
+    """The part of the standard error that is for bias."""
 
     @property
     def run(self) -> tuple[str, str, int, int]:
@@ -106,12 +108,13 @@ def _row(cell: Cell, trial: int, record: TrialRecord, known: Known, seed: int) -
         truth_error=known.standard_error,
         deviation=known.deviation,
         seed=seed,
+        bias=record.biases.get(target, 0.0),
     )
 
 
 WRITTEN = (
     "observation", "method", "budget", "trial", "target", "status", "simulations", "seconds", "value",
-    "standard_error", "df", "low", "high", "trusted", "seed",
+    "standard_error", "df", "low", "high", "trusted", "seed", "bias",
 )  # fmt: skip
 """What is written of a row. The truth is written once for all, see `fbar.study.presets.truth.truths`."""
 
@@ -131,7 +134,9 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
         ]
         run = [row.status, row.simulations, f"{row.seconds:.3g}"]
         head = [row.observation, row.method, row.budget, row.trial, row.target]
-        writer.writerow([csv_cell(item) for item in [*head, *run, *numbers, int(row.trusted), row.seed]])
+        writer.writerow(
+            [csv_cell(item) for item in [*head, *run, *numbers, int(row.trusted), row.seed, f"{row.bias:.3g}"]]
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_beside(path) as new, open(new, "wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
@@ -183,4 +188,5 @@ def _read(line: Mapping[str, str], known: Known) -> Row:
         truth_error=known.standard_error,
         deviation=known.deviation,
         seed=int(line["seed"]),
+        bias=float(line.get("bias", 0.0)),  # rows of methods without one may leave it out
     )

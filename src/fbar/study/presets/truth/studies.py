@@ -33,7 +33,7 @@ FRESH = 100
 """Fresh observations of a problem, one run each; five for each run of the named observations where these are fewer."""
 QUICK_RUNS = 2
 
-METHOD_BEFORE: Method = Targeted()
+METHOD_BEFORE: Method = Targeted(tolerance="chosen")
 """What `fbar.infer` did by default before it estimated at the data."""
 
 

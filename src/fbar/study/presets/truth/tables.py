@@ -115,6 +115,7 @@ COLUMNS = (
     "flagged",
     "flagged cover",
     "length",
+    "bias share",
     "b²",
     "before's b²",
     "ratio",
@@ -146,6 +147,7 @@ def _measured_cells(found: Measured) -> list[str]:
         _number(found.flagged, ".3f"),
         _number(found.coverage_flagged, ".2f"),
         _number(found.length, ".2f"),
+        _number(found.bias, ".2f"),
         _number(found.b2, ".3g"),
     ]
 
@@ -160,7 +162,7 @@ def _with_error(value: float, error: float) -> str:
     return f"{value:.3f}" if math.isnan(error) else f"{value:.3f} ± {error:.3f}"
 
 
-KIND_COLUMNS = ("kind of target", "N", "estimates", *COLUMNS[3:8])
+KIND_COLUMNS = ("kind of target", "N", "estimates", *COLUMNS[3:9])
 
 
 def by_kind(rows: Sequence[Row]) -> list[list[str]]:
