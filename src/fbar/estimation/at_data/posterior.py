@@ -95,7 +95,7 @@ class PosteriorAtData(Posterior):
         moved, weights = step.moved, step.weights
         prepared = moved.prepared
         super().__init__(
-            self._points_at(weights.at, moved.v[weights.at]),
+            prepared.moved_to(moved.rows[weights.at], moved.v[weights.at]),
             weights.omega,
             _AtDataErrors(weights),
             prepared.simulations,
@@ -122,19 +122,15 @@ class PosteriorAtData(Posterior):
 
     def as_simulated(self) -> tuple[Points, FloatArray]:
         """θ of the simulations that it uses, before they were moved, in the order of the run, and their weights."""
-        prepared = self.step.moved.prepared
-        order = np.argsort(prepared.rows[self._rows], kind="stable")
-        return prepared.points.take(self._rows[order]), self.weights[order]
+        moved = self.step.moved
+        rows = moved.rows[self.step.weights.at]
+        order = np.argsort(moved.prepared.rows[rows], kind="stable")
+        return moved.prepared.points.take(rows[order]), self.weights[order]
 
     @property
     def bandwidth(self) -> float:
         """The share of the simulations that is within the bandwidth."""
         return self.step.weights.at.size / float(self.simulations)
-
-    def _points_at(self, at: IntArray, v: FloatArray) -> Points:
-        """Rows of the region with the coordinates v, which may come several times one after the other."""
-        moved = self.step.moved
-        return moved.prepared.moved_to(np.tile(moved.rows[at], len(v) // at.size), v)
 
     def _found_doubts(self) -> tuple[str, ...]:
         found = list(self.step.moved.prepared.doubts)
@@ -219,7 +215,7 @@ class PosteriorAtData(Posterior):
             return np.concatenate([np.atleast_2d(function(points)) for function in functions], axis=-1)
 
         v = moved.v[at]
-        influence = psi(self._points_at(at, v))
+        influence = psi(moved.prepared.moved_to(moved.rows[at], v))
         influence = influence - self.weights @ influence[np.searchsorted(at, self.step.weights.at)]
         (n, d), size = v.shape, influence.shape[1]
         if not d or not moved.folds:
@@ -229,9 +225,7 @@ class PosteriorAtData(Posterior):
         many = max(1, AT_ONCE // (2 * n))
         for first in range(0, d, many):
             some = np.arange(first, min(first + many, d))
-            moves = np.eye(d)[some] * steps
-            points = self._points_at(at, np.concatenate([v + sign * move for move in moves for sign in (1, -1)]))
-            both = psi(points).reshape(some.size, 2, n, size)
+            both = psi(moved.prepared.nudged(moved.rows[at], v, steps, some)).reshape(some.size, 2, n, size)
             gradient[:, some] = ((both[:, 0] - both[:, 1]) / (2 * steps[some, None, None])).transpose(1, 0, 2)
         return influence, gradient
 
