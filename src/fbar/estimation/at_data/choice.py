@@ -156,13 +156,10 @@ class _Ladder:
         return pooled(self.moments(wide), self.moments(near)) * (self.weights[j].curvature / apart) ** 2
 
 
-def ladder(moved: Moved, shares: Sequence[float], *, first: bool = False, below: float = math.inf) -> list[Step]:
-    """The steps of a region, or only the ``first``, with their errors.
-
-    Those whose variance by itself is not ``below`` the least total error so far are left out.
-    """
+def ladder(moved: Moved, shares: Sequence[float]) -> list[Step]:
+    """The steps of a region, with their errors."""
     steps = _Ladder(moved, shares)
-    return [steps.step(j) for j in range(len(steps))[: 1 if first else None] if steps.moments(j).mean_variance < below]
+    return [steps.step(j) for j in range(len(steps))]
 
 
 def pooled(first: Moments, other: Moments) -> float:
@@ -183,15 +180,21 @@ def pooled(first: Moments, other: Moments) -> float:
 def choose(
     prepared: Prepared, shares: Sequence[float], orders: Sequence[int], steps: Sequence[float], *, first: bool = False
 ) -> Step | None:
-    """The step of least total error, or of ``first`` steps only; None where there are too few simulations for any."""
+    """The step of least total error, or of ``first`` steps only; None where there are too few simulations for any.
+
+    The bias of a step whose variance by itself is larger than the least total error so far is not estimated.
+    """
     best: Step | None = None
     for order in orders:
         for share in shares:
             moved = move(prepared, share, order)
             if moved is None:
                 continue
-            least = math.inf if best is None else best.error
-            for step in ladder(moved, steps, first=first, below=least):
+            made = _Ladder(moved, steps)
+            for j in range(len(made))[: 1 if first else None]:
+                if best is not None and made.moments(j).mean_variance >= best.error:
+                    continue
+                step = made.step(j)
                 if math.isfinite(step.error) and (best is None or step.error < best.error):
                     best = step
     return best
