@@ -170,8 +170,8 @@ def test_a_quantile_and_its_interval_share_a_centre_within_the_support():
     found = [posterior.expect(fbar.quantile("t", level)) for level in levels]
     for estimate in found:
         low, high = estimate.interval(0.5)
-        assert 0 <= low <= estimate.value <= high
-        assert estimate.value <= 1
+        assert low <= estimate.value <= high
+        assert 0 <= estimate.value <= 1
         assert estimate.bias < estimate.standard_error
     values = [estimate.value for estimate in found]
     assert values == sorted(values)
@@ -181,6 +181,17 @@ def test_a_quantile_and_its_interval_share_a_centre_within_the_support():
     for estimate, value in zip(found[:3], truth, strict=False):
         low, high = estimate.interval(0.99)
         assert low < value < high
+
+
+def test_a_bias_widens_the_limits_of_a_quantile_along_its_axis():
+    """As a variance of the distribution function it would leave no simulation beyond the limits."""
+    found = AtData(order=1, region=0.8, bandwidth=0.3).posterior(gaussian(2)).expect(fbar.quantile("a", 0.9))
+    inverted = replace(found.inverted, bias=0.0)
+    t = stats.t.ppf(0.975, found.df)
+    for limit, narrow in zip(found.interval(), inverted(0.95), strict=True):
+        assert abs(limit - found.value) == pytest.approx(np.hypot(narrow - found.value, t * found.inverted.bias))
+        assert np.isfinite(limit)
+    assert found.standard_error > found.inverted.bias > 0
 
 
 def test_values_stay_within_the_limits_of_their_targets():

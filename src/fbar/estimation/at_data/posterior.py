@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -267,12 +268,17 @@ class PosteriorAtData(Posterior):
             return np.asarray(np.minimum(own * (1 + bias / unit) ** 2, MOST_FREEDOM))
 
     def _inverted(self, target: Target, bars: ErrorBars, place: int) -> Inverted | None:
-        """The distribution function around a quantile, with the regression's weights, and the variance of it."""
+        """The distribution function around a quantile, with the regression's weights, and the variance of it.
+
+        What bias may remain widens the limits along θ: it is no matter of how many simulations lie beyond them.
+        """
         if not isinstance(target, Quantile):
             return None
         slope = target.inverted(self.points, self.weights).slope()
-        variance, df = float(bars.covariance[place, place]) / slope**2, float(bars.df[place])
-        return target.inverted(self.points, self._corrected(target)).known_to(Inversion(variance, df))
+        bias = 0.0 if bars.bias is None else float(bars.bias[place])
+        variance, df = (float(bars.covariance[place, place]) - bias**2) / slope**2, float(bars.df[place])
+        found = target.inverted(self.points, self._corrected(target)).known_to(Inversion(variance, df))
+        return replace(found, bias=bias)
 
     def contributions(self, target: Target) -> FloatArray | None:
         """z of the points, shape (n, m): stage 2's and, for these points, stage 1's."""
