@@ -88,8 +88,9 @@ def infer(
     block_size
         Simulations in a block, the unit of work: small for slow simulators.
     summaries
-        Learn the summaries that simulations are compared by, for these targets: linear, boosting, network or auto. The
-        tolerance is then in units of about a posterior standard deviation.
+        Learn the summaries from a pilot before the run, for these targets: linear, boosting, network or auto. By default
+        an answer at the data learns its own where the data are many numbers and no summary function is given; none
+        for not. A tolerance is then in units of about a posterior standard deviation.
     quiet
         Show no progress, only the result.
     json_

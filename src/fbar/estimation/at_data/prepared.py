@@ -35,6 +35,10 @@ TINY = 1e-12
 MOST = 20_000
 """Simulations that are used, at most: the nearest ones."""
 
+LOSS_FACTOR, MOST_LOSS = 4.0, 0.25
+"""What the loss λ of learned summaries is multiplied by, and the most that it is taken for: with λ itself intervals held
+the truth too rarely where the posterior has several modes."""
+
 LEAST = 20
 """Usable simulations, without which there is nothing to regress."""
 
@@ -97,8 +101,8 @@ class Prepared:
 
     @property
     def loss(self) -> float:
-        """What learned summaries may have lost, in posterior variances."""
-        return 0.0 if self.learnt is None else self.learnt.loss
+        """What learned summaries may have lost, in posterior variances, with room for what λ does not see."""
+        return 0.0 if self.learnt is None else min(LOSS_FACTOR * self.learnt.loss, MOST_LOSS)
 
     def in_learnt_coordinates(self) -> Prepared | None:
         """With summaries that are learned from the data; None where they are few, given by the user, or say nothing."""
