@@ -120,7 +120,8 @@ def test_trials_and_runs_without_a_posterior_have_none() -> None:
     run = fbar.Rejection().start(TABLE, fbar.mean("theta"), 1, 1000, trials=5)
     fbar.drive(run)
     assert run.history == []
-    nothing = fbar.Rejection(tolerance=0.0).start(gaussian(), fbar.mean("a"), 1, 500)
+    never = fbar.Problem(fbar.Prior(a=stats.norm(0, 1)), lambda t, rng: rng.poisson(1.0, t.rows), observed=-1)
+    nothing = fbar.Rejection(tolerance=0.0).start(never, fbar.mean("a"), 1, 500)
     fbar.drive(nothing)
     assert nothing.history == []
     spared = fbar.Rejection().start(TABLE, fbar.mean("theta"), 1, 1000)
