@@ -69,7 +69,7 @@ $(PEERS)/.installed $(PEERS_SBI)/.installed:
 
 test-peers: $(PEERS)/.installed $(PEERS_SBI)/.installed  ## the adapters of examples/peers; some four minutes
 	$(PEERS)/bin/python -m pytest tests_peers/test_pyabc.py
-	$(PEERS_SBI)/bin/python -m pytest tests_peers/test_sbi.py
+	$(PEERS_SBI)/bin/python -m pytest tests_peers/test_sbi.py tests_peers/test_sbi_npe.py
 
 bench-peers: $(PEERS)/.installed  ## beside other packages, in an environment of their own; goes on where it was
 	@for file in benchmarks/peers/bench_*.py; do echo "== $$file"; $(PEERS)/bin/python $$file || exit 1; done

@@ -141,6 +141,7 @@ def test_a_run_of_a_model_file_goes_on_by_resume(model, capsys, monkeypatch):
     ("how", "options", "words"),
     [
         ("at(0.7)", ["--at", "0.7"], "at tolerance 0.7, from the same simulations"),
+        ("at_data()", ["--at-data"], "at the data, from the same simulations"),
         ("adjusted()", ["--adjusted"], "adjusted by regression on the summaries, at tolerance 1.5"),
         ("extrapolated()", ["--extrapolated"], "extrapolated to tolerance 0, from tolerances 1.5 and 0.75"),
         ("at(1.0).adjusted()", ["--at", "1", "--adjusted"], "adjusted by regression on the summaries, at tolerance 1"),
@@ -159,8 +160,12 @@ def test_other_looks_at_a_run_say_what_they_are_wherever_they_are_shown(how, opt
     assert words in result._repr_html_()
     tree = result.as_dict()
     assert tree["what"] == words
-    assert tree["tolerance"] == pytest.approx(float(re.findall(r"tolerances? ([\d.]+)", words)[-1]))
-    assert as_json(capsys, "show", str(recorded), *options) == json.loads(json.dumps(tree))
+    if result.is_at_data:
+        assert "tolerance" not in tree
+    else:
+        assert tree["tolerance"] == pytest.approx(float(re.findall(r"tolerances? ([\d.]+)", words)[-1]))
+    seen = json.loads(json.dumps(tree).replace("result.at_data()", f"fbar show {recorded} --at-data"))
+    assert as_json(capsys, "show", str(recorded), *options) == seen
     assert printed(capsys, "show", str(recorded), *options).startswith(words)
     told = printed(capsys, "explain", str(recorded), "a", *options).splitlines()[0]
     assert told == f"mean:a = {result['a']}, {words}"
@@ -169,7 +174,7 @@ def test_other_looks_at_a_run_say_what_they_are_wherever_they_are_shown(how, opt
     assert "what" not in own.as_dict()
 
 
-@pytest.mark.parametrize("how", ["at(0.7)", "adjusted()", "extrapolated(tolerance=1.0)"])
+@pytest.mark.parametrize("how", ["at(0.7)", "at_data()", "adjusted()", "extrapolated(tolerance=1.0)"])
 def test_another_look_can_be_had_again_by_the_commands_of_its_report(how, recorded, capsys, tmp_path, monkeypatch):
     own = fbar.load(recorded)
     result = eval(f"own.{how}")
@@ -196,17 +201,19 @@ def test_the_warning_of_a_bias_names_what_can_be_typed(model, capsys):
     infer = ("infer", "model.py", "--budget", "8000", "--tolerance", "1.5", "--seed", "1")
     loose = printed(capsys, *infer)
     assert "result." not in loose
-    assert "see fbar show RUN --extrapolated, or see fbar show RUN --adjusted (record the run with --run RUN)" in loose
+    assert "lower it, or see fbar show RUN --at-data (record the run with --run RUN)" in loose
     told = [printed(capsys, *infer, "--run", "my run"), printed(capsys, "show", "my run")]
     told += [" ".join(as_json(capsys, "resume", "my run")["warnings"])]
     told += [" ".join(as_json(capsys, "show", "my run")["legs"][0]["result"]["warnings"])]
     for text in told:
         assert "result." not in text
-        commands = re.findall(r"see (fbar show 'my run' --\w+)", text)
-        assert len(commands) == 2
-    for command in commands:
-        assert "8,000 simulations" in printed(capsys, *shlex.split(command)[1:])
-    assert "result.adjusted()" in str(fbar.load("my run"))
+        (command,) = re.findall(r"see (fbar show 'my run' --[\w-]+)", text)
+    seen = printed(capsys, *shlex.split(command)[1:])
+    assert "8,000 simulations" in seen
+    assert "about the posterior" in seen
+    assert "result.at_data()" in str(fbar.load("my run"))
+    with pytest.raises(fbar.InputError, match="--at-data has no tolerance"):
+        call("show", "my run", "--at-data", "--at", "1")
     with pytest.raises(fbar.InputError, match="either --adjusted or --extrapolated"):
         call("show", "my run", "--adjusted", "--extrapolated")
 
@@ -273,23 +280,45 @@ METHODS = {
     "rejection": fbar.Rejection(tolerance=1.5),
     "gaussian": fbar.Rejection(tolerance=0.5, kernel="gaussian"),
     "smc": fbar.SMC([3, 2, 1.5], accepted=150),
-    "scaled": fbar.SMC(accepted=150, distance=fbar.Scaled()),
+    "scaled": fbar.SMC(fbar.QuantileSchedule(0.5, tolerance=1.0), accepted=150, distance=fbar.Scaled()),
 }
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_all_simulations_are_exported_with_distance_acceptance_and_weight(name, model, capsys):
-    """The accepted rows, with their weights, are the posterior."""
+def exported(method, budget):
+    """A recorded run, and the table of all its simulations."""
     from fbar.running import make_task, run_task
     from fbar.running.model_file import read
 
     source = read("model.py")
     source.remember()
-    task = make_task(source.problem, source.targets, method=METHODS[name], budget=2000)
+    task = make_task(source.problem, source.targets, method=method, budget=budget)
     result = run_task(task, seed=1, run="r", engine=fbar.InProcess(), model=source)
     call("export", "r", "--all", "--format", "parquet")
     table = pandas.read_parquet("r.parquet")
-    assert len(table) == result.simulations == 2000
+    assert len(table) == result.simulations == budget
+    return result, table
+
+
+@pytest.mark.parametrize("method", [fbar.Targeted(), fbar.Rejection(), fbar.SMC(accepted=150)], ids=["t", "r", "s"])
+def test_the_simulations_that_an_answer_at_the_data_uses_are_marked(method, model, capsys):
+    """As they were simulated; the posterior has them where they were moved to, with the same weights."""
+    result, table = exported(method, 800)
+    assert result.is_at_data
+    used = table[table["used"]]
+    assert "accepted" not in table
+    assert len(used) == result.accepted == result.posterior.points.rows
+    assert sorted(used["weight"]) == pytest.approx(sorted(result.posterior.weights))
+    assert (table.loc[~table["used"], "weight"] == 0).all()
+    call("export", "r", "--format", "csv")
+    sample = pandas.read_csv("r.csv")
+    np.testing.assert_allclose(sample["a"], result.posterior.points["a"])
+    assert sample["weight"] @ sample["a"] == pytest.approx(result["a"].value, abs=result["a"].standard_error)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_all_simulations_are_exported_with_distance_acceptance_and_weight(name, model, capsys):
+    """The accepted rows, with their weights, are the posterior."""
+    result, table = exported(METHODS[name], 2000)
     kept = table[table["accepted"]]
     np.testing.assert_array_equal(kept["a"], result.posterior.points["a"])
     np.testing.assert_allclose(kept["weight"], result.posterior.weights)

@@ -33,6 +33,7 @@ def moment(tolerance, power):
     return parts[0] / parts[1]
 
 
+CHOSEN = fbar.Targeted(tolerance="chosen")
 TARGETS = [fbar.mean("a"), fbar.second_moment("a")]
 METHODS = {
     "rejection": fbar.Rejection(tolerance=TOLERANCE),
@@ -60,30 +61,33 @@ def test_the_bias_is_that_of_the_extrapolation(method):
 
 def test_a_bias_beyond_the_error_bar_is_warned_of():
     result = fbar.infer(problem(), TARGETS, method=METHODS["targeted"], budget=40_000, seed=3)
-    told = str(result)
-    assert "tolerance 1.5; it may leave a bias: mean:a -0." in told
-    assert "warning: the tolerance biases mean:a, second_moment:a by more than the error bar" in told
+    printed = str(result)
+    assert "about ABC's posterior at tolerance 1.5; it differs from the posterior by: mean:a -0." in printed
+    assert "warning: the tolerance biases mean:a, second_moment:a by more than the error bar" in printed
     assert any("by more than the error bar" in text for text in result.warnings)
     stored = result.as_dict()
     assert stored["tolerance"] == TOLERANCE
-    assert stored["about_tolerance"] in told
+    assert stored["about"] in printed
     assert stored["warnings"] == list(result.warnings)
     assert stored["bias"]["mean:a"]["value"] == pytest.approx(result.bias["mean:a"].value)
-    assert "bias" not in str(result.at(1.0))  # the run's own estimates alone have been looked at
+    for power, estimate in enumerate(result.estimates, start=1):
+        real = moment(TOLERANCE, power) - moment(0, power)
+        assert abs(estimate.difference.value - real) < 4.5 * estimate.difference.standard_error
+        assert estimate.difference.standard_error < 0.1 * abs(real)
 
 
 def test_a_small_tolerance_warns_of_nothing():
-    told = str(fbar.infer(problem(), TARGETS, tolerance=0.1, budget=20_000, seed=3))
-    assert "tolerance 0.1; it may leave a bias" in told
-    assert "more than the error bar" not in told
+    printed = str(fbar.infer(problem(), TARGETS, tolerance=0.1, budget=20_000, seed=3))
+    assert "about ABC's posterior at tolerance 0.1; it differs from the posterior by: mean:a" in printed
+    assert "more than the error bar" not in printed
 
 
-def test_a_bias_that_cannot_be_told_is_not_zero():
-    """Whole numbers: within 1.5 and within 1.1 of the data are the same simulations."""
+def test_a_bias_that_cannot_be_estimated_is_not_zero():
+    """Whole numbers: within 1.5 and within 1.1 of the data are the same simulations. Too few show no posterior."""
     counts = fbar.Problem(fbar.Prior(a=stats.uniform(1, 9)), lambda t, rng: rng.poisson(t["a"]), observed=4)
-    result = fbar.infer(counts, fbar.mean("a"), tolerance=1.5, budget=4000, seed=1)
-    assert result.bias is None
-    assert "tolerance 1.5; the remaining bias cannot be estimated" in str(result)
+    few = fbar.infer(counts, fbar.mean("a"), method="rejection", tolerance=1.5, budget=15, seed=1)
+    assert few.bias is few["mean:a"].difference is None
+    assert "tolerance 1.5; how far it is from the posterior cannot be estimated from these simulations" in str(few)
 
 
 def test_a_budget_too_small_for_a_tolerance_warns():
@@ -91,11 +95,11 @@ def test_a_budget_too_small_for_a_tolerance_warns():
         return theta["a"][:, None] + rng.standard_normal((theta.rows, 20))
 
     many = fbar.Problem(fbar.Prior(a=stats.norm(0, 3)), raw, observed=np.linspace(-1, 3, 20))
-    result = fbar.infer(many, fbar.variance("a"), budget=3000, seed=1)
+    result = fbar.infer(many, fbar.variance("a"), method=CHOSEN, budget=3000, seed=1)
     assert any("the budget ended before a tolerance was found" in text for text in result.warnings)
     assert ", chosen from the budget" in str(result)
     never = fbar.Problem(fbar.Prior(a=stats.norm(0, 3)), lambda t, rng: np.zeros(t.rows), observed=1.0)
-    told = str(fbar.infer(never, fbar.mean("a"), budget=3000, seed=1))
+    told = str(fbar.infer(never, fbar.mean("a"), method=CHOSEN, budget=3000, seed=1))
     assert "no simulation came closer to the data than 1" in told
 
 
@@ -110,6 +114,21 @@ def test_where_there_is_no_tolerance_there_is_no_bias():
     assert fbar.infer(whole, fbar.mean("a"), tolerance=0, budget=2000, seed=1).bias is None
 
 
+@pytest.mark.parametrize("method", ["targeted", "rejection", "smc"])
+def test_an_answer_at_the_data_has_no_tolerance(method):
+    result = fbar.infer(problem(), TARGETS, method=method, budget=1500, seed=1)
+    assert result.run.at_data
+    assert result.run.reported_tolerance is None
+    assert result.tolerance is None
+    assert [item.standard_error for item in result.bias] == [estimate.bias for estimate in result.estimates]
+    for power, estimate in enumerate(result.estimates, start=1):
+        assert estimate.about == "the posterior"
+        assert abs(estimate.value - moment(0, power)) < 4.5 * estimate.standard_error
+    for way in (result.extrapolated, result.adjusted):
+        with pytest.raises(fbar.InputError, match="it has no tolerance"):
+            way()
+
+
 @pytest.mark.slow
 def test_the_chosen_tolerance_balances_bias_and_error():
     """Over 12 runs of 4,000: the squared bias at the chosen tolerances, by quadrature, is of the order of the variance.
@@ -119,7 +138,7 @@ def test_the_chosen_tolerance_balances_bias_and_error():
     """
     ratios = []
     for seed in range(12):
-        result = fbar.infer(problem(), fbar.mean("a"), budget=4000, seed=seed)
+        result = fbar.infer(problem(), fbar.mean("a"), method=CHOSEN, budget=4000, seed=seed)
         at = result.run.tolerance
         assert 0 < at < 2
         bias = moment(at, 1) - moment(0, 1)

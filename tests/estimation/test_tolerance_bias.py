@@ -319,9 +319,10 @@ def test_no_distances_are_kept(view):
 @pytest.mark.parametrize("view", ["extrapolated", "adjusted"])
 def test_refusals_of_both(view):
     dice = fbar.Problem(fbar.Prior(theta=Uniform(0, 1)), lambda t, rng: rng.integers(0, 3, t.rows), observed=1)
-    result = fbar.infer(dice, fbar.mean("theta"), budget=200, seed=1)
-    with pytest.raises(InputError, match="tolerance 0"):
-        getattr(result, view)()
+    for method in (fbar.Targeted(tolerance=0), fbar.Targeted(tolerance="chosen")):
+        result = fbar.infer(dice, fbar.mean("theta"), method=method, budget=200, seed=1)
+        with pytest.raises(InputError, match="tolerance 0"):
+            getattr(result, view)()
     words = fbar.Problem(fbar.Prior(theta=Uniform(0, 1)), lambda t, rng: np.where(t["theta"] < 0.5, "a", "b"), "a")
     with pytest.raises(InputError, match="tolerance 0"):
         getattr(fbar.infer(words, fbar.mean("theta"), budget=200, seed=1), view)()

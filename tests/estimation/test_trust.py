@@ -52,7 +52,6 @@ FIRST = "reached: the run did not get beyond its first round, which accepts ever
     [
         (fbar.QuantileSchedule(0.5, tolerance=0.1), 200, f"the requested tolerance 0.1 was not {FIRST}", True),
         (fbar.QuantileSchedule(0.5, tolerance=0.1), 250, f"the requested tolerance 0.1 was not {FIRST}", False),
-        (fbar.QuantileSchedule(0.5), 350, f"no tolerance was {FIRST}", False),
         (
             (4, 2, 0.1),
             800,
@@ -66,6 +65,14 @@ def test_smc_short_of_its_tolerance_is_not_trusted(schedule, budget, words, page
     told_everywhere(result, words, tmp_path if page else None)
 
 
+def test_smc_that_is_short_of_any_tolerance_has_a_doubt():
+    """Where it has none to end at: of a run that is not about the posterior at the data."""
+    run = fbar.SMC(accepted=200).start(line(), MEAN, 1, 350, at_data=False)
+    fbar.drive(run)
+    assert run.posterior().doubts == (f"no tolerance was {FIRST}",)
+    assert not run.posterior().expect(MEAN).trusted
+
+
 def test_smc_at_its_tolerance_is_trusted_and_one_without_a_last_tolerance_too():
     method = fbar.SMC((4, 2, 0.5), accepted=200)
     result = fbar.infer(line(), MEAN, method=method, budget=3000, seed=1)
@@ -73,7 +80,8 @@ def test_smc_at_its_tolerance_is_trusted_and_one_without_a_last_tolerance_too():
     assert not result.warnings
     free = fbar.infer(line(), MEAN, method=fbar.SMC(accepted=200), budget=3000, seed=1)
     assert free["mean:theta"].trusted
-    assert free.about_tolerance.startswith("tolerance ")
+    assert free["mean:theta"].about == "the posterior"
+    assert free.about.startswith("about the posterior, estimated at the data")
 
 
 def test_an_extension_that_reaches_the_tolerance_takes_the_doubt_back(tmp_path):

@@ -150,6 +150,18 @@ CASES = {
         fbar.model_probability("two"),
         {"budget": 3000},
     ),
+    "at data": lambda: (normal_problem(), [MU, fbar.variance("mu")], {"budget": 600, "block_size": 50}),
+    "at data, models": lambda: (
+        fbar.Problem.models(MODELS, observed=1.0),
+        [fbar.model_probability("line"), fbar.mean("b")],
+        {"budget": 600, "block_size": 100},
+    ),
+    "at data, recorded": lambda: (
+        normal_problem(np.zeros(3), simulate=recording, records=["peak", "label"]),
+        [MU, fbar.mean("peak")],
+        {"method": fbar.Rejection(), "budget": 600},
+    ),
+    "at data, smc": lambda: (normal_problem(), MU, {"method": fbar.SMC(accepted=100), "budget": 600}),
     "adaptive": lambda: (fbar.Problem(FINITE, counted, 2), fbar.mean("rate"), {"budget": 3000, "block_size": 70}),
     "adaptive posterior": lambda: (
         fbar.Problem(FINITE, counted, 2),

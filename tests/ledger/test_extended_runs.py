@@ -79,7 +79,7 @@ def test_an_unfinished_run_is_loaded_resumed_and_not_extended(tmp_path):
     assert everything_of(do("rejection", tmp_path, block_size=100)) == everything_of(whole)
 
 
-@pytest.mark.parametrize("case", ["smc", "smc of models", "adaptive"])
+@pytest.mark.parametrize("case", ["smc", "smc of models", "adaptive", "at data"])
 def test_an_interrupted_extension_goes_on(case, tmp_path):
     problem, _, _ = CASES[case]()
     for name in ("whole", "cut"):
@@ -131,3 +131,45 @@ def test_extended_to_a_smaller_tolerance_alone(tmp_path):
     fbar.infer(problem, fbar.mean("mu"), tolerance=1, budget=2000, seed=1, run=tmp_path / "b")
     with pytest.raises(InputError, match="spent its budget of 2000 simulations; to go on"):
         fbar.extend(tmp_path / "b", problem, tolerance=0.3)
+
+
+def test_an_answer_at_the_data_is_extended_by_budget_and_targets(tmp_path):
+    problem, _, _ = CASES["at data"]()
+    first = do("at data", tmp_path)
+    longer, blocks = simulated(fbar.extend, tmp_path, problem, budget=1200, progress=False)
+    assert (longer.simulations, blocks) == (1200, 12)  # 600 in blocks of 50
+    assert longer.run.at_data
+    assert longer["mean:mu"].standard_error < first["mean:mu"].standard_error
+    other = fbar.extend(tmp_path, problem, [fbar.probability("mu > 1")], budget=1500, progress=False)
+    assert abs(other.estimates[0].value - stats.norm.sf(0.5)) < 4.5 * other.estimates[0].standard_error
+    assert other.estimates[0].about == "the posterior"
+    loaded, blocks = simulated(fbar.load, tmp_path, problem)
+    assert (everything_of(loaded), blocks) == (everything_of(other), 0)
+
+
+def test_a_precision_ends_an_extension_of_an_answer_at_the_data(tmp_path):
+    problem, _, _ = CASES["at data"]()
+    there = do("at data", tmp_path)
+    result = fbar.extend(tmp_path, problem, precision={"mean:mu": 0.09}, budget=20_000, progress=False)
+    assert result["mean:mu"].standard_error <= 0.09
+    assert there.simulations < result.simulations < 20_000
+    assert everything_of(fbar.load(tmp_path, problem)) == everything_of(result)
+
+
+@pytest.mark.parametrize("case", ["at data", "at data, recorded"])
+def test_an_answer_at_the_data_does_not_go_on_at_a_tolerance(case, tmp_path):
+    problem, _, _ = CASES[case]()
+    first = do(case, tmp_path)
+    with pytest.raises(InputError, match=r"cannot go on at the tolerance 0\.5; .* start another run"):
+        fbar.extend(tmp_path, problem, tolerance=0.5, budget=3000)
+    assert everything_of(do(case, tmp_path)) == everything_of(first)
+
+
+def test_smc_goes_on_to_a_tolerance_and_has_the_posterior_there(tmp_path):
+    problem, _, _ = CASES["at data, smc"]()
+    assert do("at data, smc", tmp_path).run.at_data
+    finer = fbar.extend(tmp_path, problem, tolerance=0.3, budget=4000, progress=False)
+    assert not finer.run.at_data
+    assert finer.run.reported_tolerance == 0.3
+    assert finer["mean:mu"].about != "the posterior"
+    assert everything_of(fbar.load(tmp_path, problem)) == everything_of(finer)

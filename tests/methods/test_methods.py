@@ -63,6 +63,29 @@ class TestTargeted(MethodConformance):
         return fbar.problems.load("ramp")
 
 
+class TestTargetedAtTheData(MethodConformance):
+    """On θ ~ N(0, 1), y = θ + N(0, 1) = 1: θ|y ~ N(½, ½)."""
+
+    method = fbar.Targeted()
+    budget = 600
+
+    @pytest.mark.slow
+    def test_estimates_lie_within_their_error_bars_of_the_truth(self):
+        self.budget = 200  # the posterior takes longer than the simulations
+        super().test_estimates_lie_within_their_error_bars_of_the_truth()
+
+    @property
+    def problem(self):
+        return fbar.Problem(
+            fbar.Prior(theta=stats.norm(0, 1)),
+            lambda theta, rng: theta["theta"] + rng.standard_normal(theta.rows),
+            observed=1.0,
+            truth={"mean:theta": 0.5},
+        )
+
+    known = problem
+
+
 class TestTargetedAtATolerance(TestTargeted):
     """On θ ~ U(−5, 5), y = θ + N(0, 1) within 0.5 of 1: the mean is 1 but for the prior's edges, 10⁻⁴."""
 

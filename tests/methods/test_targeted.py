@@ -379,7 +379,7 @@ def test_a_run_that_has_not_begun_can_be_extended():
 
 
 def test_a_tolerance_that_is_given_later_is_not_chosen_from_the_budget():
-    run = fbar.Targeted().start(normal(), A, 1, 1500)
+    run = fbar.Targeted(tolerance="chosen").start(normal(), A, 1, 1500)
     fbar.drive(run)
     chosen = run.wanted.tolerance
     run.extend(budget=6000, tolerance=chosen / 8)
@@ -435,7 +435,9 @@ def test_a_chosen_tolerance_falls_with_the_budget(name):
     """
     problem = problems.load(name)
     target = fbar.second_moment("theta1")
-    small, large = ([ask(problem, target, budget, seed=s) for s in range(7)] for budget in (800, 25_600))
+    small, large = (
+        [ask(problem, target, budget, seed=s, tolerance="chosen") for s in range(7)] for budget in (800, 25_600)
+    )
     assert np.median([r.run.wanted.tolerance for r in large]) < np.median([r.run.wanted.tolerance for r in small])
     truth = problem.truth(target)[0]
     z = [(r.estimates[0].value - truth) / r.estimates[0].standard_error for r in small]
@@ -675,11 +677,12 @@ def test_simulations_that_all_fail_end_with_the_reason():
     for budget in (3, 40, 2000):
         with pytest.raises(fbar.SimulatorFailed, match="not finite"):
             ask(problem, A, budget)
-        run = fbar.Targeted().start(problem, A, 1, budget)
-        while batches := run.ask():
-            run.tell(*[(batch, fbar.simulate(problem, batch)) for batch in batches])
-        with pytest.raises(fbar.NoPosterior, match=f"all {budget} simulations were rejected"):
-            run.posterior()
+        for tolerance, reason in (("chosen", f"all {budget} simulations were rejected"), (None, f"0 of {budget} ")):
+            run = fbar.Targeted(tolerance=tolerance).start(problem, A, 1, budget)
+            while batches := run.ask():
+                run.tell(*[(batch, fbar.simulate(problem, batch)) for batch in batches])
+            with pytest.raises(fbar.NoPosterior, match=reason):
+                run.posterior()
 
 
 def test_failures_are_rejections():

@@ -18,10 +18,11 @@ import fbar
 from fbar.methods.finite.cells import CellRun
 from fbar.methods.smc import SMCRun
 from fbar.methods.targeted import TargetedRun
+from fbar.methods.targeted.at_data import TargetedAtDataRun
 from other_processor import ASKED, OLD, environment
 
 FEW, WHOLE = 2500, 6000
-METHODS = ("rejection", "targeted", "chosen", "smc", "allocation", "summaries")
+METHODS = ("rejection", "targeted", "chosen", "at-data", "smc", "allocation", "summaries")
 
 
 def test_the_other_processor_is_another_one() -> None:
@@ -57,7 +58,9 @@ def asked(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
         options = {"method": fbar.SMC(fbar.QuantileSchedule(0.4, tolerance=2.5), accepted=900)}
     elif name == "summaries":
         options |= {"summaries": fbar.LearnedSummaries(simulations=2000), "tolerance": 0.5}
-    elif name != "chosen":
+    elif name == "chosen":
+        options["method"] = fbar.Targeted(tolerance="chosen")
+    elif name != "at-data":
         options |= {"tolerance": 0.3 if name == "allocation" else 2.0}
     if name == "rejection":
         options["method"] = "rejection"
@@ -107,13 +110,13 @@ def coarse(state: dict[str, Any], whole: bool) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["targeted", "chosen", "smc", "allocation"])
+@pytest.mark.parametrize("name", ["targeted", "chosen", "at-data", "smc", "allocation"])
 def test_a_run_that_is_replayed_follows_the_proposals_that_are_recorded(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With arithmetic far worse than any, which would make it another run."""
     whole = infer(name, tmp_path)
-    for kind in (TargetedRun, SMCRun, CellRun):
+    for kind in (TargetedRun, TargetedAtDataRun, SMCRun, CellRun):
 
         def badly(self: Any, end: Any = kind._end_round) -> None:
             end(self)

@@ -25,7 +25,7 @@ from fbar.question.truth import Known
 from fbar.study import Study, StudyResult
 from fbar.study.contenders import Contender
 from fbar.study.coverage import Covered, clopper_pearson, coverage_cells, covered
-from fbar.study.presets import preset
+from fbar.study.presets import Chosen, preset
 from fbar.study.presets.infer import error_bars, ratios
 from fbar.study.presets.infer.stopped import stopping_claims
 from fbar.study.presets.infer.studies import forecast_once
@@ -338,7 +338,7 @@ def test_forecasts_are_told_once():
 
 
 def test_the_studies_ask_what_they_should():
-    made = preset("infer").make(None, 1)
+    made = preset("infer").make(Chosen())
     assert set(made) == {"oracle", "ring", "events", "catalogue-small", "catalogue-large", "stopping"}
     for name, level, budget in (("catalogue-small", 1e-2, 10_000), ("catalogue-large", 1e-3, 100_000)):
         study = made[name]

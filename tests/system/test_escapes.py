@@ -93,7 +93,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         leg.result["warnings"].append(HOSTILE)
         leg.result["stopped_by"] = HOSTILE
         leg.result["remarks"] = [HOSTILE]
-        leg.result["about_tolerance"] = HOSTILE
+        leg.result["about"] = HOSTILE
         leg.result["missing"] = {HOSTILE: {"more": 1, "low": 1, "high": 1, "and": "more"}}
         leg.settings["method"] = {"type": HOSTILE}
         leg.settings["model"] = {"file": HOSTILE, "name": HOSTILE}

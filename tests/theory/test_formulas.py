@@ -303,7 +303,7 @@ def test_a_run_says_why_it_ended():
     assert "stopping rule not met" in str(short)
     never = fbar.Problem(fbar.Prior(theta=stats.norm(0, 1)), lambda t, rng: t["theta"], observed=0.5)
     with pytest.raises(fbar.NoPosterior, match="simulations were rejected"):
-        fbar.infer(never, TARGET, method="rejection", precision={"mean:theta": 0.01}, seed=1)
+        fbar.infer(never, TARGET, method="rejection", tolerance=0, precision={"mean:theta": 0.01}, seed=1)
     with pytest.raises(fbar.NoPosterior, match="simulations was accepted at the tolerance 0"):
         fbar.infer(never, TARGET, tolerance=0, precision={"mean:theta": 0.01}, seed=1)
 

@@ -48,10 +48,10 @@ def export(
         The file to write; RUN.FORMAT in this directory by default.
     all
         Every recorded simulation instead of the weighted posterior: round and block, parameters, summaries, recorded
-        outputs, failure and, where known, cost; its distance to the data, whether it was accepted, and its weight in
-        the posterior where each simulation has one. These last three are not known for a run that was made from
-        Python. If the record is damaged, the intact simulations are written, standard error lists what is missing,
-        and the exit status is 1.
+        outputs, failure and, where known, cost; its distance to the data, whether it was accepted (or used, where the
+        answer is at the data), and its weight in the posterior where each simulation has one. These last three are not
+        known for a run that was made from Python. If the record is damaged, the intact simulations are written,
+        standard error lists what is missing, and the exit status is 1.
     force
         Replace an existing file.
     trust
@@ -65,7 +65,8 @@ def export(
             raise InputError("--all writes csv or parquet; netcdf is for posteriors")
         if view:
             raise InputError(
-                "--all writes what was recorded; it cannot be combined with --at, --adjusted or --extrapolated"
+                "--all writes what was recorded; it cannot be combined with --at, --at-data, --adjusted or "
+                "--extrapolated"
             )
         note, lacks = _write_all(run, path, format, keep_trust(run, trust))
     else:

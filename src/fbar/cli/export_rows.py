@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.arrays import BoolArray, FloatArray, IntArray
+from fbar.estimation.at_data import PosteriorAtData
 from fbar.ledger import LedgerReader
 from fbar.question.outcomes import Failure, Outcomes, Simulated
 from fbar.question.points import Points
@@ -126,7 +128,7 @@ def _with_ours(own: dict[str, Any], before: dict[str, Any], after: dict[str, Any
 
 
 class Judge:
-    """Which simulations were accepted, and their weights in the posterior.
+    """Which simulations were accepted, or used for an answer at the data, and their weights in the posterior.
 
     A posterior of draws holds the accepted ones in the order in which they were recorded. Blocks that were asked for
     ahead of need are recorded and not used, so that coming near is not enough. Beyond the tolerance some kernels accept
@@ -138,7 +140,11 @@ class Judge:
         self._measure = None if result is None else result.run.learned_distance
         self._within: float | None = None
         self._points: Points | None = None
-        if result is not None:
+        self._name = "accepted"
+        if result is not None and isinstance(result.posterior, PosteriorAtData):  # its points were moved
+            self._within, self._name = math.inf, "used"
+            self._points, self._weights = result.posterior.as_simulated()
+        elif result is not None:
             self._within = result.run.reported_tolerance or result.run.stages()[-1].tolerance or 0.0
             if result.posterior.cells is None:  # whose weights are those of the values of θ
                 self._points, self._weights = result.posterior.points, result.posterior.weights
@@ -180,15 +186,15 @@ class Judge:
             return {}
         found: dict[str, npt.NDArray[Any]] = {"distance": distance}
         if self._within is None:
-            return {**found, "accepted": np.zeros(distance.size, dtype=bool)}
+            return {**found, self._name: np.zeros(distance.size, dtype=bool)}
         if self._points is None:
-            return {**found, "accepted": distance <= self._within}
+            return {**found, self._name: distance <= self._within}
         rows = np.concatenate(self._rows) if len(self._rows) != 1 else self._rows[0]
         self._rows = [rows]
         low, high = np.searchsorted(rows, [start, start + distance.size])
-        accepted, weight = np.zeros(distance.size, dtype=bool), np.zeros(distance.size)
-        accepted[rows[low:high] - start], weight[rows[low:high] - start] = True, self._weights[low:high]
-        return {**found, "accepted": accepted, "weight": weight}
+        used, weight = np.zeros(distance.size, dtype=bool), np.zeros(distance.size)
+        used[rows[low:high] - start], weight[rows[low:high] - start] = True, self._weights[low:high]
+        return {**found, self._name: used, "weight": weight}
 
 
 def _rows_of(points: Points, first: int, theta: Points) -> npt.NDArray[np.int64]:

@@ -19,7 +19,7 @@ from fbar.results.result import Result
 NOT_RECORDED = "RUN"
 """Stands for the directory of a run that has none."""
 
-_METHOD = re.compile(r"result\.(adjusted|extrapolated)\(\)")
+_METHOD = re.compile(r"result\.(at_data|adjusted|extrapolated)\(\)")
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def print_json(tree: dict[str, Any], run: Path | None) -> None:
 def with_commands(text: str, run: Path | None) -> str:
     """A text that names methods of Python, with the commands that do the same."""
     where = NOT_RECORDED if run is None else shlex.quote(str(run))
-    found, changed = _METHOD.subn(rf"fbar show {where} --\1", text)
+    found, changed = _METHOD.subn(lambda match: f"fbar show {where} --{match[1].replace('_', '-')}", text)
     if changed and run is None:
         found += f" (record the run with --run {NOT_RECORDED})"
     return found

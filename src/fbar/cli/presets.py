@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from rich.text import Text
 from fbar.checks import counted
 from fbar.cli.common import open_console, plain_table
 from fbar.errors import FbarError
-from fbar.study.presets import Claim, preset
+from fbar.study.presets import Chosen, Claim, preset
 from fbar.study.results import StudyResult
 from fbar.system.csv_cells import write_rows
 
@@ -26,37 +27,51 @@ def run_preset(
     running: Running,
     *,
     trials: int | None = None,
-    problems: list[str] | None = None,
+    problems: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    budgets: Sequence[int] = (),
 ) -> None:
     """Run a preset's studies, or some, and print its claims; ``--out`` keeps the trials, tables and figures of each."""
     chosen, out, json_ = preset(name), running.out, running.json_
+    progress = not (running.quiet or json_)
+    wanted = Chosen(
+        trials=trials,
+        seed=running.seed,
+        quick=ready.quick,
+        studies=ready.study or (),
+        problems=problems,
+        methods=methods,
+        budgets=budgets,
+        out=out,
+        progress=progress,
+    )
     results: dict[str, StudyResult] = {}
-    made = chosen.make(trials, running.seed, quick=ready.quick, studies=ready.study, problems=problems)
-    for part, study in made.items():
+    for part, study in chosen.make(wanted).items():
         directory = None if out is None else out / part
-        result = study.run(
-            directory, workers=running.workers, engine=running.dask, progress=not (running.quiet or json_)
-        )
+        result = study.run(directory, workers=running.workers, engine=running.dask, progress=progress)
         results[part] = result
+        console = open_console()
         if not json_:
-            console = open_console()
-            console.print(
-                f"[bold]{part}[/bold]: {', '.join(result.arenas)}; {counted(result.number_of_trials, 'trial')}"
-            )
+            names = ", ".join(result.arenas) if chosen.ranks else counted(len(result.arenas), "observation")
+            console.print(f"[bold]{part}[/bold]: {names}; {counted(result.number_of_trials, 'trial')}")
+        if chosen.ranks and not json_:
             console.print(str(result.ranking()), markup=False)
             console.print()
-        if directory is not None:
+        if chosen.ranks and directory is not None:
             from fbar.plot import write_figures  # needs matplotlib, which a study without --out does not
 
             result.write(directory)
             write_figures(result, directory)
-    claims = chosen.claims(results)
+    judged = chosen.judged(results, out)
+    claims = judged.claims
+    if judged.text and not json_:
+        print(judged.text)
     if out is not None:
         write_claims(claims, out / "claims.csv")
-        if chosen.write is not None:
-            chosen.write(results, out)
     if json_:
         print(json.dumps({"preset": name, "claims": [asdict(claim) for claim in claims]}))
+        return
+    if not claims:
         return
     shown = plain_table("claim", "problem", "found", "holds")
     before = ""

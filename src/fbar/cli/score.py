@@ -73,7 +73,8 @@ class Ready:
     Parameters
     ----------
     preset
-        Run ready-made studies: paper-claims or infer. --problem restricts them to some of their problems.
+        Run ready-made studies: paper-claims, infer or truth. --problem restricts them to some of their problems, of
+        truth also to some observations (sir/3, sir/odd, sir/fresh); --method and --budget restrict truth too.
     study
         Only these studies of the preset.
     quick
@@ -127,9 +128,15 @@ def score(*, compared: Compared | None = None, ready: Ready | None = None, runni
     if ready.preset is not None:
         from fbar.cli.presets import run_preset
 
-        if compared.method or compared.budget:
-            raise InputError("a preset has its own methods and budgets; leave out --method and --budget")
-        run_preset(ready.preset, ready, running, trials=compared.trials, problems=compared.problem)
+        run_preset(
+            ready.preset,
+            ready,
+            running,
+            trials=compared.trials,
+            problems=compared.problem or (),
+            methods=compared.method or (),
+            budgets=[_whole(text) for text in compared.budget or ()],
+        )
         return
     if ready.study:
         raise InputError("--study chooses studies of a preset; give --preset too")

@@ -31,8 +31,8 @@ MOST_DETAIL = 3
 def show(run: Path, /, *, view: ViewOf = OWN, trust: TrustFlag = False, json_: JsonFlag = False) -> None:
     """Show a recorded run: its settings, its progress, failures and estimates.
 
-    It only reads, even while the run is in progress. With --at, --adjusted or --extrapolated it shows other
-    estimates from the same simulations, when the run is not in progress.
+    It only reads, even while the run is in progress. With --at, --at-data, --adjusted or --extrapolated it shows
+    other estimates from the same simulations, when the run is not in progress.
 
     Examples: "fbar show my-run --json", "fbar show my-run --adjusted".
 
@@ -41,8 +41,8 @@ def show(run: Path, /, *, view: ViewOf = OWN, trust: TrustFlag = False, json_: J
     run
         The run's directory.
     trust
-        Execute the model file of a run that is not yours, and remember that it is trusted; only --at, --adjusted and
-        --extrapolated need it.
+        Execute the model file of a run that is not yours, and remember that it is trusted; only --at, --at-data,
+        --adjusted and --extrapolated need it.
     json_
         Print one JSON object, and nothing else, to standard output.
     """

@@ -1,4 +1,4 @@
-"""A recorded run seen at another tolerance, adjusted or extrapolated, from the command line."""
+"""A recorded run seen at another tolerance, at the data, adjusted or extrapolated, from the command line."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ class View:
     at
         The estimates at another tolerance, from the same simulations: any one after targeted and
         smc, only smaller ones than the run's after other methods.
+    at_data
+        The estimates of the posterior itself, at the data, from the simulations of a run with a tolerance.
     adjusted
         The estimates adjusted by regression on the summaries, at the run's tolerance or that of --at.
     extrapolated
@@ -28,16 +30,21 @@ class View:
     """
 
     at: MaybeNumber = None
+    at_data: Flag = False
     adjusted: Flag = False
     extrapolated: Flag = False
 
     def __bool__(self) -> bool:
-        return self.at is not None or self.adjusted or self.extrapolated
+        return self.at is not None or self.at_data or self.adjusted or self.extrapolated
 
     def of(self, result: Result) -> Result:
         """What is seen of a result."""
         if self.adjusted and self.extrapolated:
             raise InputError("give either --adjusted or --extrapolated, not both")
+        if self.at_data and (self.at is not None or self.adjusted or self.extrapolated):
+            raise InputError("--at-data has no tolerance; leave out --at, --adjusted and --extrapolated")
+        if self.at_data:
+            return result.at_data()
         found = result if self.at is None else result.at(self.at)
         if self.adjusted:
             return found.adjusted()

@@ -65,7 +65,14 @@ class Crossfitted:
     """
 
     def __init__(
-        self, problem: Problem, space: Space, groups: int, draw: Draw | None = None, *, needs_costs: bool = False
+        self,
+        problem: Problem,
+        space: Space,
+        groups: int,
+        draw: Draw | None = None,
+        *,
+        needs_costs: bool = False,
+        needs_summaries: bool = False,
     ) -> None:
         self.problem, self.space, self.groups, self._draw = problem, space, groups, draw
         self.needs_costs = needs_costs
@@ -73,7 +80,9 @@ class Crossfitted:
         self.proposals: list[Sequence[Proposal]] = []
         several = len(space.parts) > 1
         again = None if draw is None else self._drawn_again
-        self.everything: Store[Particles] = Store(Coordinates(space.dimension, several, again), needs_costs=needs_costs)
+        self.everything: Store[Particles] = Store(
+            Coordinates(space.dimension, several, again), needs_costs=needs_costs, needs_summaries=needs_summaries
+        )
         self._counts: list[IntArray] = []
         self._mixtures = self._new_mixtures()
 

@@ -18,6 +18,7 @@ from fbar.arrays import BoolArray, FloatArray, IntArray
 from fbar.estimation.doubts import FEW_ACCEPTED, FEW_WERE_ACCEPTED, ONE_CARRIES, all_rejected, carried
 from fbar.estimation.estimate import ErrorBars
 from fbar.estimation.posterior import ErrorModel, Posterior
+from fbar.estimation.strata import Clustered
 from fbar.question.outcomes import Seen
 from fbar.question.points import Points
 from fbar.question.priors import Distribution
@@ -110,24 +111,12 @@ class DrawErrors(ErrorModel):
     def error_bars(self, influence: FloatArray) -> ErrorBars:
         draws = self.draws
         z = self.contributions(influence)
-        if draws.cluster is None:
-            zeta, stratum = z, draws.stratum
-        else:
-            _, first, inverse = np.unique(draws.cluster, return_index=True, return_inverse=True)
-            zeta = np.zeros((first.size, z.shape[1]))
-            np.add.at(zeta, inverse, z)
-            stratum = draws.stratum[first]
-        size = draws.stratum_sizes.astype(np.float64)
-        factor = size / np.maximum(size - 1, 1)
-        used, where = np.unique(stratum, return_inverse=True)
-        sums = np.zeros((used.size, z.shape[1]))
-        np.add.at(sums, where, zeta)
-        f = factor[used]
-        covariance = (f[where, None] * zeta).T @ zeta - (sums * (f / size[used])[:, None]).T @ sums
+        parts = Clustered.of(z, draws.stratum, draws.cluster, draws.stratum_sizes)
+        covariance = parts.covariance
         unseen = self._unseen(z)
         diagonal = np.maximum(np.diagonal(covariance), 0.0) + unseen
         np.fill_diagonal(covariance, diagonal)
-        return ErrorBars(covariance, self._df(zeta, sums, where, used, diagonal, unseen), self._doubts(z, diagonal))
+        return ErrorBars(covariance, self._df(parts, diagonal, unseen), self._doubts(z, diagonal))
 
     def inversion(self, below: BoolArray, given: BoolArray | None, variance: float, df: float) -> Inversion:
         if self.draws.scheme != "independent" or self.draws.cluster is not None:
@@ -140,28 +129,16 @@ class DrawErrors(ErrorModel):
         """What is added to the variances for simulations that were not seen yet; nothing by default."""
         return np.zeros(z.shape[1])
 
-    def _df(
-        self,
-        zeta: FloatArray,
-        sums: FloatArray,
-        where: IntArray,
-        used: IntArray,
-        variance: FloatArray,
-        unseen: FloatArray,
-    ) -> FloatArray:
+    def _df(self, parts: Clustered, variance: FloatArray, unseen: FloatArray) -> FloatArray:
         """Satterthwaite's degrees of freedom: 2V̂² over the variance of V̂, a sum of independent parts."""
         draws = self.draws
         most = max(1.0, draws.weight.size - 1.0)
         if draws.scheme == "sobol":
             return np.full(variance.shape, float((draws.stratum_sizes - 1).sum()))
         if draws.scheme == "independent":
-            part = np.square(zeta**2).sum(axis=0) + unseen**2  # a fourth power takes ten times as long
+            part = np.square(parts.zeta**2).sum(axis=0) + unseen**2  # a fourth power takes ten times as long
         else:
-            size = draws.stratum_sizes[used].astype(np.float64)
-            square = np.zeros(sums.shape)
-            np.add.at(square, where, zeta**2)
-            within = (size / np.maximum(size - 1, 1))[:, None] * (square - sums**2 / size[:, None])
-            part = (within**2).sum(axis=0)
+            part = (parts.within**2).sum(axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):
             df = 2 * variance**2 / part
         return np.asarray(np.clip(np.nan_to_num(df, nan=1.0, posinf=most), 1.0, most))

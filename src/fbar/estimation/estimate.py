@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
 import numpy as np
@@ -17,6 +18,7 @@ from fbar.errors import InputError
 from fbar.estimation.shown import ShownInNotebooks
 from fbar.question.targets import whole_name
 from fbar.question.targets.quantiles import Inverted
+from fbar.system.json_values import as_json
 from fbar.system.terminal import clean
 
 MOST_BRIEF = 6
@@ -52,13 +54,37 @@ def shorthand(value: float, error: float) -> str:
     return f"{value:.{digits}f}({scaled})"
 
 
+RELIABLE, BIASED, UNRELIABLE = "reliable", "biased", "unreliable"
+"""The words of `Estimate.reliability`."""
+
+BEYOND_CHANCE = 2.0
+"""Standard errors of a difference beyond which it is not put down to chance."""
+
+
+class Comparison(ABC):
+    """Knows how far answers are from the posterior; what it takes is computed when it is first asked."""
+
+    @abstractmethod
+    def difference(self, estimate: Estimate) -> Estimate | None:
+        """The estimate less the posterior's, with the error of both; None where it cannot be estimated."""
+
+    def biased(self, estimate: Estimate) -> BoolArray:
+        """Where the estimate differs from the posterior's by more than its own error bar, and not by chance."""
+        found = self.difference(estimate)
+        if found is None:
+            return np.zeros(np.shape(estimate.value), dtype=bool)
+        size = np.abs(found.value)
+        clear = (size > estimate.standard_error) & (size > BEYOND_CHANCE * np.asarray(found.standard_error))
+        return np.asarray(clear & np.asarray(found.trusted, dtype=bool))
+
+
 @dataclass(frozen=True, eq=False)
 class Estimate(ShownInNotebooks):
     """The value of a target and how wrong it may be.
 
     ``value`` and ``standard_error`` are numbers for a scalar target and arrays for a vector target, with
-    leading trial axes if the run had trials. ``trusted`` is false, and ``warnings`` say why, where the
-    error bar cannot be stood behind.
+    leading trial axes if the run had trials. ``trusted`` is true where the interval can be relied on for what
+    ``about`` names, otherwise ``warnings`` give the reason.
     """
 
     name: str
@@ -76,6 +102,8 @@ class Estimate(ShownInNotebooks):
     """What was estimated: the posterior, or ABC's posterior at a tolerance; empty where no tolerance plays a part."""
     bias: Any = 0.0
     """The standard deviation of the bias that may remain: a part of the standard error."""
+    comparison: Comparison | None = None
+    """Of an answer at a tolerance: what knows its `difference` from the posterior."""
 
     def __post_init__(self) -> None:
         for name in ("value", "standard_error", "df", "trusted", "bias"):  # they are shared, with a run's history too
@@ -103,9 +131,63 @@ class Estimate(ShownInNotebooks):
     def variance(self) -> Any:
         return np.square(self.standard_error)
 
+    @property
+    def difference(self) -> Estimate | None:
+        """Of an answer at a tolerance: the estimate less the posterior's, with the error of both.
+
+        None for an answer about the posterior itself, and where the simulations cannot show it.
+        """
+        return None if self.comparison is None else self.comparison.difference(self)
+
+    @property
+    def reliability(self) -> str:
+        """One word: reliable; biased, where it differs from the posterior by more than its error bar (`difference`);
+        unreliable, where the error bar itself cannot be relied on.
+        """
+        if not np.all(self.trusted):
+            return UNRELIABLE
+        return BIASED if self.comparison is not None and self.comparison.biased(self).any() else RELIABLE
+
+    def as_dict(self, *, brief: bool = False) -> dict[str, Any]:
+        """It in JSON's terms, without its name; ``brief`` has only the value with its error."""
+        found = {"value": as_json(self.value), "standard_error": as_json(self.standard_error)}
+        if brief:
+            return found
+        away = self.difference
+        return {
+            **found,
+            "df": as_json(self.df),
+            "about": self.about,
+            "bias": as_json(self.bias),
+            "reliability": self.reliability,
+            **({} if away is None else {"difference": {**away.as_dict(brief=True), "trusted": as_json(away.trusted)}}),
+            "trusted": as_json(self.trusted),
+            "warnings": list(self.warnings),
+            **({"labels": list(self.labels)} if self.labels else {}),
+        }
+
+    def component(self, k: int) -> Estimate:
+        """One number of a vector's estimate."""
+        size = np.size(self.value)
+
+        def part(values: Any) -> Any:
+            return np.broadcast_to(values, size)[k].item()
+
+        return replace(
+            self,
+            value=part(self.value),
+            standard_error=part(self.standard_error),
+            df=part(self.df),
+            trusted=part(self.trusted),
+            bias=part(self.bias),
+            labels=None,
+            comparison=None if self.comparison is None else _OfComponent(self, k),
+        )
+
     def __str__(self) -> str:
         value, error = np.asarray(self.value), np.asarray(self.standard_error)
-        mark = "" if np.all(self.trusted) else " (unreliable)"
+        word = self.reliability
+        mark = "" if word == RELIABLE else f" ({word})"
         if value.ndim == 0:
             return shorthand(float(value), float(error)) + mark
         if value.ndim == 1 and value.size <= 12:
@@ -115,6 +197,22 @@ class Estimate(ShownInNotebooks):
 
     def __repr__(self) -> str:
         return f"Estimate({clean(self.name)}: {self})"
+
+
+@dataclass(frozen=True, eq=False)
+class _OfComponent(Comparison):
+    """The comparison of one number of a vector."""
+
+    whole: Estimate
+    k: int
+
+    def difference(self, estimate: Estimate) -> Estimate | None:
+        found = self.whole.difference
+        return None if found is None else found.component(self.k)
+
+    def biased(self, estimate: Estimate) -> BoolArray:
+        assert self.whole.comparison is not None
+        return np.asarray(np.ravel(self.whole.comparison.biased(self.whole))[self.k])
 
 
 class Estimates(Sequence[Estimate], ShownInNotebooks):
@@ -195,7 +293,13 @@ class Estimates(Sequence[Estimate], ShownInNotebooks):
             accepted=parts[0].accepted,
             trusted=all(bool(part.trusted) for part in parts),
             warnings=tuple(dict.fromkeys(text for part in parts for text in part.warnings)),
+            about=parts[0].about,
         )
+
+    def compared(self, comparison: Callable[[int], Comparison]) -> Estimates:
+        """The same estimates, each with what knows its difference from the posterior, by its place."""
+        found = [replace(estimate, comparison=comparison(place)) for place, estimate in enumerate(self._estimates)]
+        return Estimates(found, self.covariance, self._slices)
 
     def difference(self, first: str, second: str) -> Estimate:
         return self.combine(
@@ -275,10 +379,13 @@ class ErrorBars:
     def rescaled(self, place: int, standard_error: float, df: float) -> ErrorBars:
         """With another standard error of one of the numbers, and the same correlations where it is finite."""
         covariance, freedom = self.covariance.copy(), self.df.copy()
+        bias = None if self.bias is None else self.bias.copy()
         before = math.sqrt(covariance[place, place])
         if before > 0 and standard_error < math.inf:
             covariance[place] *= standard_error / before
             covariance[:, place] *= standard_error / before
+            if bias is not None:
+                bias[place] *= standard_error / before
         covariance[place, place] = standard_error**2
         freedom[place] = df
-        return ErrorBars(covariance, freedom, self.doubts, self.bias)
+        return ErrorBars(covariance, freedom, self.doubts, bias)

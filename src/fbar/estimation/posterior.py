@@ -126,6 +126,9 @@ class Posterior(ShownInNotebooks):
     doubts: tuple[str, ...] = ()
     """Why all of its estimates are unreliable, whatever the target."""
 
+    parts_in_words: str = "accepted simulations"
+    """What its estimates are sums over."""
+
     about: str = ""
     """What it is: the posterior, or ABC's at a tolerance."""
 

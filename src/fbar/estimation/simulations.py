@@ -15,7 +15,7 @@ run's record, block by block.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -50,6 +50,11 @@ class Structure:
     cluster: IntArray | None
     stratum_sizes: IntArray
     used: BoolArray
+
+    def take(self, places: IntArray) -> Structure:
+        """That of some of them."""
+        cluster = None if self.cluster is None else self.cluster[places]
+        return replace(self, stratum=self.stratum[places], cluster=cluster, used=self.used[places])
 
 
 class Drawn(Protocol):
@@ -170,6 +175,51 @@ class Simulations:
         if self._recorded is None:
             raise self._not_kept()
         yield from self._from_record(self._recorded)
+
+    def selected(self, most: int, select: Callable[[FloatArray], IntArray]) -> Portion:
+        """All simulations, or at most so many where they are more: the rows of their summaries that ``select`` gives.
+
+        Summaries of simulations that failed are NaN. Where not everything is in memory, the run's record is read once,
+        and ``select`` chooses among what it chose before and what follows.
+        """
+        if self._size <= most and self.in_memory:
+            return self.take()
+        if not self._numbers:
+            raise InputError("simulations are selected by summaries that are numbers")
+        if not self.in_memory:
+            return self._selected_from_record(most, select)
+        store, rows = self._drawn.everything, np.arange(self._size)
+        summaries = store.summaries.flat(rows, self._numbers)
+        summaries[store.failure(rows) != Failure.NONE] = np.nan
+        chosen = np.sort(select(summaries))
+        return self.take(chosen if chosen.size else None)
+
+    def _selected_from_record(self, most: int, select: Callable[[FloatArray], IntArray]) -> Portion:
+        kept: list[Portion] = []
+        for portion in self.portions():
+            kept.append(portion)
+            if sum(map(len, kept)) > 2 * most:
+                kept = [self._narrowed(kept, select)]
+        return self._narrowed(kept, select)
+
+    def _narrowed(self, kept: list[Portion], select: Callable[[FloatArray], IntArray]) -> Portion:
+        """Those of some portions that are selected; all of them where none is."""
+        found = [portion.summaries for portion in kept if portion.summaries is not None]
+        summaries = np.concatenate(found)
+        failure = np.concatenate([portion.failure for portion in kept])
+        chosen = np.sort(select(np.where((failure == Failure.NONE)[:, None], summaries, np.nan)))
+        if not chosen.size:
+            chosen = np.arange(len(summaries))
+        costs = [portion.cost for portion in kept if portion.cost is not None]
+        return self._made(
+            np.concatenate([portion.rows for portion in kept])[chosen],
+            Points.concatenate([portion.points for portion in kept]).take(chosen),
+            np.concatenate([portion.distance for portion in kept])[chosen],
+            summaries[chosen],
+            {},
+            failure[chosen],
+            np.concatenate(costs)[chosen] if len(costs) == len(kept) else None,
+        )
 
     def _not_kept(self) -> InputError:
         return InputError(

@@ -118,7 +118,8 @@ class Store(Generic[T]):
         """The rows of the near simulations."""
         self._planned = most if most < math.inf else 0.0
         self._needs_all, self._needs_summaries = needs_all, needs_summaries
-        self.distance = self._column(math.inf if needs_all else MOST_SIMULATIONS)
+        self._most_kept = math.inf if needs_all or needs_summaries else MOST_SIMULATIONS
+        self.distance = self._column(self._most_kept)
         self.cost = self._column(math.inf if needs_costs else MOST_SIMULATIONS, near=False)
         self.further: dict[str, Column] = {}
         self._summaries: Column | None = None
@@ -155,7 +156,7 @@ class Store(Generic[T]):
         self._summaries.add(entry.summaries, near)
         for name, values in entry.further.items():
             if name not in self.further:
-                self.further[name] = self._column(math.inf if self._needs_all else MOST_SIMULATIONS)
+                self.further[name] = self._column(self._most_kept)
             self.further[name].add(values, near)
         if near.size and not self._needs_all:
             self.near.add(near)
@@ -171,8 +172,8 @@ class Store(Generic[T]):
         each = 0 if first is None else math.prod(first.shape[1:])
         few = each <= FEW_NUMBERS
         most = math.inf if self._needs_summaries else MOST_NUMBERS if few else MOST_DATA
-        if not self._needs_all:
-            most = min(most, MOST_SIMULATIONS * each)
+        if self._most_kept < math.inf:
+            most = min(most, self._most_kept * each)
         return self._column(most, each, near=few and not self._needs_all)
 
     def all_failed(self) -> None:
@@ -182,7 +183,7 @@ class Store(Generic[T]):
 
     def measured(self, distances: FloatArray) -> None:
         """Give every simulation another distance, by another measure."""
-        self.distance = self._column(math.inf if self._needs_all else MOST_SIMULATIONS)
+        self.distance = self._column(self._most_kept)
         self.distance.add(distances, rows_in(self.near))
 
     def narrow(self, places: IntArray) -> None:

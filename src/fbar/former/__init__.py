@@ -89,6 +89,20 @@ def settings(recorded: Any) -> Any:
     return found
 
 
+def answer(recorded: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a leg that was recorded before there were answers at the data (it has no ``at_data``).
+
+    A targeted run without a tolerance chose one from its budget then.
+
+    >>> answer({"method": {"type": "Targeted", "tolerance": None}})
+    {'method': {'type': 'Targeted', 'tolerance': 'chosen'}}
+    """
+    method = recorded.get("method")
+    if "at_data" in recorded or not isinstance(method, dict) or method.get("type") != "Targeted":
+        return recorded
+    return {**recorded, "method": {**method, "tolerance": "chosen"}} if method.get("tolerance") is None else recorded
+
+
 def result(recorded: Any) -> Any:
     """How a recorded run ended, with the names of now."""
     if not isinstance(recorded, dict):

@@ -29,8 +29,8 @@ class Leg:
     result: dict[str, Any] | None
 
     def as_now(self) -> Leg:
-        """The leg with the names of now, where it was recorded under former ones."""
-        return Leg(former.settings(self.settings), former.result(self.result))
+        """The leg with the names and meanings of now, where it was recorded under former ones."""
+        return Leg(former.answer(former.settings(self.settings)), former.result(self.result))
 
     def row(self, number: int) -> tuple[int, str, str | None, int]:
         """Its row in the table, with the checksum."""

@@ -67,7 +67,9 @@ class DrawRun(Run):
         self.block_size = start.block_size or self._default_block(BLOCK_SIZE)
         self._check_targets()
         self._drawn = DrawnPoints(self._drawn_again)
-        self.everything: Store[Points] = Store(self._drawn, most=self._most, needs_all=False)
+        self.everything: Store[Points] = Store(
+            self._drawn, most=self._most, needs_all=False, needs_summaries=self.at_data
+        )
         self._round_sizes: list[int] = []
         self._stratum_sizes: list[IntArray] = []
         self._latest: Posterior | None = None  # until more is told
@@ -140,8 +142,7 @@ class DrawRun(Run):
         else:
             tally = self.problem.tally(batch, outcomes, self.acceptance)
             distance, seen = np.where(tally.weight > 0, 0.0, np.inf), tally.seen
-        whole = self.estimator.needs_rejected
-        near = np.arange(distance.size) if whole else np.flatnonzero(accepted(self.acceptance, distance))
+        near = np.arange(distance.size) if self._keeps_all else np.flatnonzero(accepted(self.acceptance, distance))
         self.everything.add(
             Entry(
                 self.round,
@@ -176,7 +177,7 @@ class DrawRun(Run):
 
     def _all_failed(self) -> None:
         near = self._drawn.near() if self.simulations else None
-        if near is not None and self.estimator.needs_rejected:
+        if near is not None and self._keeps_all:
             lost = {name: np.full(near.rows, np.nan) for name in self.problem.records if name in near}
             self._drawn.replace(near.without(list(lost)).with_columns(lost))
         elif near is not None:
@@ -247,11 +248,13 @@ class DrawRun(Run):
     def _estimated(self, acceptance: Acceptance) -> Posterior:
         draws = self.draws(None if acceptance is self.acceptance else acceptance)
         share = float(draws.weight @ np.exp(draws.log_w)) / draws.simulations
-        return self._compared_with_prior(self.estimator(draws), acceptance.tolerance, share)
+        return self._described(self.estimator(draws), acceptance.tolerance, share)
 
     def stages(self) -> list[Stage]:
         whence = "the prior" if self.design is self.problem.prior else "a design q, weighted by p/q"
         how = "" if isinstance(self.scheme, Independent) else f"{self.scheme.name} draws "
+        if self.at_data:
+            return [Stage(f"{how}from {whence}", self.simulations)]
         found = accepted(self.acceptance, self.everything.distance.take(rows_in(self.everything.near)))
         return [Stage(f"{how}from {whence}", self.simulations, float(found.sum()), self.acceptance.tolerance)]
 
@@ -299,6 +302,7 @@ class DrawRun(Run):
         return {name: np.concatenate(parts) for name, parts in made.items()}
 
     def _posterior_tolerance(self) -> float:
+        self._require_tolerance()
         return self.acceptance.tolerance
 
     def _distances_of(self, rows: IntArray) -> FloatArray:
@@ -311,14 +315,18 @@ class DrawRun(Run):
     def _has_distances(self) -> bool:
         return self.problem.has_summaries
 
+    @property
+    def _keeps_all(self) -> bool:
+        """Whether the rejected simulations are kept: for estimators that learn from them, and at the data."""
+        return self.at_data or self.estimator.needs_rejected
+
     def _at(self, tolerance: float) -> Acceptance:
-        """Acceptance at a smaller tolerance: of the simulations beyond the run's own nothing is kept."""
+        """Acceptance at another tolerance: a smaller one where nothing is kept beyond the run's own."""
         found = Acceptance(tolerance, self.acceptance.kernel)
         if not self._has_distances:
             raise InputError("this problem has no distances, so it has no posterior at another tolerance")
-        if (
-            tolerance > self.acceptance.tolerance
-        ):  # every kernel falls with the distance: within a smaller one all are kept
+        beyond = tolerance > self.acceptance.tolerance  # every kernel falls with the distance
+        if beyond and not self.at_data:
             raise InputError(
                 f"only simulations within the run's tolerance {self.acceptance.tolerance:g} were kept, "
                 f"so it cannot be raised to {tolerance:g}; choose a smaller one, or run fbar.SMC, which keeps them all"
@@ -327,6 +335,8 @@ class DrawRun(Run):
 
     def _extend(self, tolerance: float | None) -> None:
         if tolerance is not None:
+            if self.at_data:
+                self._refuse_tolerance(tolerance)
             self.acceptance = self._at(tolerance)
             if self.simulations and not self.estimator.needs_rejected:
                 distance = self.everything.distance.take(rows_in(self.everything.near))

@@ -41,8 +41,8 @@ class Method(ABC):
         return False
 
     def answers_at_data(self, problem: Problem) -> bool:
-        """Whether its runs of a problem answer at the data: where no tolerance is named and summaries are numbers."""
-        return self.final_tolerance is None and not problem.is_finite and problem.compares_numbers
+        """Whether its runs of a problem answer at the data, see `fbar.estimation.at_data`."""
+        return False
 
     def at_tolerance(self, tolerance: float) -> Self:
         """The method with another tolerance, at which its runs end."""
@@ -67,6 +67,8 @@ class Method(ABC):
         limit: int | None = None,
         trials: int | None = None,
         block_size: int | None = None,
+        at_data: bool = True,
+        learns: bool = True,
     ) -> Run:
         """Begin a run.
 
@@ -84,6 +86,11 @@ class Method(ABC):
             with tabulated probabilities.
         block_size
             Simulations in a block. Part of what the seed determines: another size gives other numbers.
+        at_data
+            False for a run of before there were answers at the data: without a tolerance, it has ABC's posterior at the
+            smallest tolerance that it comes to.
+        learns
+            Whether an answer at the data may learn summaries where the data are many numbers.
         """
 
         instance(problem, Problem, "problem", "an fbar.Problem")
@@ -100,6 +107,7 @@ class Method(ABC):
                 whole(limit, "limit"),
                 whole(trials, "trials"),
                 whole(block_size, "block_size"),
-                trials is None and self.answers_at_data(problem),
+                at_data and trials is None and self.answers_at_data(problem),
+                learns,
             )
         )

@@ -100,7 +100,9 @@ class OtherTolerances(ABC):
         c = as_ratio(ratio)
         at, large = self._biased(tolerance)
         rows_of(large)  # refuses what it cannot do before it looks for simulations
-        return ExtrapolatedPosterior(large, self.posterior_at(at / c), c)
+        found = ExtrapolatedPosterior(large, self.posterior_at(at / c), c)
+        found.about = f"ABC's posterior extrapolated to tolerance 0, from {at:.4g} and {at / c:.4g}"
+        return found
 
     def bias(self) -> Bias | None:
         """What the run's tolerance may add to its estimates; None where there is no tolerance or too few simulations.
@@ -120,7 +122,7 @@ class OtherTolerances(ABC):
         try:
             at, large = self._biased(None)
             distance = self._distances_of(rows_of(large))
-        except InputError:
+        except (InputError, NoPosterior):
             return None
         near = float(np.quantile(distance, NEARER))
         if not 0 < near < at:
@@ -140,7 +142,7 @@ class OtherTolerances(ABC):
 
     def adjusted(self, tolerance: float | None = None) -> AdjustedPosterior:
         """The posterior adjusted by regression on the summaries, see `fbar.estimation.adjustment`."""
-        _, posterior = self._biased(tolerance)
+        at, posterior = self._biased(tolerance)
         rows, observed = rows_of(posterior), self.problem.observed
         assert observed is not None
         size = np.size(observed)
@@ -156,7 +158,9 @@ class OtherTolerances(ABC):
                 f"many simulations; this problem's data are {size}: give it a shorter summary="
             ) from None
         away = summaries - np.ravel(observed)
-        return AdjustedPosterior(posterior, away, self.problem)
+        found = AdjustedPosterior(posterior, away, self.problem)
+        found.about = f"ABC's posterior at tolerance {at:.4g}, adjusted by regression"
+        return found
 
     def _biased(self, tolerance: float | None) -> tuple[float, Posterior]:
         """The tolerance and its posterior, if there is a bias to be removed."""

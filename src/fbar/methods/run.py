@@ -87,6 +87,8 @@ class Run(AskTell, OtherTolerances):
         self._leg_round = self._leg_spent = 0  # where it was last extended
         self.at_data = start.at_data
         """Whether its posterior is that at the data, and not ABC's at a tolerance."""
+        self.estimator_at_data = AtData(learn=start.learns)
+        """How it is estimated at the data."""
         self.estimating = False
         """Whether an estimate at the data is being computed that takes a while."""
         self.watcher: Callable[[Run], None] | None = None
@@ -115,7 +117,7 @@ class Run(AskTell, OtherTolerances):
         found = self._at_data
         if found is None or found.simulations != self.simulations:
             with self._estimation():
-                found = self._at_data = AtData().posterior(self.all_simulations())
+                found = self._at_data = self.estimator_at_data.posterior(self.all_simulations())
         return found
 
     def provisional_posterior(self) -> PosteriorAtData:
@@ -136,7 +138,7 @@ class Run(AskTell, OtherTolerances):
 
     def _provisional_from(self, prepared: Prepared) -> PosteriorAtData:
         with self._estimation():
-            found = self._provisional = AtData().provisional(prepared)
+            found = self._provisional = self.estimator_at_data.provisional(prepared)
         return found
 
     @contextmanager
@@ -152,14 +154,35 @@ class Run(AskTell, OtherTolerances):
             self.estimating = False
             self._seconds_each = (time.monotonic() - begun) / self.simulations
 
-    def _compared_with_prior(self, posterior: Posterior, tolerance: float, share: float) -> Posterior:
-        """With a doubt where the data hardly change the prior.
+    def _require_tolerance(self) -> None:
+        """Refuse what is about the tolerance of an answer that has none."""
+        if self.at_data:
+            raise InputError("the answer is about the posterior itself, so it has no tolerance")
+
+    def _refuse_tolerance(self, tolerance: float) -> None:
+        """Refuse to go on at a tolerance with a run that answers at the data."""
+        raise InputError(
+            f"the run answers about the posterior itself, so it cannot go on at the tolerance {tolerance:g}; for ABC's "
+            "posterior start another run with that tolerance"
+        )
+
+    @property
+    def reported_tolerance(self) -> float | None:
+        """The tolerance of its posterior, where it has one above 0; an answer at the data has none."""
+        return None if self.at_data else super().reported_tolerance
+
+    def _described(self, posterior: Posterior, tolerance: float, share: float) -> Posterior:
+        """With what it is about, and a doubt where the data hardly change the prior.
 
         ``share`` is Z, the share of the prior's simulations that is accepted. With L(θ) ≤ 1 the acceptance probability,
         the posterior of any event differs from its prior by at most ∫ p (L/Z − 1)₊ ≤ 1 − Z: the mean of (L − Z)₊ is
         largest for an L that is 0 or 1, where it is Z(1 − Z). Exact matching has no tolerance to be lowered.
         """
-        if tolerance > 0 and self.problem.has_summaries and share >= NEARLY_ALL:
+        if not (tolerance > 0 and self.problem.has_summaries):
+            posterior.about = self.problem.posterior_in_words
+            return posterior
+        posterior.about = f"ABC's posterior at tolerance {tolerance:.4g}"
+        if share >= NEARLY_ALL:
             posterior.doubts = (
                 *posterior.doubts,
                 f"the tolerance {tolerance:.4g} accepts {min(share, 1.0):.0%} of the simulations from the prior, so "

@@ -22,3 +22,5 @@ class Start:
     block_size: int | None
     at_data: bool = False
     """Whether the answer is about the posterior, by regression at the data, and not ABC's at a tolerance."""
+    learns: bool = True
+    """Whether such an answer may learn summaries from data that are many numbers."""

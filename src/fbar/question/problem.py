@@ -330,6 +330,16 @@ class Problem:
         return self.has_summaries and self.observed is not None and self.observed.dtype.kind in "biuf"
 
     @property
+    def posterior_in_words(self) -> str:
+        """What is estimated where no tolerance is left: the posterior given the data, or given their summaries."""
+        return "the posterior" if self.summary is None else "the posterior given the summaries"
+
+    @property
+    def uses_data_as_they_are(self) -> bool:
+        """Whether the user has given neither a summary function nor a distance."""
+        return self.arguments["summary"] is None and self.arguments["distance"] is None
+
+    @property
     def measure(self) -> Distance:
         """The distance as a function of summaries and the data that they are compared with."""
         return self._comparison.measure

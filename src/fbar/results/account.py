@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from fbar.arrays import BoolArray
 from fbar.checks import counted
-from fbar.estimation.estimate import Estimate, Estimates
+from fbar.estimation.estimate import BIASED, RELIABLE, Comparison, Estimate, Estimates
 from fbar.methods.forecasts import Forecast
 from fbar.system.terminal import clean
 
@@ -28,9 +30,11 @@ class Account:
     in_seconds: bool = False
     unused: int = 0
     remarks: Sequence[str] = ()
-    about_tolerance: str = ""
+    about: str = ""
     missing: Mapping[str, Forecast] = field(default_factory=dict)
     title: str = ""
+    at_data: bool = False
+    """Whether the answer is at the data, where simulations are used by nearness and none is accepted."""
 
     @classmethod
     def recorded(cls, result: Mapping[str, Any]) -> Account:
@@ -45,11 +49,12 @@ class Account:
             result.get("cost_unit") == "s",
             result.get("unused", 0),
             result.get("remarks", ()),
-            result.get("about_tolerance", ""),
+            result.get("about") or result.get("about_tolerance", ""),
             {
                 name: Forecast(found["more"], found["low"], found["high"], 0)
                 for name, found in result.get("missing", {}).items()
             },
+            at_data=result.get("at_data", False),
         )
 
     @property
@@ -67,15 +72,25 @@ class Account:
     def how_it_went(self) -> list[str]:
         """Lines below the estimates and warnings."""
         cost = cost_in_words(self.cost, self.in_seconds)
-        summary = f"{counted(self.simulations, 'simulation')}, {self.accepted:,.6g} accepted; {self.stopped_by}"
+        summary = f"{simulations_in_words(self.simulations, self.accepted, self.at_data)}; {self.stopped_by}"
         unused = f"{counted(self.unused, 'more simulation')} ran in advance and went unused"
         return [
+            *([self.about] if self.about else []),
             f"{summary}; {cost}" if cost else summary,
             *([unused] if self.unused else []),
             *self.remarks,
-            *([self.about_tolerance] if self.about_tolerance else []),
             *(f"{name} needs {forecast}" for name, forecast in self.missing.items()),
         ]
+
+
+def simulations_in_words(simulations: int, accepted: float, at_data: bool) -> str:
+    """How many simulations were run, and how many of them the answer uses.
+
+    >>> simulations_in_words(20_000, 512.0, False), simulations_in_words(20_000, 4000.0, True)
+    ('20,000 simulations, 512 accepted', '20,000 simulations, the 4,000 nearest used')
+    """
+    used = f"the {accepted:,.6g} nearest used" if at_data else f"{accepted:,.6g} accepted"
+    return f"{counted(simulations, 'simulation')}, {used}"
 
 
 def cost_in_words(cost: float | None, in_seconds: bool) -> str:
@@ -99,6 +114,9 @@ def _estimates(result: Mapping[str, Any]) -> Estimates:
             estimate["trusted"],
             tuple(estimate["warnings"]),
             tuple(estimate["labels"]) if "labels" in estimate else None,
+            about=estimate.get("about", ""),
+            bias=_number(estimate.get("bias", 0.0)),
+            comparison=_Recorded(_difference(name, estimate), estimate.get("reliability", RELIABLE)),
         )
         for name, estimate in result["estimates"].items()
     ]
@@ -106,6 +124,27 @@ def _estimates(result: Mapping[str, Any]) -> Estimates:
     slices = [slice(int(end) - np.size(estimate.value), int(end)) for estimate, end in zip(found, ends, strict=True)]
     size = int(ends[-1]) if found else 0
     return Estimates(found, np.full((size, size), np.nan), slices)
+
+
+@dataclass(frozen=True, eq=False)
+class _Recorded(Comparison):
+    """A comparison that was made when the run ended."""
+
+    known: Estimate | None
+    reliability: str
+
+    def difference(self, estimate: Estimate) -> Estimate | None:
+        return self.known
+
+    def biased(self, estimate: Estimate) -> BoolArray:
+        return np.full(np.shape(estimate.value), self.reliability == BIASED)
+
+
+def _difference(name: str, estimate: Mapping[str, Any]) -> Estimate | None:
+    found = estimate.get("difference")
+    if found is None:
+        return None
+    return Estimate(name, _number(found["value"]), _number(found["standard_error"]), math.nan, 0, 0, found["trusted"])
 
 
 def _number(recorded: Any) -> Any:

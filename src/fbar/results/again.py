@@ -129,7 +129,7 @@ def _view(how: str) -> str:
         return f"--at {given}"
     if not name or options.pop("ratio", "2") not in ("2", "2.0"):
         return ""
-    return f"--{name}" + (f" --at {options['tolerance']}" if "tolerance" in options else "")
+    return f"--{name.replace('_', '-')}" + (f" --at {options['tolerance']}" if "tolerance" in options else "")
 
 
 def _method(asked: Settings) -> Method | None:

@@ -8,7 +8,7 @@ from functools import singledispatch
 
 import numpy as np
 
-from fbar.estimation.estimate import Estimate, Estimates, between, shorthand
+from fbar.estimation.estimate import RELIABLE, Estimate, Estimates, between, shorthand
 from fbar.estimation.posterior import Posterior
 from fbar.results.markup import Html, element, join, paragraph
 
@@ -93,26 +93,23 @@ def _table_of(estimates: Iterable[Estimate]) -> Html:
 
 
 def _rows_of(estimate: Estimate) -> list[list[str]]:
-    """Name, value with error, 95% interval and trust, a row for each number."""
+    """Name, value with error, 95% interval and a word where it is not reliable, a row for each number."""
     value = np.asarray(estimate.value)
     if value.ndim > 1 or value.size == 0:
         return [[estimate.name, str(estimate), "", ""]]
-    error, trusted = (
-        np.broadcast_to(np.asarray(part), value.shape).reshape(-1)
-        for part in (estimate.standard_error, estimate.trusted)
-    )
-    low, high = (np.asarray(end, dtype=np.float64).reshape(-1) for end in estimate.interval())
-    names = [estimate.name]
-    if value.ndim:
-        labels = estimate.labels
-        parts = labels if labels and len(labels) == value.size else map(str, range(value.size))
-        names = [f"{estimate.name} [{part}]" for part in parts]
+    if value.ndim == 0:
+        return [_row(estimate.name, estimate)]
+    labels = estimate.labels
+    parts = labels if labels and len(labels) == value.size else map(str, range(value.size))
+    return [_row(f"{estimate.name} [{part}]", estimate.component(k)) for k, part in enumerate(parts)]
+
+
+def _row(name: str, estimate: Estimate) -> list[str]:
+    low, high = estimate.interval()
+    word = estimate.reliability
     return [
-        [
-            name,
-            shorthand(float(value.reshape(-1)[i]), float(error[i])),
-            between(float(low[i]), float(high[i])),
-            "" if trusted[i] else "unreliable",
-        ]
-        for i, name in enumerate(names)
+        name,
+        shorthand(float(estimate.value), float(estimate.standard_error)),
+        between(float(low), float(high)),
+        "" if word == RELIABLE else word,
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from fbar.checks import counted, non_negative_number, number
-from fbar.diagnostics.explanation import Explanation, explain
+from fbar.diagnostics.explanation import Explanation, explain, target_of
 from fbar.diagnostics.predictive import Predictions, predict
 from fbar.engine import Engine, as_before
-from fbar.errors import InputError, NoPosterior
+from fbar.errors import InputError
+from fbar.estimation.at_data import PosteriorAtData
 from fbar.estimation.estimate import Estimate, Estimates, brief, whole
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.simulations import Simulations
@@ -23,8 +24,10 @@ from fbar.methods.forecasts import Forecast
 from fbar.methods.history import Moment
 from fbar.methods.stopping import StoppingRule, as_rule
 from fbar.question.outcomes import FailedPlace
-from fbar.question.targets import Target
+from fbar.question.targets import Target, as_targets
+from fbar.results.about import about, remaining_bias, warning_of_bias
 from fbar.results.account import Account
+from fbar.results.comparison import Compared, Reference
 from fbar.results.everything import all_simulations
 from fbar.results.exports import to_arviz, to_pandas
 from fbar.results.markup import paragraph
@@ -34,9 +37,6 @@ from fbar.system.json_values import as_json, json_seed
 
 if TYPE_CHECKING:
     import pandas
-
-MOST_SHOWN = 6
-"""Biases that are printed, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +72,26 @@ class Result:
     """What of the record is damaged, if the result uses only the simulations before the damage."""
     asked: tuple[Target, ...] = ()
     """What was asked in place of the run's own targets, see `fbar.load`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "estimates", self._compared(self.targets, self.estimates))
+
+    @property
+    def is_at_data(self) -> bool:
+        """Whether the answer is about the posterior itself, by regression at the data."""
+        return isinstance(self.posterior, PosteriorAtData)
+
+    @property
+    def tolerance(self) -> float | None:
+        """The tolerance of ABC's answer; None for an answer about the posterior itself."""
+        if self.is_at_data:
+            return None
+        return self.run.reported_tolerance if self.looked_at is None else self.looked_at
+
+    @property
+    def about(self) -> str:
+        """What was estimated, and what is known of its bias, in a line."""
+        return about(self)
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -112,10 +132,26 @@ class Result:
     def expect(self, targets: Sequence[Target]) -> Estimates: ...
     def expect(self, targets: Target | Sequence[Target]) -> Estimate | Estimates:
         """The `Estimate` of any target, or the `Estimates` of several."""
-        return self.posterior.expect(targets)
+        listed = as_targets(targets)
+        found = self._compared(listed, self.posterior.expect(list(listed)))
+        return found[0] if isinstance(targets, Target) else found
+
+    def _compared(self, targets: tuple[Target, ...], estimates: Estimates) -> Estimates:
+        """Estimates at a tolerance with what knows how far they are from the posterior."""
+        compared = self._compared_with(targets)
+        return estimates if compared is None else estimates.compared(compared.of)
+
+    def _compared_with(self, targets: tuple[Target, ...]) -> Compared | None:
+        if not self.tolerance or np.ndim(self.simulations) or not self.run.problem.compares_numbers:
+            return None
+        return Compared(self._reference, targets, self.own)
+
+    @cached_property
+    def _reference(self) -> Reference:
+        return Reference(self.run)
 
     def at(self, tolerance: float) -> Result:
-        """The result at another tolerance, from the same simulations.
+        """ABC's answer at a tolerance, from the same simulations.
 
         Any tolerance after `Targeted` and `SMC`, which keep every simulation; a smaller one after others.
         """
@@ -123,18 +159,38 @@ class Result:
         posterior = self.run.posterior_at(at)
         return self._of(posterior, f".at({at!r})", f"at tolerance {at:.4g}, from the same simulations", at)
 
+    def at_data(self) -> Result:
+        """The answer about the posterior itself, by regression at the data on all simulations of the run.
+
+        See `fbar.estimation.at_data`. It is what a run gives that was started without a tolerance.
+        """
+        if self.is_at_data:
+            return self
+        return self._of(self.run.posterior_at_data(), ".at_data()", "at the data, from the same simulations", None)
+
     def curve(
         self, targets: Target | Sequence[Target] | None = None, tolerances: Sequence[float] | None = None
     ) -> list[tuple[float, Any]]:
-        """The estimates against the tolerance, from the same simulations: pairs (tolerance, `Estimates`)."""
-        return self.run.curve(self.targets if targets is None else targets, tolerances)
+        """The estimates against the tolerance, from the same simulations: pairs (tolerance, `Estimates`).
+
+        Of an answer at the data, where no ``tolerances`` are given: against the bandwidth, see
+        `PosteriorAtData.curve`.
+        """
+        targets = self.targets if targets is None else targets
+        if tolerances is None and isinstance(self.posterior, PosteriorAtData):
+            return self.posterior.curve(targets)
+        return self.run.curve(targets, tolerances)
 
     @cached_property
     def bias(self) -> Estimates | None:
-        """How much bias the tolerance may leave in each estimate; None if there is none or it cannot be estimated.
+        """How much bias may be left in each estimate; None if there is none or it cannot be estimated.
 
-        f̂_ε less its Richardson extrapolation, see `fbar.estimation.extrapolation` for what that assumes.
+        At a tolerance: f̂_ε less its Richardson extrapolation, see `fbar.estimation.extrapolation` for what that
+        assumes; how far the estimates are from the posterior is their ``difference``. At the data: 0 with the standard
+        deviation of the bias that may remain, which the standard errors of the estimates include.
         """
+        if self.is_at_data:
+            return remaining_bias(self.estimates)
         found = self.run.bias() if self.own and not np.ndim(self.simulations) else None
         return None if found is None else found.expect(list(self.targets))
 
@@ -146,7 +202,7 @@ class Result:
         O(ε²) to O(ε⁴) where the summaries' density is smooth at the data, see `fbar.estimation.extrapolation`. Some
         weights are negative.
         """
-        tolerance = self.looked_at if tolerance is None else non_negative_number(tolerance, "tolerance")
+        tolerance = self._from_tolerance(tolerance)
         c = number(ratio, "ratio")
         ratio = ratio if type(ratio) is int else c
         posterior, at = self.run.extrapolated(ratio, tolerance), self._at(tolerance)
@@ -161,7 +217,7 @@ class Result:
         that of β̂, see `fbar.estimation.adjustment`. Removes the bias of a mean that is linear in the summaries; what
         the spread of θ does with them remains. ``tolerance`` is the run's by default (after `at`, that one).
         """
-        tolerance = self.looked_at if tolerance is None else non_negative_number(tolerance, "tolerance")
+        tolerance = self._from_tolerance(tolerance)
         posterior, at = self.run.adjusted(tolerance), self._at(tolerance)
         given = "" if tolerance is None else f"tolerance={at!r}"
         what = f"adjusted by regression on the summaries, at tolerance {at:.4g}"
@@ -187,7 +243,12 @@ class Result:
         ``target`` is one of the run's by its name (R0 for mean:R0 where that is clear), the only one by default, or
         any other. No simulation is run. Print what comes back; its numbers are in `Explanation.as_dict`.
         """
-        return replace(explain(self.run, self.posterior, target), what=self.what)
+        asked = target_of(self.run, target)
+        found = explain(self.run, self.posterior, asked)
+        comparison = self._compared((asked,), Estimates([found.estimate], np.zeros((1, 1)), [slice(0, 1)]))[
+            0
+        ].comparison
+        return replace(found, what=self.what, estimate=replace(found.estimate, comparison=comparison))
 
     def report(
         self,
@@ -228,6 +289,17 @@ class Result:
             looked_at=tolerance,
         )
 
+    def _from_tolerance(self, tolerance: float | None) -> float | None:
+        """The tolerance that was given, or that of this result where it is not the run's own."""
+        if tolerance is not None:
+            return non_negative_number(tolerance, "tolerance")
+        if self.looked_at is None and self.run.at_data:
+            raise InputError(
+                "the answer is about the posterior itself, so it has no tolerance; give one to start from ABC's answer "
+                "there (tolerance=, --at)"
+            )
+        return self.looked_at
+
     def _at(self, tolerance: float | None) -> float:
         """A tolerance that was given, or else the run's own, which there is where its bias was removed."""
         found = self.run.reported_tolerance if tolerance is None else tolerance
@@ -244,7 +316,7 @@ class Result:
         were = "was" if seen.failures == 1 else "were"
         failed = f"{counted(seen.failures, 'simulation')} failed and {were} rejected: {seen.failed}"
         failed = failed if seen.failures else ""
-        found = (*self.posterior.doubts, *self.run.warnings, failed, self._biased(), *self.notes)
+        found = (*self.posterior.doubts, *self.run.warnings, failed, warning_of_bias(self), *self.notes)
         return tuple(dict.fromkeys(text for text in found if text))
 
     @property
@@ -260,9 +332,10 @@ class Result:
             self.run.problem.measures_cost,
             self.unused,
             self.remarks,
-            self.about_tolerance,
+            self.about,
             self.missing,
             self.what,
+            self.is_at_data,
         )
 
     def __str__(self) -> str:
@@ -278,41 +351,6 @@ class Result:
         title = [paragraph(f"{self.what}:")] if self.what else []
         return joined(*title, self.estimates._repr_html_(), warned(account.further_warnings), *map(paragraph, lines))
 
-    @property
-    def about_tolerance(self) -> str:
-        """The tolerance and the bias that it may leave in scalar estimates, in words; nothing where there is none."""
-        tolerance = self.run.reported_tolerance if self.own else None
-        if not tolerance or np.ndim(self.simulations):
-            return ""
-        words = f"tolerance {tolerance:.4g}" + (", chosen from the budget" if self.run.chooses_tolerance else "")
-        if self.bias is None:
-            return f"{words}; the remaining bias cannot be estimated from these simulations"
-        scalar = [item for item in self.bias if not np.ndim(item.value)]
-        shown = ", ".join(f"{item.name} {item}" for item in scalar[:MOST_SHOWN])
-        return f"{words}; it may leave a bias: {shown}" if shown else words
-
-    @cached_property
-    def biased(self) -> tuple[str, ...]:
-        """Estimates whose bias by the tolerance is larger than their error bar, by Student's t and Bonferroni at 1%."""
-        if self.bias is None or not all(np.ndim(item.value) == 0 for item in self.bias):
-            return ()
-        level = 1 - 0.01 / len(self.bias)
-        large = []
-        for item in self.bias:
-            low, high = item.interval(level)
-            least = max(low, -high, 0.0)  # of its size
-            if item.trusted and least > self.estimates[item.name].standard_error:
-                large.append(item.name)
-        return tuple(large)
-
-    def _biased(self) -> str:
-        """A warning of them, with what would help."""
-        if not self.biased:
-            return ""
-        remedies = ", or see result.extrapolated()" if _works(self.run.extrapolated) else ""
-        remedies += ", or see result.adjusted()" if _works(self.run.adjusted) else ""
-        return f"the tolerance biases {', '.join(self.biased)} by more than the error bar; lower it{remedies}"
-
     def predictive(
         self, number: int | None = None, *, workers: int | None = None, timeout: float | None = None
     ) -> Predictions:
@@ -326,25 +364,13 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         """The estimates and how the run went, in JSON's terms."""
-        estimates = {
-            estimate.name: {
-                "value": as_json(estimate.value),
-                "standard_error": as_json(estimate.standard_error),
-                "df": as_json(estimate.df),
-                "trusted": as_json(estimate.trusted),
-                "warnings": list(estimate.warnings),
-                **({"labels": list(estimate.labels)} if estimate.labels else {}),
-            }
-            for estimate in self.estimates
-        }
         return {
-            **(
-                {}
-                if self.own
-                else {"what": self.what, "how": self.how[1:], "tolerance": as_json(self._at(self.looked_at))}
-            ),
-            "estimates": estimates,
-            **self._bias_as_dict(),
+            **({} if self.own else {"what": self.what, "how": self.how[1:]}),
+            "about": self.about,
+            **({"at_data": True} if self.is_at_data else {}),
+            **({} if self.tolerance is None else {"tolerance": as_json(self.tolerance)}),
+            "estimates": {estimate.name: estimate.as_dict() for estimate in self.estimates},
+            **({} if self.bias is None else {"bias": {item.name: item.as_dict(brief=True) for item in self.bias}}),
             "simulations": as_json(self.simulations),
             "accepted": whole(as_json(self.accepted)),
             **({"unused": self.unused} if self.unused else {}),
@@ -357,15 +383,6 @@ class Result:
             "rounds": self.run.round,
             "seed": json_seed(self.seed),
         }
-
-    def _bias_as_dict(self) -> dict[str, Any]:
-        if not self.about_tolerance:
-            return {}
-        found = {
-            bias.name: {"value": as_json(bias.value), "standard_error": as_json(bias.standard_error)}
-            for bias in self.bias or ()
-        }
-        return {"tolerance": self.run.reported_tolerance, "about_tolerance": self.about_tolerance, "bias": found}
 
     # ------------------------------------------------------------ for other packages
 
@@ -392,14 +409,6 @@ class Result:
             what they compute from these points is not about the posterior.
         """
         return to_arviz(self.run, self.posterior, draws=draws, weighted=weighted)
-
-
-def _works(way: Callable[[], Posterior]) -> bool:
-    try:
-        way()
-    except (InputError, NoPosterior):
-        return False
-    return True
 
 
 def spent(run: Run) -> dict[str, Any]:

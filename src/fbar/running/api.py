@@ -75,9 +75,11 @@ def infer(
     block_size
         Simulations in a block, the unit of work and of seeds: another size gives other numbers.
     summaries
-        Learn the summaries that simulations are compared by, for these targets: ``"linear"``, ``"boosting"``,
-        ``"network"``, ``"auto"`` or `LearnedSummaries`. The pilot they are learnt from counts against the budget. The
-        tolerance is then in units of about a posterior standard deviation.
+        By default an answer at the data learns summaries from its own simulations where the data are many numbers for
+        the parameters and the problem has neither ``summary`` nor ``distance``; ``"none"`` for not. Or learn them for
+        these targets from a pilot before the run: ``"linear"``, ``"boosting"``, ``"network"``, ``"auto"`` or
+        `LearnedSummaries`. The pilot counts against the budget. A tolerance is then in units of about a posterior
+        standard deviation.
     progress
         By default a terminal shows the estimates so far, the rate and the time left. True also writes a plain line now
         and then if there is no terminal; False shows nothing. Or a function that is called with the run after every

@@ -81,7 +81,18 @@ def task_of(leg: Leg, problem: Problem, known: Sequence[Target] = ()) -> Task:
     method = restored_method(settings["method"])
     stop = None if settings["stop"] is None else stopping.restored(settings["stop"])
     lesson = _lesson_of(settings.get("summaries"), known)
-    return Task(problem, targets, method, settings["budget"], settings["limit"], stop, settings["block_size"], lesson)
+    return Task(
+        problem,
+        targets,
+        method,
+        settings["budget"],
+        settings["limit"],
+        stop,
+        settings["block_size"],
+        lesson,
+        at_data=settings.get("at_data", False),
+        learns=settings.get("learns", True),
+    )
 
 
 def _lesson_of(recorded: Mapping[str, Any] | None, known: Sequence[Target]) -> Lesson | None:
@@ -110,9 +121,26 @@ def _targets_named(names: Sequence[str], known: Sequence[Target]) -> tuple[Targe
 # ---------------------------------------------------------------- has it changed?
 
 
+EARLIER = (
+    "the run was started by an earlier version of fbar and answers as it did then, by ABC's posterior at a tolerance "
+    "that the run came to; for the posterior itself, start a run in another directory"
+)
+
+
+def as_recorded(leg: Leg, task: Task) -> tuple[Task, tuple[str, ...]]:
+    """What is asked of a recorded run, with a note where that was started before there were answers at the data.
+
+    What was asked without a tolerance then is asked as it was meant then.
+    """
+    if "at_data" in leg.settings or not task.answers_at_data:
+        return task, ()
+    method = former.answer({"method": describe(task.method)})["method"]
+    return replace(task, method=restored(method), at_data=False), (EARLIER,)
+
+
 def require_same(recorded: Mapping[str, Any], asked: Mapping[str, Any], run: str | Path) -> tuple[str, ...]:
     """Refuse other settings than the recorded ones, with the difference shown; a changed source is a warning."""
-    changed = list(differences(_with_defaults(comparable(recorded)), asked))
+    changed = list(differences(_with_defaults(comparable(recorded), asked), asked))
     refused = [(path, old, new) for path, old, new in changed if not is_source(path)]
     if refused:
         shown = "; ".join(f"{path} was {_short(old)}, is {_short(new)}" for path, old, new in refused[:5])
@@ -133,15 +161,22 @@ def require_same_problem(leg: Leg, task: Task, run: str | Path) -> tuple[str, ..
 
 
 def same_but_for_sources(leg: Leg, settings: Mapping[str, Any]) -> bool:
-    return all(is_source(path) for path, _, _ in differences(comparable(leg.settings), settings))
+    before = _with_answer(comparable(leg.settings), settings)
+    return all(is_source(path) for path, _, _ in differences(before, settings))
 
 
 def comparable(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key not in NOT_COMPARED}
 
 
-def _with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
+def _with_answer(settings: dict[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that say whether the answer is at the data, where these do: a run may be older than such answers."""
+    return {"at_data": False, **settings} if "at_data" in asked else settings
+
+
+def _with_defaults(settings: dict[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
     """Settings in which the method has all of its own: a run may be older than some of them."""
+    settings = _with_answer(settings, asked)
     try:
         return {**settings, "method": describe(restored(settings["method"]))}
     except (InputError, KeyError, TypeError):  # a method of the user's, or no method in question

@@ -19,6 +19,7 @@ from fbar.results.result import Result
 from fbar.running.model_file import ModelFile
 from fbar.running.recall import (
     as_directory,
+    as_recorded,
     last_leg,
     model_of,
     python_call,
@@ -60,8 +61,9 @@ def run_task(
             session.begin(model)
             return session.finish()
         last = last_leg(ledger)
+        task, earlier = as_recorded(last, task)
         notes = require_same(last.settings, task.settings(streams_of(last, seed)), run)
-        return _resumed(task, ledger, engine, progress, notes)
+        return _resumed(task, ledger, engine, progress, (*earlier, *notes))
 
 
 @ending_as_by_ctrl_c()
@@ -146,7 +148,7 @@ class Extension:
                 f"{run} has spent its budget of {before.budget} simulations; to go on, give a larger budget (budget=, "
                 "--budget) or a precision (precision=, --precision)"
             )
-        return make_task(
+        task = make_task(
             before.problem,
             before.targets if self.targets is None else self.targets,
             method=before.method if self.tolerance is None else before.method.at_tolerance(self.tolerance),
@@ -156,6 +158,7 @@ class Extension:
             block_size=before.block_size,
             summaries=before.lesson,
         )
+        return replace(task, at_data=before.at_data, learns=before.learns)
 
 
 @ending_as_by_ctrl_c()

@@ -18,6 +18,9 @@ from fbar.question.targets import Target, as_targets
 from fbar.running.summaries import LearnedSummaries
 from fbar.seeds import Seeds
 
+NO_SUMMARIES = "none"
+"""Instead of summaries: that none are to be learned."""
+
 MOST_SIMULATIONS = 10_000_000
 """Where a run with a stopping rule and no budget ends at the latest."""
 
@@ -57,6 +60,19 @@ class Task:
     learnt: LearnedProblem | None = None
     exact: bool = False
     """Whether the data are to be matched exactly because no tolerance was given."""
+    at_data: bool = True
+    """Whether a method without a tolerance answers at the data.
+
+    Not where the tolerance 0 is asked for by name, and not in runs of earlier versions, which have ABC's posterior.
+    """
+
+    learns: bool = True
+    """Whether an answer at the data may learn summaries where the data are many numbers."""
+
+    @property
+    def answers_at_data(self) -> bool:
+        """Whether the answer is about the posterior itself, and not ABC's at a tolerance."""
+        return self.at_data and self.method.answers_at_data(self.problem)
 
     def start(self, seed: Any) -> Run:
         return self.method.start(
@@ -66,6 +82,8 @@ class Task:
             self.left_of(self.budget),
             limit=self.left_of(self.limit),
             block_size=self.block_size,
+            at_data=self.at_data,
+            learns=self.learns,
         )
 
     def left_of(self, simulations: int | None) -> int | None:
@@ -86,12 +104,14 @@ class Task:
             "problem": describe(self.problem),
             "targets": [target.name for target in self.targets],
             "method": describe(self.method),
+            "at_data": self.answers_at_data,
             "budget": self.budget,
             "limit": self.limit,
             "stop": describe(self.stop),
             "block_size": self.block_size,
             **seeds.settings(),
             **({} if self.lesson is None else {"summaries": self.lesson.settings()}),
+            **({} if self.learns else {"learns": False}),
         }
 
 
@@ -132,11 +152,24 @@ def make_task(
         limit = min(n for n in (budget, require_rule(stop).limit, MOST_SIMULATIONS) if n is not None)
         budget = None
     lesson: Lesson | None = None
+    learns = not (isinstance(summaries, str) and summaries == NO_SUMMARIES)
     if isinstance(summaries, Lesson):
         lesson = summaries
-    elif summaries is not None:
+    elif summaries is not None and learns:
         lesson = _lesson(LearnedSummaries.of(summaries), problem, listed, method, budget or limit)
-    return Task(problem, listed, method, budget, limit, stop, block_size, lesson, exact=method is not before)
+    return Task(
+        problem,
+        listed,
+        method,
+        budget,
+        limit,
+        stop,
+        block_size,
+        lesson,
+        exact=method is not before,
+        at_data=tolerance is None,
+        learns=learns,
+    )
 
 
 def _with_tolerance(method: Method, problem: Problem) -> Method:

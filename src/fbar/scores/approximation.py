@@ -22,20 +22,36 @@ from fbar.question.points import Points
 from fbar.question.problem import Problem
 from fbar.question.targets import Target, as_target
 
+INTERVAL_LEVEL = 0.95
+"""The level of the intervals that are kept with estimates."""
+
 
 @dataclass(frozen=True)
 class Given:
-    """An estimate as an algorithm gave it; the error is NaN where it gave none."""
+    """An estimate as an algorithm gave it; the error is NaN where it gave none.
+
+    ``interval`` has the ends of the 95% interval that was printed with it, None where there is none. That of a quantile
+    is not symmetric, so that it does not follow from the standard error. ``bias`` is the part of the standard error
+    that is for bias.
+    """
 
     value: float
     standard_error: float = np.nan
     df: float = np.inf
     trusted: bool = True
+    interval: tuple[float, float] | None = None
+    bias: float = 0.0
 
     @classmethod
     def of(cls, estimate: Estimate) -> Given:
+        low, high = estimate.interval(INTERVAL_LEVEL)
         return cls(
-            float(estimate.value), float(estimate.standard_error), float(estimate.df), bool(np.all(estimate.trusted))
+            float(estimate.value),
+            float(estimate.standard_error),
+            float(estimate.df),
+            bool(np.all(estimate.trusted)),
+            (float(low), float(high)),
+            float(estimate.bias),
         )
 
 

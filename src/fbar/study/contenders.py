@@ -25,6 +25,8 @@ Algorithm = Callable[[Posed, int, np.random.Generator], Any]
 MethodFor = Callable[[int], Method]
 """A method's settings for a budget."""
 
+Question = Callable[[Posed, Sequence[Target], Seeds], Any]
+"""An algorithm that is told the study's targets too, such as `fbar.infer` itself."""
 
 Watch = Callable[[Run, StoppingRule, dict[str, float]], None]
 
@@ -33,6 +35,7 @@ Watch = Callable[[Run, StoppingRule, dict[str, float]], None]
 class Contender:
     """One algorithm of a study, with the name it has in tables.
 
+    One of ``method``, ``method_for``, ``algorithm`` and ``question`` is given.
     With ``precision``, standard errors by target, a method's runs end when those among the study's targets are reached,
     and at the budget at the latest; a trial then tells ``stopped``, 1 or 0. ``watch(run, rule, told)`` is called after
     every block of such a run and may put numbers into ``told``, such as a forecast: they are kept with the trial.
@@ -45,12 +48,15 @@ class Contender:
     title: str = ""
     precision: Mapping[str, float] | None = None
     watch: Watch | None = None
+    question: Question | None = None
 
     def run(self, posed: Posed, targets: Sequence[Target], seeds: Seeds) -> Approximation:
         """One trial; may raise anything."""
         if self.algorithm is not None:
             rng = seeds.generator(Purpose.DESIGN, 0, 0)
             return as_approximation(self.algorithm(posed, posed.budget, rng), posed, posed.spent)
+        if self.question is not None:
+            return as_approximation(self.question(posed, targets, seeds), posed, posed.spent)
         method = self.method if self.method_for is None else self.method_for(posed.budget)
         assert method is not None
         if self.precision is None:
@@ -65,7 +71,7 @@ class Contender:
             return describe(self.method)
         if self.method_for is not None:
             return describe(self.method_for(1000))
-        return describe(self.algorithm)
+        return describe(self.algorithm if self.question is None else self.question)
 
 
 def _run_method(method: Method, posed: Posed, targets: Sequence[Target], seeds: Seeds) -> Approximation:

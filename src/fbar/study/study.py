@@ -162,13 +162,30 @@ class Study:
             )
         return known[float(self.tolerance)]
 
-    def only(self, problems: Iterable[str]) -> Study:
-        """The same study of some of its problems: its trials are those of the whole."""
-        chosen = set(texts(problems, "problems", "['ramp']")) & set(self.arenas)
-        if not chosen:
-            raise InputError(f"this study has none of these problems; it has {', '.join(self.arenas)}")
+    def only(
+        self,
+        problems: Iterable[str] | None = None,
+        *,
+        methods: Iterable[str] | None = None,
+        budgets: Iterable[int] | None = None,
+    ) -> Study:
+        """The same study of some of its problems, methods or budgets: its trials are those of the whole."""
         other = copy.copy(self)
-        other.arenas = {name: arena for name, arena in self.arenas.items() if name in chosen}
+        if problems is not None:
+            chosen = set(texts(problems, "problems", "['ramp']")) & set(self.arenas)
+            if not chosen:
+                raise InputError(f"this study has none of these problems; it has {', '.join(self.arenas)}")
+            other.arenas = {name: arena for name, arena in self.arenas.items() if name in chosen}
+        if methods is not None:
+            known = [contender.name for contender in self.contenders]
+            names = {choice(name, known, "method", "in this study") for name in texts(methods, "methods", "['smc']")}
+            other.contenders = tuple(contender for contender in self.contenders if contender.name in names)
+        if budgets is not None:
+            sizes = {positive_integer(budget, "budget") for budget in budgets}
+            if not sizes or not sizes <= set(self.budgets):
+                shown_budgets = ", ".join(f"{budget:,}" for budget in self.budgets)
+                raise InputError(f"budgets must be some of the study's, {shown_budgets}; got {shown(sorted(sizes))}")
+            other.budgets = tuple(budget for budget in self.budgets if budget in sizes)
         return other
 
     def _told(self) -> dict[str, str]:

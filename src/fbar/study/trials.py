@@ -21,6 +21,7 @@ from fbar.question.problem import Problem
 from fbar.question.targets import Target
 from fbar.running.replication import Replication
 from fbar.scores import Approximation, Scene, Score
+from fbar.scores.approximation import Given
 from fbar.seeds import Purpose, Seeds
 from fbar.study.contenders import Contender
 from fbar.study.posed import Posed
@@ -48,7 +49,9 @@ class TrialRecord:
 
     ``status`` is "ok", "prior" (nothing was accepted, the prior's expectation was scored), or "failed" with a
     ``message``. ``estimates`` are (value, standard error, degrees of freedom, trusted) by target, ``scores`` numbers by
-    score and component, ``undefined`` the reasons why a score has none, ``told`` what the run told on its way.
+    score and component, ``undefined`` the reasons why a score has none, ``told`` what the run told on its way,
+    ``intervals`` the ends of the estimates' 95% intervals where there are any, ``biases`` the parts of their standard
+    errors that are for bias.
     """
 
     status: str
@@ -60,6 +63,8 @@ class TrialRecord:
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     undefined: Mapping[str, str] = field(default_factory=dict)
     told: Mapping[str, float] = field(default_factory=dict)
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    biases: Mapping[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -67,7 +72,8 @@ class TrialRecord:
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> TrialRecord:
         values = dict(given)
-        values["estimates"] = {name: tuple(item) for name, item in given["estimates"].items()}
+        for field_name in ("estimates", "intervals"):  # trials of earlier versions have no intervals
+            values[field_name] = {name: tuple(item) for name, item in given.get(field_name, {}).items()}
         return cls(**values)
 
 
@@ -169,7 +175,9 @@ def run_trial(
     if here is not arena:
         shared = SharedByTrials.of(here)
     posed, scene = shared.posed, shared.scene
-    if contender.algorithm is not None:  # what a function changes of it must not reach other trials or methods
+    if (
+        contender.algorithm is not None or contender.question is not None
+    ):  # what a function changes of it must not reach other trials or methods
         posed = Posed.of(here.problem, budget, here.tolerance)
     posed.meter.reset(budget)
     start = time.perf_counter()
@@ -187,11 +195,11 @@ def run_trial(
         ran = max(found.simulations, posed.spent)
         if ran > budget:
             raise InputError(f"the algorithm ran {ran} simulations; its budget is {budget}")
-        estimates = _estimates(found, here.targets)
+        given = _given(found, here.targets)
     except NoPosterior as error:
         found = _prior(here.problem, posed.spent)
         status, message = "prior", _line(error)
-        estimates = _estimates(found, here.targets)
+        given = _given(found, here.targets)
     except (Exception, SystemExit) as error:  # sys.exit() in an algorithm must not end the study
         seconds = time.perf_counter() - start
         return TrialRecord(
@@ -207,7 +215,13 @@ def run_trial(
             undefined[score.name] = _line(error)
     accepted = None if found.accepted is None else float(found.accepted)
     told = {name: float(value) for name, value in found.told.items()}
-    return TrialRecord(status, found.simulations, accepted, seconds, message, estimates, values, undefined, told)
+    estimates = {name: (item.value, item.standard_error, item.df, item.trusted) for name, item in given.items()}
+    intervals = {name: item.interval for name, item in given.items() if item.interval is not None}
+    biases = {name: item.bias for name, item in given.items() if item.bias}
+    simulations = found.simulations
+    return TrialRecord(
+        status, simulations, accepted, seconds, message, estimates, values, undefined, told, intervals, biases
+    )
 
 
 def _line(error: BaseException, *, named: bool = False) -> str:
@@ -215,7 +229,7 @@ def _line(error: BaseException, *, named: bool = False) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", text)[:MOST_MESSAGE]  # or one failure would be told as many
 
 
-def _estimates(found: Approximation, targets: Sequence[Target]) -> dict[str, tuple[float, float, float, bool]]:
+def _given(found: Approximation, targets: Sequence[Target]) -> dict[str, Given]:
     result = {}
     for target in targets:
         if found.points is None and target.name not in found.given:
@@ -223,7 +237,7 @@ def _estimates(found: Approximation, targets: Sequence[Target]) -> dict[str, tup
         given = found.estimate(target)
         if not math.isfinite(given.value):
             raise InputError(f"the estimate of {target.name} is {given.value}")
-        result[target.name] = (given.value, given.standard_error, given.df, given.trusted)
+        result[target.name] = given
     return result
 
 

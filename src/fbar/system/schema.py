@@ -266,6 +266,7 @@ _SETTINGS = _fields(
     },
     {
         "streams": _whole(1, 100),
+        "at_data": _flag,
         "summaries": _maybe(
             _fields(
                 {"targets": _NAMES, "regression": _text(MOST_NAME)},
@@ -286,7 +287,20 @@ _ESTIMATE = _fields(
         "trusted": _nested(_flag),
         "warnings": _TEXTS,
     },
-    {"df": _nested(_maybe(_number())), "labels": _TEXTS},
+    {
+        "df": _nested(_maybe(_number())),
+        "labels": _TEXTS,
+        "about": _text(),
+        "bias": _nested(_maybe(_number())),
+        "reliability": _text(),
+        "difference": _fields(
+            {
+                "value": _nested(_maybe(_number())),
+                "standard_error": _nested(_maybe(_number())),
+                "trusted": _nested(_flag),
+            }
+        ),
+    },
 )
 
 _RESULT = _fields(
@@ -304,7 +318,9 @@ _RESULT = _fields(
         "cost_unit": _maybe(_text()),
         "unused": _COUNT,
         "remarks": _TEXTS,
+        "about": _text(),
         "about_tolerance": _text(),
+        "at_data": _flag,
         "tolerance": _maybe(_number()),
         "bias": _named(_anything),
         "missing": _named(_fields({"more": _COUNT, "low": _COUNT, "high": _COUNT})),

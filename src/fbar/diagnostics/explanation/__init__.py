@@ -4,6 +4,6 @@ Figures take from here what stands for the prior and for the simulations, and wh
 """
 
 from fbar.diagnostics.explanation.account import explain, halving, prior_of, simulated_of, target_of
-from fbar.diagnostics.explanation.data import SINGLE, Explanation
+from fbar.diagnostics.explanation.data import VALUES, Explanation
 
-__all__ = ["SINGLE", "Explanation", "explain", "halving", "prior_of", "simulated_of", "target_of"]
+__all__ = ["VALUES", "Explanation", "explain", "halving", "prior_of", "simulated_of", "target_of"]

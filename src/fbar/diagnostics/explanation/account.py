@@ -2,7 +2,8 @@
 
 To first order the error of f̂ is Σ z over simulations, z = w a ψ / Σ w a, and its variance Σ z². So z² shows where the
 error comes from, in θ and simulation by simulation. The same simulations show what another design would have given: see
-`fbar.diagnostics.explanation.of_draws` and `fbar.diagnostics.explanation.of_cells`.
+`fbar.diagnostics.explanation.of_draws` and `fbar.diagnostics.explanation.of_cells`; for estimates at the data
+`fbar.diagnostics.explanation.of_at_data`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import numpy as np
 from fbar.arrays import FloatArray
 from fbar.checks import choice
 from fbar.diagnostics.explanation.data import Explanation
+from fbar.diagnostics.explanation.of_at_data import of_at_data, regression_of
 from fbar.diagnostics.explanation.of_cells import of_cells, simulations_in
 from fbar.diagnostics.explanation.of_draws import of_draws
 from fbar.diagnostics.explanation.ranges import ranges_of
 from fbar.errors import InputError
+from fbar.estimation.at_data import PosteriorAtData
 from fbar.estimation.estimate import Estimate
 from fbar.estimation.posterior import Posterior
 from fbar.methods import Run
@@ -36,6 +39,8 @@ def explain(run: Run, posterior: Posterior, target: str | Target | None = None) 
     prior, simulated = prior_of(run, posterior), simulated_of(run, posterior)
     if posterior.cells is not None:
         shares = of_cells(posterior, posterior.cells, asked, run)
+    elif isinstance(posterior, PosteriorAtData):
+        shares = of_at_data(run, posterior, asked, None if simulated is None else simulated[0])
     else:
         shares = of_draws(run, posterior, asked, None if simulated is None else simulated[0])
     to_halve = halving(run, posterior, asked, estimate)
@@ -51,6 +56,7 @@ def explain(run: Run, posterior: Posterior, target: str | Target | None = None) 
         to_halve,
         shares.alternatives,
         unknown,
+        regression=regression_of(posterior, estimate) if isinstance(posterior, PosteriorAtData) else None,
     )
 
 

@@ -13,8 +13,8 @@ from fbar.methods.run import Stage
 from fbar.system.json_values import as_json
 from fbar.system.terminal import clean
 
-SINGLE = "accepted simulations"
-"""What carries an estimate, where it is not values of θ."""
+VALUES = "values of θ"
+"""What carries an estimate on a finite space; elsewhere it is single simulations."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,20 @@ class Region:
 
 
 @dataclass(frozen=True)
+class Regression:
+    """The regression of an estimate at the data: its order, and the shares of the simulations that it is fitted to and
+    that are weighted at the data. ``bias`` is the share of bias in the squared error, None where that is not known.
+    """
+
+    order: int
+    region: float
+    bandwidth: float
+    bias: float | None
+
+
+@dataclass(frozen=True)
 class Carriers:
-    """How many of ``number`` (accepted simulations, or values of θ) make up half of the variance; the largest share."""
+    """How many of ``number`` (single simulations, or values of θ) make up half of the variance; the largest share."""
 
     what: str
     number: int
@@ -96,6 +108,12 @@ class Explanation:
     unknown: tuple[str, ...] = ()
     what: str = ""
     """What the estimate is if it is not the run's own, such as one at another tolerance."""
+    regression: Regression | None = None
+    """Of an estimate at the data."""
+
+    @property
+    def at_data(self) -> bool:
+        return self.regression is not None
 
     def as_dict(self) -> dict[str, Any]:
         """Its numbers, in JSON's terms."""
@@ -103,10 +121,8 @@ class Explanation:
         return {
             "target": estimate.name,
             **({"what": self.what} if self.what else {}),
-            "value": as_json(estimate.value),
-            "standard_error": as_json(estimate.standard_error),
-            "trusted": as_json(estimate.trusted),
-            "warnings": list(estimate.warnings),
+            **estimate.as_dict(),
+            **({} if self.regression is None else {"regression": as_json(asdict(self.regression))}),
             "simulations": as_json(estimate.simulations),
             "accepted": whole(as_json(estimate.accepted)),
             "ess": as_json(self.ess),

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from fbar.arrays import FloatArray
-from fbar.diagnostics.explanation.data import Alternative, Region, Shares, alternative
+from fbar.diagnostics.explanation.data import VALUES, Alternative, Region, Shares, alternative
 from fbar.diagnostics.explanation.regions import carriers_of
 from fbar.estimation.cells import Cells, ExpectedCounts
 from fbar.estimation.posterior import Posterior
@@ -41,7 +41,7 @@ def of_cells(posterior: Posterior, cells: Cells, target: Target, run: Run) -> Sh
     if rest.size:
         rows.append((f"{rest.size} other values", [float(column[rest].sum()) for column in columns]))
     regions = tuple(Region(words, *shares) for words, shares in rows)
-    carriers = carriers_of("values of θ", square, cells.points, run.problem.prior.names)
+    carriers = carriers_of(VALUES, square, cells.points, run.problem.prior.names)
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = np.where(square > 0, (spreads * parts**2).sum(axis=-1) / square**2, 0.0)
     others = _other_allocations(posterior, cells, square, spread, target, run)

@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from fbar.arrays import FloatArray
-from fbar.diagnostics.explanation.data import SINGLE, Alternative, Shares, alternative
+from fbar.diagnostics.explanation.data import Alternative, Shares, alternative
 from fbar.diagnostics.explanation.regions import carriers_of, regions_of
 from fbar.estimation.draws import Draws
 from fbar.estimation.posterior import Posterior
@@ -47,8 +47,8 @@ def of_draws(run: Run, posterior: Posterior, target: Target, simulated: Points |
     if draws.cluster is not None:
         unknown.append("the contributions of single draws to the error of evenly spread sets: shares are of Σz²")
     square = (z**2).sum(axis=1)
-    parameter, regions = regions_of(run, draws, weights, target, square, simulated)
-    carriers = carriers_of(SINGLE, square, draws.points, run.problem.prior.names)
+    parameter, regions = regions_of(run, draws.points, weights, draws.weight, target, square, simulated)
+    carriers = carriers_of(posterior.parts_in_words, square, draws.points, run.problem.prior.names)
     others, why_not = _rejection(run, posterior, target, draws, z / weights[:, None], square)
     return Shares(parameter, regions, carriers, others, (*unknown, *why_not))
 

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from fbar.arrays import FloatArray, IntArray
 from fbar.diagnostics.explanation.data import Carriers, Region
 from fbar.diagnostics.explanation.words import short
-from fbar.estimation.draws import Draws
 from fbar.methods import Run
 from fbar.question.points import Points
 from fbar.question.targets import Target
@@ -24,13 +23,19 @@ PARTS = 5
 
 
 def regions_of(
-    run: Run, draws: Draws, weights: FloatArray, target: Target, square: FloatArray, simulated: Points | None
+    run: Run,
+    points: Points,
+    weights: FloatArray,
+    used: FloatArray,
+    target: Target,
+    square: FloatArray,
+    simulated: Points | None,
 ) -> tuple[str | None, tuple[Region, ...]]:
     """Regions of the parameter that explains most of ψ: of the variance between their means of ψ.
 
-    A parameter that some models lack has a region for these, and counts only where ψ is nothing there.
+    ``used`` are the acceptance weights of the points, ``square`` their parts of the variance. A parameter that some
+    models lack has a region for these, and counts only where ψ is nothing there.
     """
-    points = draws.points
     influence = target.influence(points, weights)
     matters = (influence != 0).any(axis=1)
     best, parameter, chosen = -1.0, None, None
@@ -49,7 +54,7 @@ def regions_of(
         return None, ()
     where, size = chosen.of(points), len(chosen.words)
     spent = None if simulated is None else np.bincount(chosen.of(simulated), minlength=size) / simulated.rows
-    shares = [np.bincount(where, part, size) / part.sum() for part in (weights, draws.weight, square)]
+    shares = [np.bincount(where, part, size) / part.sum() for part in (weights, used, square)]
     found = []
     for i, words in enumerate(chosen.words):
         probability, accepted, variance = (float(part[i]) for part in shares)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fbar.checks import counted
-from fbar.estimation.estimate import shorthand, worth
+from fbar.estimation.estimate import Estimate, shorthand, worth
 
 if TYPE_CHECKING:
-    from fbar.diagnostics.explanation.data import Explanation
+    from fbar.diagnostics.explanation.data import Explanation, Regression
     from fbar.methods.run import Stage
 
 MOST_STAGES, MOST_PARAMETERS = 4, 4
@@ -33,11 +34,38 @@ def lines_of(found: Explanation) -> list[str]:
 def _title(found: Explanation) -> list[str]:
     estimate = found.estimate
     ess = "" if found.ess is None else f", effective sample size {worth(found.ess)}"
+    used = f"the {estimate.accepted:,.6g} nearest used" if found.at_data else f"{estimate.accepted:,.6g} accepted"
     return [
         f"{estimate.name} = {estimate}" + (f", {found.what}" if found.what else ""),
         *(() if np.all(estimate.trusted) else (f"warning: {text}" for text in estimate.warnings)),
-        f"{counted(estimate.simulations, 'simulation')}, {estimate.accepted:,.6g} accepted{ess}",
+        *_about(estimate),
+        f"{counted(estimate.simulations, 'simulation')}, {used}{ess}",
+        *_regression(found.regression),
     ]
+
+
+def _about(estimate: Estimate) -> list[str]:
+    """What was estimated, and how far that is from the posterior."""
+    away = estimate.difference
+    by = "" if away is None else f"; it differs from the posterior by {away}"
+    return [f"about {estimate.about}{by}"] if estimate.about else []
+
+
+def _regression(found: Regression | None) -> list[str]:
+    """How an estimate at the data was made, and what its error is made of."""
+    if found is None:
+        return []
+    order = "a linear" if found.order == 1 else "a quadratic"
+    lines = [
+        f"Draws were moved to the data by {order} regression on the nearest {_percent(found.region)} of the "
+        "simulations;",
+        f"  a local linear regression on the nearest {_percent(found.bandwidth)} gave the estimate",
+    ]
+    if found.bias is not None:
+        lines.append(
+            f"Of the squared error, {_percent(1 - found.bias)} is variance and {_percent(found.bias)} possible bias"
+        )
+    return lines
 
 
 def _where(found: Explanation) -> list[str]:
@@ -51,7 +79,7 @@ def _where(found: Explanation) -> list[str]:
             continue
         share = None if stage.accepted is None else 100 * stage.accepted / max(stage.simulations, 1)
         rate = "" if share is None else f": {share:.3g}% accepted"
-        within = "" if stage.tolerance in (None, 0) else f" at tolerance {stage.tolerance:.4g}"
+        within = "" if stage.tolerance in (None, 0, math.inf) else f" at tolerance {stage.tolerance:.4g}"
         lines.append(f"  {stage.simulations:,} {stage.words}{rate}{within}")
     if found.ranges:
         rows: list[tuple[str, ...]] = [("central 80%", "prior", "simulations", "posterior")]
@@ -67,7 +95,8 @@ def _why(found: Explanation) -> list[str]:
     if not found.regions:
         return []
     by = "each value of θ" if found.parameter is None else f"each region of {found.parameter}"
-    rows: list[tuple[str, ...]] = [("", "posterior", "simulations", "acceptances", "variance")]
+    used = "used" if found.at_data else "acceptances"
+    rows: list[tuple[str, ...]] = [("", "posterior", "simulations", used, "variance")]
     rows += [
         (r.words, *(_percent(share) for share in (r.posterior, r.simulations, r.accepted, r.variance)))
         for r in found.regions

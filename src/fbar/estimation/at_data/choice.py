@@ -81,15 +81,17 @@ class Step:
         return self.variance + self.bias
 
 
-def moments(moved: Moved, weights: Local) -> Moments:
-    """Of the coordinates' first two moments and the models' probabilities."""
+def moments(moved: Moved, weights: Local, centre: FloatArray) -> Moments:
+    """Of the coordinates' first two moments about ``centre`` and the models' probabilities."""
+    prepared, at = moved.prepared, moved.rows[weights.at]
     unit = np.where(moved.spread > 0, moved.spread, 1.0)
-    c = (moved.v[weights.at] - moved.centre) / unit
-    f = np.concatenate([c, c**2], axis=1)
+    c = (moved.v[weights.at] - centre) / unit
+    fixed, region = prepared.fixed[at], prepared.fixed[moved.rows]
+    if fixed.size:
+        fixed = (fixed - region.mean(axis=0)) / np.maximum(region.std(axis=0), 1e-300)
     gradient = np.concatenate([np.broadcast_to(1 / unit, c.shape), 2 * c / unit], axis=1)
-    model = moved.prepared.model
-    if model.max() > 0:
-        f = np.concatenate([f, model[moved.rows[weights.at]][:, None] == np.unique(model)], axis=1)
+    models = prepared.model[at][:, None] == np.unique(prepared.model) if prepared.model.max() > 0 else fixed[:, :0]
+    f = np.concatenate([c, c**2, fixed, fixed**2, models], axis=1)
     middle = weights.omega @ f
     psi = f - middle
     z = np.zeros((len(moved), psi.shape[1]))
@@ -102,33 +104,38 @@ def moments(moved: Moved, weights: Local) -> Moments:
 
 def ladder(moved: Moved, shares: Sequence[float]) -> list[Step]:
     """The steps of a region, with their errors."""
-    found: list[tuple[float, Local, Moments]] = []
+    made: list[tuple[float, Local]] = []
     for share in shares:
         weights = local(moved, share)
         if weights is None:
             break
-        found.append((share, weights, moments(moved, weights)))
-    return [_step(moved, found, j) for j in range(len(found))]
+        made.append((share, weights))
+    if not made:
+        return []
+    finest = made[-1][1]  # second moments about its mean are variances; about one far away, the mean once more
+    centre = finest.omega @ moved.v[finest.at]
+    found = [(share, weights, moments(moved, weights, centre)) for share, weights in made]
+    return [_step(moved, found, j, centre) for j in range(len(found))]
 
 
-def _step(moved: Moved, found: Sequence[tuple[float, Local, Moments]], j: int) -> Step:
+def _step(moved: Moved, found: Sequence[tuple[float, Local, Moments]], j: int, centre: FloatArray) -> Step:
     share, weights, known = found[j]
     varies = known.deviation > UNIT
     variance = float((known.variance[varies] / known.deviation[varies] ** 2).mean()) if varies.any() else 0.0
     wide = min(j, len(found) - 2)
     finer = found[min(j + APART, len(found) - 1)][1] if j < len(found) - 1 else None
     if not weights.curvature > 0:  # all of it is at the data themselves
-        return Step(moved, weights, share, variance, 0.0, finer)
+        return Step(moved, weights, share, variance, moved.prepared.loss, finer)
     curved = local(moved, share, 2) if moved.order == 1 else None
     if curved is not None:
-        bias = pooled(known, moments(moved, curved))
+        bias = pooled(known, moments(moved, curved, centre))
     elif wide >= 0:
         near = found[min(wide + APART, len(found) - 1)]
         apart = found[wide][1].curvature - near[1].curvature
         bias = pooled(found[wide][2], near[2]) * (weights.curvature / apart) ** 2 if apart > 0 else math.inf
     else:
         bias = math.inf
-    return Step(moved, weights, share, variance, bias, finer)
+    return Step(moved, weights, share, variance, bias + moved.prepared.loss, finer)
 
 
 def pooled(first: Moments, other: Moments) -> float:
@@ -146,15 +153,17 @@ def pooled(first: Moments, other: Moments) -> float:
     return beyond + CHANCE * chance
 
 
-def choose(prepared: Prepared, shares: Sequence[float], orders: Sequence[int], steps: Sequence[float]) -> Step | None:
-    """The step of least total error; None where there are too few simulations for any."""
+def choose(
+    prepared: Prepared, shares: Sequence[float], orders: Sequence[int], steps: Sequence[float], *, first: bool = False
+) -> Step | None:
+    """The step of least total error, or of ``first`` steps only; None where there are too few simulations for any."""
     best: Step | None = None
     for order in orders:
         for share in shares:
             moved = move(prepared, share, order)
             if moved is None:
                 continue
-            for step in ladder(moved, steps):
+            for step in ladder(moved, steps)[: 1 if first else None]:
                 if math.isfinite(step.error) and (best is None or step.error < best.error):
                     best = step
     return best

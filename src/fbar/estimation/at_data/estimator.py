@@ -8,11 +8,16 @@ import numpy as np
 
 from fbar.checks import share, shown
 from fbar.errors import InputError, NoPosterior
-from fbar.estimation.at_data.choice import ORDERS, SHARES, STEPS, choose
+from fbar.estimation.at_data.choice import ORDERS, SHARES, STEPS, Step, choose
+from fbar.estimation.at_data.nearness import nearest
 from fbar.estimation.at_data.posterior import PosteriorAtData
-from fbar.estimation.at_data.prepared import Prepared, prepare
+from fbar.estimation.at_data.prepared import LEAST, MOST, Prepared, prepare
 from fbar.estimation.at_data.reach import within_reach
 from fbar.estimation.simulations import Portion, Simulations
+from fbar.weights import effective_size
+
+MOST_GIVEN = 30
+"""Beyond so many numbers, only learned summaries are used where there are any."""
 
 PROVISIONAL = 5000
 """Simulations that a provisional estimate chooses its order and region from, at most."""
@@ -30,50 +35,82 @@ class AtData:
         The share of the simulations, nearest first, that it is fitted to; None chooses.
     bandwidth
         The share of the region that is weighted at the data; None chooses.
+    learn
+        Whether summaries are learned from the data where these are many numbers for the parameters, and the user has
+        given neither a summary function nor a distance.
     """
 
     order: int | None = None
     region: float | None = None
     bandwidth: float | None = None
+    learn: bool = True
 
     def __post_init__(self) -> None:
         if self.order is not None and self.order not in ORDERS:
             raise InputError(f"order must be 1 or 2; got {shown(self.order)}")
-        for name in ("region", "bandwidth"):
-            value = getattr(self, name)
-            if value is not None:
+        for value, name in ((self.region, "region"), (self.bandwidth, "bandwidth")):
+            if value is not None and value != 1:
                 share(value, name)
 
     def posterior(self, simulations: Simulations | Portion) -> PosteriorAtData:
-        """The posterior at the data."""
-        portion = simulations if isinstance(simulations, Portion) else simulations.take()
-        return self.of(prepare(portion))
+        """The posterior at the data, from the `MOST` simulations that are nearest to them."""
+        if isinstance(simulations, Portion):
+            return self.of(prepare(simulations))
+        observed = simulations.problem.observed
+        if observed is None or np.asarray(observed).dtype.kind not in "biuf":
+            raise InputError("estimates at the data need summaries that are numbers")
+        centre = np.ravel(np.asarray(observed, dtype=np.float64))
+        portion = simulations.selected(MOST, lambda summaries: nearest(summaries, centre, MOST))
+        return self.of(prepare(portion, simulations=len(simulations)))
 
     def of(self, prepared: Prepared) -> PosteriorAtData:
+        """The posterior from simulations in working coordinates.
+
+        Where the data are many numbers, summaries are learned from them, and used if the total error is less. Where
+        simulations are too few for the summaries, these are replaced by ever fewer main directions, with a doubt.
+        """
+        learnt = prepared.in_learnt_coordinates() if self.learn else None
+        found = None if learnt is None else self._chosen(learnt)
+        if found is not None and prepared.z.shape[1] > MOST_GIVEN:
+            return PosteriorAtData(found)
+        step, used = self._chosen(prepared), prepared
+        if found is not None and (step is None or found.error < step.error):
+            return PosteriorAtData(found)
+        while step is None and used.z.shape[1] > 1:
+            used = used.in_main_directions(used.z.shape[1] // 2)
+            step = self._chosen(used)
+        if step is None:
+            effective = effective_size(prepared.w)
+            worth = f" (effectively {effective:.2g})" if effective < 0.9 * len(prepared) else ""
+            raise NoPosterior(
+                f"{len(prepared):,} usable simulations{worth} are too few for an estimate at the data; raise the budget"
+            )
+        return PosteriorAtData(step)
+
+    def _chosen(self, prepared: Prepared) -> Step | None:
+        if len(prepared) < LEAST:
+            return None
         halves = [0.5**k for k in range(STEPS)]
         orders = ORDERS if self.order is None else (self.order,)
         shares = SHARES if self.region is None else (self.region,)
         steps = halves if self.bandwidth is None else [self.bandwidth * half for half in halves]
-        step = choose(prepared, shares, orders, steps)
+        first = self.bandwidth is not None
+        step = choose(prepared, shares, orders, steps, first=first)
         if step is None:
-            raise NoPosterior(
-                f"{len(prepared)} usable simulations are too few for {prepared.z.shape[1]} summaries; raise the budget "
-                "or use fewer summaries"
-            )
+            return None
         kept = within_reach(step)
-        if not kept.all():
-            again = choose(prepared.take(np.flatnonzero(kept)), shares, orders, steps)
-            if again is not None and again.error < step.error:
-                step = again
-        return PosteriorAtData(step)
+        again = None if kept.all() else choose(prepared.take(np.flatnonzero(kept)), shares, orders, steps, first=first)
+        return step if again is None or again.error >= step.error else again
 
     def provisional(self, prepared: Prepared) -> PosteriorAtData:
         """An estimate while a run goes on: like `of`, but its order and region are chosen from some thousands of them.
 
-        These are spread evenly over the simulations, so that all rounds are among them.
+        These are spread evenly over the simulations, so that all rounds are among them. Summaries are taken as they
+        were prepared.
         """
+        plain = replace(self, learn=False)
         every = -(-len(prepared) // PROVISIONAL)
         if every == 1:
-            return self.of(prepared)
-        chosen = self.of(prepared.take(np.arange(0, len(prepared), every))).step.moved
-        return replace(self, order=chosen.order, region=chosen.share).of(prepared)
+            return plain.of(prepared)
+        chosen = plain.of(prepared.take(np.arange(0, len(prepared), every))).step.moved
+        return replace(plain, order=chosen.order, region=chosen.share).of(prepared)

@@ -1,12 +1,21 @@
-"""Stage 2: a local linear regression at the data, of what the moved draws of a region say.
+"""Stage 2: a local linear regression at the data, of functions of the moved draws of a region.
 
-The draws within a bandwidth h have the weights ω = w K(Δ/h), Σ ω = 1. The sample that they make is the local constant
-estimate. With u the whitened summaries (0 at the data), X = (1, u), the local linear estimate of Σ π ψ is Σ ℓ ψ,
+The draws within a bandwidth h have the weights ω ∝ w K(Δ/h), Σ ω = 1. With the whitened summaries u, which are 0 at the
+data, X = (1, u) and G = XᵀωX + R, R a small ridge that leaves the first coefficient free, the local linear estimate of
+E[f | s*] is Σ ℓ f with
 
-    ℓ_i = ω_i (1 + (X̄* )ᵀ…)  =  e₁ᵀ(XᵀωX + R)⁻¹ X_i ω_i    (the equivalent kernel),
+    ℓ_i = ω_i e₁ᵀG⁻¹X_i    (the equivalent kernel),    Σ ℓ = 1,    Σ ℓ u ≈ 0.
 
-which is ω less its linear dependence on the summaries; R is a small ridge. To first order its error is Σ z,
-z_i = ℓ_i (ψ_i − X_iᵀβ̂)/(1 − leverage_i), leverage_i = ω_i X_iᵀ(XᵀωX + R)⁻¹X_i.
+Simulations whose ℓ is negative are left out, those that lie farthest on the side where there are most of them, and ℓ is
+computed again until all are positive. Then ℓ are the weights of the sample: its moments, quantiles and probabilities
+are the estimates, a variance cannot be negative, and nothing is expanded about the local constant estimate, whose mean
+can be several posterior deviations from the one at the data. Where that leaves too few, the sample keeps ω, and
+Σ (ℓ − ω) ψ is added to its values.
+
+To first order the error is Σ z with z_i = ℓ_i (ψ_i − X_iᵀβ̂)/(1 − λ_i), β̂ = G⁻¹Xᵀωψ and the leverage
+λ_i = ω_i X_iᵀG⁻¹X_i. X_iᵀG⁻¹X_i − 1 is the squared distance of a simulation from the middle of the weighted ones, in
+units of their spread (Mahalanobis), and e₁ᵀG⁻¹e₁ − 1 that of the data. Where hardly a simulation is farther out than
+the data, the regression extrapolates.
 """
 
 from __future__ import annotations
@@ -16,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fbar.arrays import FloatArray, IntArray
-from fbar.estimation.at_data.moving import EACH, Moved, kernel, polynomial
+from fbar.estimation.at_data.moving import EACH, Moved, columns_of, kernel, polynomial
 from fbar.weights import effective_size
 
 RIDGE = 1e-3
@@ -24,21 +33,28 @@ RIDGE = 1e-3
 
 MOST_LEVERAGE = 0.8
 
+TIMES = 20
+"""How often simulations of negative weight are left out."""
+
 
 @dataclass(frozen=True, eq=False)
 class Local:
     """Rows ``at`` of a region with the weights ``omega`` of the sample and ``ell`` of the local linear estimate.
 
-    ``curvature`` is the mean squared distance under ω: what a bias is proportional to.
+    ``kernel`` are the weights ω of the regression; ``omega`` those of the sample, which are ℓ where that is positive.
+    ``curvature`` is the mean squared distance in the sample: what a bias is proportional to. ``farther`` is the share
+    of the rows within the bandwidth that are at least as far from their middle as the data.
     """
 
     at: IntArray
     omega: FloatArray
+    kernel: FloatArray
     ell: FloatArray
     x: FloatArray
     inverse: FloatArray
     leverage: FloatArray
     curvature: float
+    farther: float
 
     @property
     def ess(self) -> float:
@@ -51,7 +67,7 @@ class Local:
 
     def residuals(self, psi: FloatArray) -> FloatArray:
         """z of each of its rows."""
-        beta = self.inverse @ ((self.omega[:, None] * self.x).T @ psi)
+        beta = self.inverse @ ((self.kernel[:, None] * self.x).T @ psi)
         return np.asarray((self.ell / (1 - self.leverage))[:, None] * (psi - self.x @ beta))
 
 
@@ -61,16 +77,42 @@ def local(moved: Moved, share: float, order: int = 1) -> Local | None:
     at = np.flatnonzero(moved.radius <= bandwidth)
     omega = moved.w[at] * kernel(moved.radius[at], bandwidth)
     at, omega = at[omega > 0], omega[omega > 0]
-    u = polynomial(moved.u[at], order)[:, 1:]
-    if effective_size(omega) < EACH * (u.shape[1] + 1):
+    if not at.size or effective_size(omega) < EACH * columns_of(moved.u.shape[1], order):
         return None
     omega = omega / omega.sum()
-    curvature = float(omega @ moved.radius[at] ** 2)
-    x = np.concatenate([np.ones((at.size, 1)), u], axis=1)
-    middle = omega @ u
-    ridge = np.diag(np.r_[0.0, RIDGE * np.maximum(omega @ (u - middle) ** 2, 1e-6)])
-    inverse = np.linalg.inv((omega[:, None] * x).T @ x + ridge)
-    weighted = x @ inverse
-    ell = omega * weighted[:, 0]
-    leverage = np.minimum(omega * (weighted * x).sum(axis=1), MOST_LEVERAGE)
-    return Local(at, omega, ell, x, inverse, leverage, curvature)
+    x = polynomial(moved.u[at], order)
+    inverse, ell = _equivalent(x, omega)
+    away = ((x @ inverse) * x).sum(axis=1)
+    farther = float((away >= inverse[0, 0] * (1 - 1e-9)).mean())
+    kept = _positive(x, omega, ell) if order == 1 else None
+    if kept is not None:
+        at, x, omega = at[kept], x[kept], omega[kept] / omega[kept].sum()
+        inverse, ell = _equivalent(x, omega)
+        away = ((x @ inverse) * x).sum(axis=1)
+    sample = omega if kept is None else ell
+    leverage = np.minimum(omega * away, MOST_LEVERAGE)
+    curvature = float(sample @ moved.radius[at] ** 2)
+    return Local(at, sample, omega, ell, x, inverse, leverage, curvature, farther)
+
+
+def _equivalent(x: FloatArray, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """G⁻¹ and ℓ."""
+    ridge = RIDGE * np.maximum(omega @ (x - omega @ x) ** 2, 1e-6)
+    ridge[0] = 0.0
+    inverse = np.linalg.inv((omega[:, None] * x).T @ x + np.diag(ridge))
+    return np.asarray(inverse, dtype=np.float64), np.asarray(omega * (x @ inverse[:, 0]))
+
+
+def _positive(x: FloatArray, omega: FloatArray, ell: FloatArray) -> IntArray | None:
+    """The rows whose ℓ are all positive when the others are left out; None where they are too few."""
+    kept = np.arange(len(x))
+    for _ in range(TIMES):
+        good = ell > 0
+        if good.all():
+            return kept
+        kept = kept[good]
+        own = omega[kept]
+        if effective_size(own) < EACH * x.shape[1]:
+            return None
+        ell = _equivalent(x[kept], own / own.sum())[1]
+    return None

@@ -12,20 +12,22 @@ however wide the region is; where it is not, the local regression of stage 2 cor
 
 β̂ is an estimate from the same simulations. To first order δβ̂₋ₖ = G₋ₖ⁻¹ Σ_{i∉k} Ω_i x_i r_i with the residuals r, and
 an estimate Σ π ψ(v*) moves with β̂₋ₖ by C_k = Σ_{j∈k} π_j (x* − φ_j x_j) ∂ψ/∂v_j, φ the factor σ̂(s*)/σ̂(s). So simulation
-i has the influence Σ_{k≠k(i)} C_kᵀ G₋ₖ⁻¹ Ω_i x_i r_i, beside that of stage 2. That of σ̂ is left out.
+i has the influence Σ_{k≠k(i)} C_kᵀ G₋ₖ⁻¹ Ω_i x_i r_i in addition to that of stage 2. r is taken out of fold too, since
+residuals of the fit itself are too small, by a factor 1 − leverage. The influence of σ̂ is left out.
 
 Models of a choice have regressions of their own: a draw stays in its model.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from fbar.arrays import FloatArray, IntArray
 from fbar.estimation.at_data.nearness import whitening
-from fbar.estimation.at_data.prepared import REACH, Prepared
+from fbar.estimation.at_data.prepared import FOLDS, REACH, Prepared
 from fbar.weights import effective_size
 
 RIDGE, SCALE_RIDGE = 1e-3, 0.02
@@ -37,21 +39,21 @@ FLOOR = 0.01
 MOST_STRETCH = 1.0
 """A draw's residual is stretched or shrunk by at most e to this power."""
 
+LEAST_OTHERS = 0.4
+"""The effective share of the simulations that a fold's regression must be fitted to."""
+
 EACH, EACH_SQUARE = 4, 8
 """Effective simulations for each coefficient of a linear and of a quadratic regression, at least."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Fold:
-    """A fold's fit in one model: its own rows, those that taught, and what their influence needs."""
+    """A fold of a model's rows: these, their x, and G⁻¹ over ΣΩ of the fit to the other folds of the ``model``."""
 
+    model: int
     own: IntArray
-    others: IntArray
-    x_own: FloatArray
-    x_others: FloatArray
+    x: FloatArray
     inverse: FloatArray
-    pull: FloatArray
-    """Ω r over ΣΩ of the rows that taught, shape (n, D)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +61,8 @@ class Moved:
     """A region's draws at the data.
 
     ``rows`` are numbers in what was prepared; ``u`` the whitened summaries, ``radius`` the distances; ``v`` the moved
-    coordinates and ``spread`` the deviation of their residuals; ``factor`` what the residuals were multiplied by.
+    coordinates and ``spread`` the deviation of their residuals; ``factor`` what the residuals were multiplied by, and
+    ``pull`` is Ω r.
     """
 
     prepared: Prepared
@@ -71,8 +74,8 @@ class Moved:
     u: FloatArray
     v: FloatArray
     factor: FloatArray
+    pull: FloatArray
     spread: FloatArray
-    centre: FloatArray
     folds: tuple[_Fold, ...]
 
     def __len__(self) -> int:
@@ -90,21 +93,29 @@ class Moved:
         place[at] = np.arange(at.size)
         own_only = gradient.ndim == 2
         column = np.arange(size) % max(d, 1)
-        for fold in self.folds:
-            inside = np.flatnonzero(place[fold.own] >= 0)
-            if not inside.size:
-                continue
-            mine, x = fold.own[inside], fold.x_own[inside]
-            g = gradient[place[mine]]
-            stretched = g * (self.factor[mine][:, column] if own_only else self.factor[mine][:, :, None])
-            moves = -(x.T @ stretched.reshape(mine.size, -1))
-            moves[0] += g.reshape(mine.size, -1).sum(axis=0)
-            slopes = fold.x_others @ (fold.inverse @ moves)
-            if own_only:
-                result[fold.others] += slopes * fold.pull[:, column]
-            else:
-                result[fold.others] += np.einsum("idm,id->im", slopes.reshape(-1, d, size), fold.pull)
+        for model in dict.fromkeys(fold.model for fold in self.folds):
+            folds = [fold for fold in self.folds if fold.model == model]
+            slopes = [self._slopes(fold, gradient, place, column) for fold in folds]
+            total = np.sum(slopes, axis=0)
+            for fold, own in zip(folds, slopes, strict=True):
+                values = fold.x @ (total - own)
+                pull = self.pull[fold.own]
+                if own_only:
+                    result[fold.own] = values * pull[:, column]
+                else:
+                    result[fold.own] = (values.reshape(-1, d, size) * pull[:, :, None]).sum(axis=1)
         return result
+
+    def _slopes(self, fold: _Fold, gradient: FloatArray, place: IntArray, column: IntArray) -> FloatArray:
+        """G⁻¹C/ΣΩ of a fold, one column for each column of the gradient."""
+        inside = np.flatnonzero(place[fold.own] >= 0)
+        mine = fold.own[inside]
+        g = gradient[place[mine]]
+        stretched = g * (self.factor[mine][:, column] if gradient.ndim == 2 else self.factor[mine][:, :, None])
+        columns = math.prod(g.shape[1:])
+        moves = -(fold.x[inside].T @ stretched.reshape(mine.size, columns))
+        moves[0] += g.reshape(mine.size, columns).sum(axis=0)
+        return np.asarray(fold.inverse @ moves)
 
 
 def polynomial(u: FloatArray, order: int) -> FloatArray:
@@ -134,8 +145,9 @@ def move(prepared: Prepared, share: float, order: int) -> Moved | None:
     rows = np.flatnonzero(prepared.radius <= bandwidth)
     omega = prepared.w[rows] * kernel(prepared.radius[rows], bandwidth)
     rows, omega = rows[omega > 0], omega[omega > 0]
-    if rows.size < 2 * np.unique(prepared.fold).size:
+    if rows.size < 2 * FOLDS:
         return None
+    omega = omega / omega.max()
     z, v, model = prepared.z[rows], prepared.v[rows], prepared.model[rows]
     u = z @ whitening(z, omega)
     folds: list[_Fold] = []
@@ -149,17 +161,16 @@ def move(prepared: Prepared, share: float, order: int) -> Moved | None:
                 return None
             residuals[mine] = v[mine] - np.average(v[mine], axis=0, weights=omega[mine])
             continue
-        folds += _cross_fitted(
-            polynomial(u[mine], order),
-            u[mine],
-            v[mine],
-            omega[mine],
-            prepared.fold[rows][mine],
-            mine,
-            residuals,
-            moved,
-            factor,
-        )
+        own = _balanced(prepared.fold[rows][mine], omega[mine])
+        x = polynomial(u[mine], order)
+        residual, middle, inverses = _cross_fitted(x, v[mine], omega[mine], own, RIDGE)
+        logs = np.log(residual**2 + FLOOR * np.average(residual**2, axis=0, weights=omega[mine]) + 1e-300)
+        rest, at_data, _ = _cross_fitted(x[:, : 1 + u.shape[1]], logs, omega[mine], own, SCALE_RIDGE)
+        stretch = np.exp(np.clip((at_data - (logs - rest)) / 2, -MOST_STRETCH, MOST_STRETCH))
+        residuals[mine], factor[mine], moved[mine] = residual, stretch, middle + residual * stretch
+        for k, inverse in enumerate(inverses):
+            at = np.flatnonzero(own == k)
+            folds.append(_Fold(int(m), mine[at], x[at], inverse))
     spread = np.sqrt(np.average(residuals**2, axis=0, weights=omega))
     names = len(prepared.moving)
     moved[:, :names] = np.clip(moved[:, :names], -REACH, REACH)
@@ -170,62 +181,47 @@ def move(prepared: Prepared, share: float, order: int) -> Moved | None:
         share,
         order,
         rows,
-        prepared.w[rows],
+        prepared.w[rows] / prepared.w[rows].max(),
         prepared.radius[rows],
         u,
         moved,
         factor,
+        omega[:, None] * residuals,
         spread,
-        np.average(moved, axis=0, weights=omega),
         tuple(folds),
     )
 
 
 def _cross_fitted(
-    x: FloatArray,
-    u: FloatArray,
-    v: FloatArray,
-    omega: FloatArray,
-    fold: IntArray,
-    rows: IntArray,
-    residuals: FloatArray,
-    moved: FloatArray,
-    factor: FloatArray,
-) -> list[_Fold]:
-    """One model's regressions; fills in the residuals, the moved coordinates and the factors of its ``rows``."""
-    found, middles = [], np.zeros_like(v)
-    residual = np.zeros_like(v)
-    for k in np.unique(fold):
-        own, others = np.flatnonzero(fold == k), np.flatnonzero(fold != k)
-        total = float(omega[others].sum())
-        if not others.size or not total > 0:
-            continue
-        weighted = x[others] * omega[others, None]
-        gram = weighted.T @ x[others] / total + np.diag(np.r_[1e-12, np.full(x.shape[1] - 1, RIDGE)])
-        inverse = np.linalg.inv(gram)
-        beta = inverse @ (weighted.T @ v[others] / total)
-        pull = (v[others] - x[others] @ beta) * (omega[others, None] / total)
-        residual[own], middles[own] = v[own] - x[own] @ beta, beta[0]
-        found.append(_Fold(rows[own], rows[others], x[own], x[others], inverse, pull))
-    stretch = _stretch(u, residual, omega, fold)
-    residuals[rows], factor[rows] = residual, stretch
-    moved[rows] = middles + residual * stretch
-    return found
+    x: FloatArray, y: FloatArray, omega: FloatArray, fold: IntArray, ridge: float
+) -> tuple[FloatArray, FloatArray, list[FloatArray]]:
+    """A weighted ridge regression of y on x, for each fold of 0, 1, … from the others.
+
+    The residuals y − xβ̂₋ₖ, the values at the data (the first coefficient), and G₋ₖ⁻¹/ΣΩ of every fold.
+    """
+    penalty = np.diag(np.r_[1e-12, np.full(x.shape[1] - 1, ridge)])
+    rows = [np.flatnonzero(fold == k) for k in range(int(fold.max()) + 1)]
+    sums = [float(omega[own].sum()) for own in rows]
+    weighted = [x[own] * omega[own, None] for own in rows]
+    grams = [part.T @ x[own] for part, own in zip(weighted, rows, strict=True)]
+    products = [part.T @ y[own] for part, own in zip(weighted, rows, strict=True)]
+    gram, product, total = np.sum(grams, axis=0), np.sum(products, axis=0), sum(sums)
+    residual, middle, inverses = np.zeros_like(y), np.zeros_like(y), []
+    for k, own in enumerate(rows):
+        others = total - sums[k]
+        inverse = np.linalg.inv((gram - grams[k]) / others + penalty) / others
+        beta = inverse @ (product - products[k])
+        residual[own], middle[own] = y[own] - x[own] @ beta, beta[0]
+        inverses.append(inverse)
+    return residual, middle, inverses
 
 
-def _stretch(u: FloatArray, residual: FloatArray, omega: FloatArray, fold: IntArray) -> FloatArray:
-    """σ̂(s*)/σ̂(s) of every row, each from the other folds."""
-    x = polynomial(u, 1)
-    mean = np.average(residual**2, axis=0, weights=omega)
-    logs = np.log(residual**2 + FLOOR * mean + 1e-300)
-    result = np.ones_like(residual)
-    for k in np.unique(fold):
-        own, others = np.flatnonzero(fold == k), np.flatnonzero(fold != k)
-        total = float(omega[others].sum())
-        if not others.size or not total > 0:
-            continue
-        weighted = x[others] * omega[others, None]
-        gram = weighted.T @ x[others] / total + np.diag(np.r_[1e-12, np.full(x.shape[1] - 1, SCALE_RIDGE)])
-        gamma = np.linalg.solve(gram, weighted.T @ logs[others] / total)
-        result[own] = np.exp(np.clip(-(u[own] @ gamma[1:]) / 2, -MOST_STRETCH, MOST_STRETCH))
-    return result
+def _balanced(fold: IntArray, omega: FloatArray) -> IntArray:
+    """The folds; equal parts in their place where one of them has most of the weight, so that little is left to fit."""
+    labels, fold = np.unique(fold, return_inverse=True)
+    whole = effective_size(omega)
+    for k in range(labels.size):
+        others = omega[fold != k]
+        if not others.any() or effective_size(others) < LEAST_OTHERS * whole:
+            return np.arange(fold.size, dtype=np.int64) % FOLDS
+    return np.asarray(fold, dtype=np.int64)

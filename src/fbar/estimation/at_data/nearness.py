@@ -10,13 +10,42 @@ from __future__ import annotations
 
 import numpy as np
 
-from fbar.arrays import FloatArray
+from fbar.arrays import BoolArray, FloatArray, IntArray
 
 SHARES = (0.3, 0.1)
 """The shares of the simulations, nearest first, whose spread is a summary's scale."""
 
 MOST_OF_SPREAD = 2.0
 """A scale is at most so many times the 70% quantile of |s − s*|: one outlier must not set it."""
+
+ROUNDING = 2.0**-49
+"""Differences from the data below this, relative to the numbers themselves, are rounding errors."""
+
+HUGE = 1e150
+"""Differences from the data are cut there, in units of their scale: squares of them are numbers."""
+
+NO_VARIANCE = 1e-8
+"""A direction with less than this share of the largest variance is taken for constant."""
+
+DIRECTIONS_FROM = 1000
+"""The nearest simulations whose main directions replace summaries that are too many."""
+
+
+def differences(summaries: FloatArray, observed: FloatArray) -> FloatArray:
+    """(s − s*)/4: the quarter of any number less that of another is a number. What is rounding only becomes 0.
+
+    >>> differences(np.array([[1.6e308, 3.0], [-1.6e308, 3.0]]), np.array([1.6e308, 2.0])).tolist()
+    [[0.0, 0.25], [-8e+307, 0.25]]
+    """
+    quarter = observed / 4
+    away = summaries / 4 - quarter
+    away[np.abs(away) < ROUNDING * np.maximum(np.abs(summaries) / 4, np.abs(quarter))] = 0.0
+    return np.asarray(away)
+
+
+def varies(away: FloatArray) -> BoolArray:
+    """Whether a summary differs between simulations."""
+    return np.asarray(away.max(axis=0, initial=-np.inf) > away.min(axis=0, initial=np.inf))
 
 
 def scaled(away: FloatArray) -> FloatArray:
@@ -25,24 +54,61 @@ def scaled(away: FloatArray) -> FloatArray:
     >>> scaled(np.array([[0.0, 5.0], [1.0, 5.0], [-1.0, 5.0]])).shape
     (3, 1)
     """
-    away = away[:, np.ptp(away, axis=0) > 0]
+    away = away[:, varies(away)]
     if not away.shape[1]:
         return away
     distance = np.abs(away)
-    scale = np.median(distance, axis=0)
-    scale = np.where(scale > 0, scale, np.sqrt((away**2).mean(axis=0)))
+    median = np.median(distance, axis=0)
+    unit, mostly_at_data = median, median == 0
+    if mostly_at_data.any():
+        unit = np.where(mostly_at_data, np.nanmedian(np.where(distance > 0, distance, np.nan), axis=0), median)
+    away = _cut(away, unit)
+    distance = np.abs(away)
+    scale = np.where(mostly_at_data, np.sqrt((away**2).mean(axis=0)), 1.0)
     for share in SHARES:
-        radius = (np.arcsinh(away / scale) ** 2).sum(axis=1)
+        radius = (np.arcsinh(_cut(away, scale)) ** 2).sum(axis=1)
         near = distance[radius <= np.quantile(radius, share)]
         spread, usual = np.sqrt((near**2).mean(axis=0)), np.quantile(near, 0.7, axis=0)
         spread = np.where(usual > 0, np.minimum(spread, MOST_OF_SPREAD * usual), spread)
         scale = np.where(spread > 0, spread, scale)
-    return np.asarray(np.arcsinh(away / scale))
+    return np.asarray(np.arcsinh(_cut(away, scale)))
+
+
+def _cut(away: FloatArray, scale: FloatArray) -> FloatArray:
+    """In units of the scale, and cut where squares would no longer be numbers."""
+    with np.errstate(over="ignore"):
+        return np.clip(away / scale, -HUGE, HUGE)
+
+
+def nearest(summaries: FloatArray, observed: FloatArray, most: int) -> IntArray:
+    """The rows of the simulations nearest to the data, at most so many; none whose numbers are not finite."""
+    rows = np.flatnonzero(np.isfinite(summaries).all(axis=1))
+    if rows.size <= most:
+        return rows
+    return rows[least((scaled(differences(summaries[rows], observed)) ** 2).sum(axis=1), most)]
+
+
+def least(radius: FloatArray, most: int) -> IntArray:
+    """The places of the smallest numbers, in rising order of the places.
+
+    >>> least(np.array([3.0, 1.0, 2.0, 5.0]), 2)
+    array([1, 2])
+    """
+    if radius.size <= most:
+        return np.arange(radius.size)
+    return np.asarray(np.sort(np.argpartition(radius, most - 1)[:most]))
 
 
 def whitening(x: FloatArray, weights: FloatArray) -> FloatArray:
     """L with uncorrelated columns x L of variance 1 under the weights; directions without variance are left out."""
     centred = x - weights @ x / weights.sum()
     values, vectors = np.linalg.eigh((weights[:, None] * centred).T @ centred / weights.sum())
-    kept = values > 1e-8 * max(float(values.max(initial=0.0)), 1e-300)
+    kept = values > NO_VARIANCE * max(float(values.max(initial=0.0)), 1e-300)
     return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
+
+
+def main_directions(z: FloatArray, number: int) -> FloatArray:
+    """z in the directions in which the nearest simulations vary most, shape (n, number or fewer)."""
+    near = z[least((z**2).sum(axis=1), DIRECTIONS_FROM)]
+    _, _, directions = np.linalg.svd(near - near.mean(axis=0), full_matrices=False)
+    return np.asarray(z @ directions[:number].T)

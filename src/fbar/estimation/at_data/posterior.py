@@ -1,29 +1,34 @@
 """The posterior at the data: a weighted sample whose expectations are estimates of E[f | s*], with their total error.
 
+A target's value is that of the sample plus what the local linear regression adds, Σ (ℓ − ω) ψ, within the limits of the
+target. A quantile is read off the distribution function Σ ℓ 1{θ ≤ x}, made monotone, and so is its interval.
+
 The error of an estimate is Σ z + bias. z of stage 2 is the residual of ψ in the local linear regression, z of stage 1
 what the regressions that moved the draws add (`Moved.influence`, with ∂ψ/∂v by central differences: exact for moments,
 and for probabilities and quantiles, whose ψ have jumps, a kernel estimate of the density there). The variance of Σ z
-is taken between clusters within strata, as for any other draws. The bias is like one draw of covariance
-β² c² Σ ω ψ ψᵀ (`fbar.estimation.at_data.choice`), so that it cancels where questions do: in the sum of a probability
-and its complement. A number whose own difference between the two steps is larger than that has the larger one.
+is taken between clusters within strata, as for any other draws (`fbar.estimation.strata`). The bias is like one draw of
+covariance β² c² Σ ω ψ ψᵀ (`fbar.estimation.at_data.choice`), so that it cancels where questions do: in the sum of a
+probability and its complement. A number whose own difference between the two steps is larger than that has the larger
+one.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
 
 import numpy as np
 
 from fbar.arrays import FloatArray
-from fbar.estimation.at_data.choice import Step
+from fbar.estimation.at_data.choice import STEPS, Step, ladder
 from fbar.estimation.at_data.local import Local
-from fbar.estimation.doubts import ONE_CARRIES
-from fbar.estimation.estimate import ErrorBars
+from fbar.estimation.estimate import ErrorBars, Estimates
 from fbar.estimation.posterior import ErrorModel, Posterior
+from fbar.estimation.strata import Clustered
 from fbar.question.points import Points
-from fbar.question.targets import Target
-from fbar.question.targets.quantiles import Inverted
+from fbar.question.targets import Target, as_targets
+from fbar.question.targets.quantiles import Inversion, Inverted, Quantile
+from fbar.weights import effective_size
 
 STEP = 0.2
 """Of central differences, in units of the residuals' deviation."""
@@ -39,6 +44,23 @@ TOO_FAR = 1.0
 
 OWN = 2.0
 """Standard errors by which a number's own difference must exceed chance before it is its bias."""
+
+EDGE = 0.01
+"""The share of the simulations near the data that must be farther from their middle than the data are."""
+
+MOST_FREEDOM = 1e6
+
+
+ONE_CARRIES = 0.5
+"""The share of the squared error that a single simulation may contribute; the degrees of freedom allow for less."""
+
+ONE_SIMULATION = f"one simulation contributes more than {ONE_CARRIES:.0%} of the squared error"
+
+TINY = 1e-300
+
+NOT_NEAR = "no simulation near the data has the parameters of this target"
+
+ALL_THE_SAME = "the simulations near the data all give the same value of this target, so its error is unknown"
 
 
 class _AtDataErrors(ErrorModel):
@@ -63,7 +85,7 @@ class PosteriorAtData(Posterior):
     ``step`` has the region, the order of the regression and the bandwidth that were chosen.
     """
 
-    about = "the posterior"
+    parts_in_words = "simulations near the data"
 
     def __init__(self, step: Step) -> None:
         self.step = step
@@ -78,68 +100,118 @@ class PosteriorAtData(Posterior):
             prepared.simulations,
             float(weights.at.size),
         )
+        self.about = prepared.problem.posterior_in_words
         self.doubts = self._found_doubts()
+
+    def in_words(self) -> str:
+        return (
+            f"{self.points.rows:,} weighted points at the data, from {int(self.simulations):,} simulations, effective "
+            f"sample size {self.ess:,.6g}"
+        )
+
+    def curve(self, targets: Target | Sequence[Target]) -> list[tuple[float, Estimates]]:
+        """The estimates against the bandwidth: pairs of the share of the simulations within it, and `Estimates`.
+
+        The region and the order of the regression are those that were chosen; bandwidths are halved in share.
+        """
+        listed, moved = list(as_targets(targets)), self.step.moved
+        shares = sorted({self.step.share, *(0.5**k for k in range(STEPS))}, reverse=True)
+        steps = [step for step in ladder(moved, shares) if math.isfinite(step.error)]
+        return [(step.weights.at.size / self.simulations, PosteriorAtData(step).expect(listed)) for step in steps]
+
+    def as_simulated(self) -> tuple[Points, FloatArray]:
+        """θ of the simulations that it uses, before they were moved, in the order of the run, and their weights."""
+        prepared = self.step.moved.prepared
+        order = np.argsort(prepared.rows[self._rows], kind="stable")
+        return prepared.points.take(self._rows[order]), self.weights[order]
+
+    @property
+    def bandwidth(self) -> float:
+        """The share of the simulations that is within the bandwidth."""
+        return self.step.weights.at.size / float(self.simulations)
 
     def _points_at(self, v: FloatArray) -> Points:
         times = len(v) // self._rows.size
         return self.step.moved.prepared.moved_to(np.tile(self._rows, times), v)
 
     def _found_doubts(self) -> tuple[str, ...]:
-        found = []
+        found = list(self.step.moved.prepared.doubts)
+        if self.step.weights.farther < EDGE:
+            found.append("the data lie at the edge of the simulations or outside; the estimate is an extrapolation")
         if self.ess < FEW:
-            found.append(f"the estimate rests on {self.ess:.0f} effective simulations near the data")
+            found.append(f"the estimate rests on {self.ess:.2g} effective simulations near the data")
         if self.step.error > TOO_FAR**2:
             found.append("the simulations do not come near enough to the data; the error may be as large as the spread")
         return tuple(found)
 
     def value(self, target: Target) -> FloatArray:
         """The target's value in the sample, and what the local linear regression adds to it."""
+        if isinstance(target, Quantile):
+            return target.value(self.points, self._corrected(target))
         plain = super().value(target)
         psi = target.influence(self.points, self.weights)
-        return np.asarray(plain + self.step.weights.correction(psi))
+        low, high = target.limits(self.points)
+        return np.asarray(np.clip(plain + self.step.weights.correction(psi), low, high))
+
+    def _corrected(self, target: Quantile) -> FloatArray:
+        """Weights whose distribution function is that of ℓ, made monotone; ω of points without the variable."""
+        given = target.given(self.points)
+        rows = np.arange(self.weights.size) if given is None else np.flatnonzero(given)
+        ell = self.step.weights.ell[rows]
+        if not ell.sum() > 0:
+            return self.weights
+        _, place, many = np.unique(target.components(self.points)[rows, 0], return_inverse=True, return_counts=True)
+        upto = np.cumsum(np.bincount(place, ell) / ell.sum())
+        rising, falling = np.maximum.accumulate(upto), np.minimum.accumulate(upto[::-1])[::-1]
+        each = np.diff(np.clip((rising + falling) / 2, 0.0, 1.0), prepend=0.0) / many
+        weights = self.weights.copy()
+        weights[rows] = each[place] * self.weights[rows].sum()
+        return weights
 
     # ------------------------------------------------------------ error bars
 
     def _error_bars(self, targets: tuple[Target, ...]) -> ErrorBars:
         psi = [target.influence(self.points, self.weights) for target in targets]
-        inner = [target.inner(self.points, self.weights) for target in targets]
-        sizes = [part.shape[-1] for part in psi]
         influence = np.concatenate(psi, axis=-1)
         influence = influence - self.weights @ influence
-        z = self._contributions(targets, influence)
-        covariance = self._covariance(z)
-        variance = np.diagonal(covariance).copy()
-        spread = (self.weights[:, None] * influence).T @ influence
-        bias = self.step.bias * spread
-        own = self._own_bias(targets, influence, z, bias)
-        scale = np.sqrt(np.divide(own, np.diagonal(bias), out=np.ones_like(own), where=np.diagonal(bias) > 0))
-        bias = bias * np.outer(scale, scale)
+        gradient = self._gradient(targets, influence.shape[1])
+        z = self._contributions(self.step.weights, influence, gradient)
+        parts = self._clustered(z)
+        covariance = parts.covariance
+        variance = np.maximum(np.diagonal(covariance), 0.0)
+        bias = self._bias(influence, gradient, z)
         place = 0
-        for size, part in zip(sizes, inner, strict=True):
-            if part is not None:  # the product of two errors, where the first order vanishes
-                v = self._covariance(self.step.weights.residuals(part))
+        for target, part in zip(targets, psi, strict=True):
+            inner = target.inner(self.points, self.weights)
+            if inner is not None:  # the product of two errors, where the first order vanishes
+                v = self._clustered(self._contributions(self.step.weights, inner, None)).covariance
                 covariance[place, place] += v[0, 0] * v[1, 1] + v[0, 1] ** 2
-            place += size
-        total = covariance + bias
-        df = self._freedom(z, variance, np.diagonal(bias))
-        carries = (z**2).max(axis=0) > ONE_CARRIES * np.maximum(variance, 1e-300)
-        text = f"one simulation contributes more than {ONE_CARRIES:.0%} of the variance"
+            place += part.shape[-1]
         left = np.sqrt(np.maximum(np.diagonal(bias), 0.0))
-        return ErrorBars(total, df, ((carries & (variance > 0), text),), left)
+        doubts = (
+            ((z**2).max(axis=0) > ONE_CARRIES * (variance + left**2) + TINY, ONE_SIMULATION),
+            (variance == 0, ALL_THE_SAME),
+            (np.isnan(variance), NOT_NEAR),
+        )
+        return ErrorBars(covariance + bias, self._freedom(parts, variance, left**2), doubts, left)
 
-    def _contributions(self, targets: tuple[Target, ...], influence: FloatArray) -> FloatArray:
-        """z of every row of the region, shape (n, m)."""
-        moved, weights = self.step.moved, self.step.weights
+    def _contributions(self, weights: Local, influence: FloatArray, gradient: FloatArray | None) -> FloatArray:
+        """z of every row of the region, shape (n, m): stage 2's, and stage 1's where there is a gradient ∂ψ/∂v.
+
+        The influence and the gradient are those at the rows of ``weights``.
+        """
+        moved = self.step.moved
         z = np.zeros((len(moved), influence.shape[1]))
         z[weights.at] = weights.residuals(influence)
-        if self._v.shape[1] and moved.folds:
-            gradient = self._gradient(targets, influence.shape[1])
+        if gradient is not None:
             z += moved.influence(weights.ell[:, None, None] * gradient, weights.at)
         return z
 
-    def _gradient(self, targets: tuple[Target, ...], size: int) -> FloatArray:
-        """∂ψ/∂v at the points, shape (n, D, m)."""
+    def _gradient(self, targets: tuple[Target, ...], size: int) -> FloatArray | None:
+        """∂ψ/∂v at the points, shape (n, D, m); None where nothing was moved."""
         n, d = self._v.shape
+        if not d or not self.step.moved.folds:
+            return None
         steps = STEP * np.where(self.step.moved.spread > 0, self.step.moved.spread, 1.0)
         functions = [target.psi(self.points, self.weights) for target in targets]
         result = np.zeros((n, d, size))
@@ -153,58 +225,56 @@ class PosteriorAtData(Posterior):
             result[:, some] = ((both[:, 0] - both[:, 1]) / (2 * steps[some, None, None])).transpose(1, 0, 2)
         return result
 
-    def _covariance(self, z: FloatArray) -> FloatArray:
-        """Of Σ z: between clusters within strata."""
-        prepared, rows = self.step.moved.prepared, self.step.moved.rows
-        if prepared.cluster is None or prepared.stratum is None or len(z) != rows.size:
-            return np.asarray(z.T @ z)
-        clusters, index = np.unique(prepared.cluster[rows], return_inverse=True)
-        sums = np.zeros((clusters.size, z.shape[1]))
-        np.add.at(sums, index, z)
-        return np.asarray(sums.T @ sums)
+    def _clustered(self, z: FloatArray) -> Clustered:
+        structure, rows = self.step.moved.prepared.structure, self.step.moved.rows
+        cluster = None if structure.cluster is None else structure.cluster[rows]
+        return Clustered.of(z, structure.stratum[rows], cluster, structure.stratum_sizes)
 
-    def _own_bias(
-        self, targets: tuple[Target, ...], influence: FloatArray, z: FloatArray, pooled: FloatArray
-    ) -> FloatArray:
-        """β² c² d² of each number, or what its own difference to the finer step shows beyond chance if that is more."""
-        usual = np.diagonal(pooled).copy()
+    def _bias(self, influence: FloatArray, gradient: FloatArray | None, z: FloatArray) -> FloatArray:
+        """The covariance of the bias: β² c² Σ ω ψ ψᵀ.
+
+        A number whose own difference to the finer step shows more, beyond chance, has that.
+        """
+        pooled = self.step.bias * ((self.weights[:, None] * influence).T @ influence)
         finer, weights = self.step.finer, self.step.weights
-        if finer is None:
-            return usual
+        usual = np.diagonal(pooled)
+        if finer is None or not weights.curvature > finer.curvature:
+            return np.asarray(pooled)
         place = np.full(len(self.step.moved), -1)
         place[weights.at] = np.arange(weights.at.size)
         at = place[finer.at]
-        if (at < 0).any():
-            return usual
-        other = np.zeros_like(z)
-        other[finer.at] = finer.residuals(influence[at])
-        own = np.zeros_like(z)
-        own[weights.at] = weights.residuals(influence)
+        other = self._contributions(finer, influence[at], None if gradient is None else gradient[at])
         difference = finer.ell @ influence[at] - weights.ell @ influence
-        chance = ((own - other) ** 2).sum(axis=0)
-        apart = weights.curvature - finer.curvature
-        if not apart > 0:
-            return usual
-        beyond = np.maximum(difference**2 - OWN**2 * chance, 0.0) * (weights.curvature / apart) ** 2
-        return np.asarray(np.maximum(usual, beyond))
+        chance = np.diagonal(self._clustered(z - other).covariance)
+        over = weights.curvature / (weights.curvature - finer.curvature)
+        own = np.maximum(difference**2 - OWN**2 * chance, 0.0) * over**2
+        scale = np.sqrt(np.divide(own, usual, out=np.ones_like(own), where=usual > 0))
+        scale = np.maximum(scale, 1.0)
+        return np.asarray(pooled * np.outer(scale, scale) + np.diag(np.where(usual > 0, 0.0, own)))
 
-    def _freedom(self, z: FloatArray, variance: FloatArray, bias: FloatArray) -> FloatArray:
-        """Satterthwaite's, with the effective number of influence values for the variance."""
-        fourth = np.maximum((z**4).sum(axis=0), 1e-300)
-        own = np.maximum((z**2).sum(axis=0) ** 2 / fourth, 1.0)
-        total = variance + bias
-        known = np.divide(total**2 * own, variance**2, out=np.full_like(own, math.inf), where=variance > 0)
-        return np.asarray(np.minimum(known, 1e6))
+    def _freedom(self, parts: Clustered, variance: FloatArray, bias: FloatArray) -> FloatArray:
+        """Satterthwaite's degrees of freedom, with the effective number of influence values for the variance."""
+        unit = np.where(variance > 0, variance, 1.0)
+        own = 1 / np.maximum(((parts.zeta**2 / unit) ** 2).sum(axis=0), 1 / MOST_FREEDOM)
+        weights, structure = self.step.weights, self.step.moved.prepared.structure
+        most = effective_size(weights.omega) - weights.x.shape[1]
+        if structure.cluster is not None:
+            most = min(most, float((parts.size - 1).sum()))
+        own = np.clip(own, 1.0, max(most, 1.0))
+        with np.errstate(over="ignore"):
+            return np.asarray(np.minimum(own * (1 + bias / unit) ** 2, MOST_FREEDOM))
 
     def _inverted(self, target: Target, bars: ErrorBars, place: int) -> Inverted | None:
-        """The distribution function of the sample, moved to where the regression puts the quantile."""
-        found = super()._inverted(target, bars, place)
-        if found is None:
+        """The distribution function around a quantile, with the regression's weights, and the variance of it."""
+        if not isinstance(target, Quantile):
             return None
-        shift = float(self.value(target)[0]) - found.value
-        return replace(found, x=found.x + shift, value=found.value + shift)
+        slope = target.inverted(self.points, self.weights).slope()
+        variance, df = float(bars.covariance[place, place]) / slope**2, float(bars.df[place])
+        return target.inverted(self.points, self._corrected(target)).known_to(Inversion(variance, df))
 
     def contributions(self, target: Target) -> FloatArray | None:
         """z of the points, shape (n, m): stage 2's and, for these points, stage 1's."""
         influence = target.influence(self.points, self.weights)
-        return self._contributions((target,), influence - self.weights @ influence)[self.step.weights.at]
+        influence = influence - self.weights @ influence
+        gradient = self._gradient((target,), influence.shape[1])
+        return self._contributions(self.step.weights, influence, gradient)[self.step.weights.at]

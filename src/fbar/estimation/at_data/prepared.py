@@ -13,9 +13,11 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from fbar.arrays import FloatArray, IntArray
+from fbar.checks import counted
 from fbar.errors import InputError, NoPosterior
-from fbar.estimation.at_data.nearness import scaled
-from fbar.estimation.simulations import Portion
+from fbar.estimation.at_data.learnt import LearntSummaries, learn, worth_learning
+from fbar.estimation.at_data.nearness import differences, least, main_directions, nearest, scaled, varies
+from fbar.estimation.simulations import Portion, Structure
 from fbar.question.outcomes import Failure
 from fbar.question.points import Points
 from fbar.question.priors import structure
@@ -30,16 +32,24 @@ REACH = 7.0
 
 TINY = 1e-12
 
+MOST = 20_000
+"""Simulations that are used, at most: the nearest ones."""
+
 LEAST = 20
-"""Simulations with a weight and numbers, without which there is nothing to regress."""
+"""Usable simulations, without which there is nothing to regress."""
+
+MOST_DIRECTIONS = 200
+"""Summaries that a regression uses, at most; of more, their main directions."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """``rows`` are the simulations' numbers in the run, ``w`` their weights (the largest 1), ``fold`` their part in the
-    cross-fitting; ``z`` (n, d) the scaled summaries and ``radius`` their length; ``model`` counts the models of a
-    choice; ``v`` (n, D) are the coordinates that can be moved, ``moving`` their columns in the unit cube, followed by
-    the ``records``.
+    """``rows`` are the simulations' numbers in the run of so many ``simulations``, ``w`` their weights (the largest 1),
+    ``fold`` their part in the cross-fitting; ``z`` (n, d) the scaled summaries and ``radius`` their length; ``model``
+    counts the models of a choice; ``v`` (n, D) are the coordinates that can be moved, ``moving`` their columns in the
+    unit cube, followed by the ``records``; ``fixed`` are the other numbers of θ; ``structure`` is how the simulations
+    depend on one another. ``summaries`` is the number of those that vary, and ``outside`` is why the data cannot be
+    what the simulator gives, or nothing.
     """
 
     problem: Problem
@@ -53,11 +63,16 @@ class Prepared:
     v: FloatArray
     moving: tuple[int, ...]
     records: tuple[str, ...]
+    fixed: FloatArray
     unit: FloatArray | None
     points: Points
-    cluster: IntArray | None
-    stratum: IntArray | None
-    stratum_sizes: IntArray
+    structure: Structure
+    summaries: int
+    outside: str = ""
+    x: FloatArray | None = None
+    """The summaries as they are, where others may be learned from them."""
+    learnt: LearntSummaries | None = None
+    """What the coordinates z were learned as; None where they are the scaled summaries."""
 
     def __len__(self) -> int:
         return self.rows.size
@@ -67,17 +82,38 @@ class Prepared:
         return replace(
             self,
             rows=self.rows[kept],
-            w=self.w[kept] / self.w[kept].max(),
+            w=self.w[kept] / self.w[kept].max(initial=1e-300),
             fold=self.fold[kept],
             z=self.z[kept],
             radius=self.radius[kept],
             model=self.model[kept],
             v=self.v[kept],
+            fixed=self.fixed[kept],
             unit=None if self.unit is None else self.unit[kept],
             points=self.points.take(kept),
-            cluster=None if self.cluster is None else self.cluster[kept],
-            stratum=None if self.stratum is None else self.stratum[kept],
+            structure=self.structure.take(kept),
+            x=None if self.x is None else self.x[kept],
         )
+
+    @property
+    def loss(self) -> float:
+        """What learned summaries may have lost, in posterior variances."""
+        return 0.0 if self.learnt is None else self.learnt.loss
+
+    def in_learnt_coordinates(self) -> Prepared | None:
+        """With summaries that are learned from the data; None where they are few, given by the user, or say nothing."""
+        several = self.model.max() > 0
+        if self.x is None or not worth_learning(self.summaries, self.v.shape[1] + several):
+            return None
+        indicators = (self.model[:, None] == np.unique(self.model)[1:]).astype(np.float64)
+        observed = np.ravel(np.asarray(self.problem.observed, dtype=np.float64))
+        found = learn(self.x, observed, np.concatenate([self.v, indicators], axis=1), self.fold)
+        if found is None:
+            return None
+        placed = found.place(self.x, self.fold)
+        z = placed.coordinates
+        made = replace(self, z=z, radius=np.sqrt((z**2).sum(axis=1)), summaries=z.shape[1], learnt=found)
+        return made.take(np.flatnonzero(placed.inside))
 
     def moved_to(self, rows: IntArray, v: FloatArray) -> Points:
         """The points of some rows, with other coordinates."""
@@ -96,22 +132,46 @@ class Prepared:
             own = own.without([*recorded, *others])
         return own.with_columns({**others, **recorded})
 
+    def in_main_directions(self, number: int) -> Prepared:
+        """With fewer summaries: their main directions."""
+        return replace(self, z=main_directions(self.z, number))
 
-def prepare(portion: Portion, z: FloatArray | None = None) -> Prepared:
-    """From simulations of a run; ``z`` are learned coordinates of them in place of the scaled summaries."""
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why any estimate from them is unreliable."""
+        found = [self.outside] if self.outside else []
+        used = self.z.shape[1]
+        if used < self.summaries:
+            main = counted(used, "main direction")
+            found.append(
+                f"{len(self):,} simulations are too few for {self.summaries:,} summaries; only {main} of them "
+                + ("was used" if used == 1 else "were used")
+            )
+        return tuple(found)
+
+
+def prepare(
+    portion: Portion, z: FloatArray | None = None, simulations: int | None = None, most: int = MOST
+) -> Prepared:
+    """The nearest ``most`` of a portion, which is all of a run or a part of a run of so many ``simulations``.
+
+    ``z`` are learned coordinates of them in place of the scaled summaries.
+    """
     problem, summaries = portion.problem, portion.summaries
     if summaries is None or problem.observed is None:
         raise InputError("estimates at the data need summaries that are numbers")
-    usable = np.isfinite(portion.log_w) & (portion.failure == Failure.NONE) & np.isfinite(summaries).all(axis=1)
+    finite = np.isfinite(summaries).all(axis=1)
+    usable = np.isfinite(portion.log_w) & (portion.failure == Failure.NONE) & finite
     kept = np.flatnonzero(usable)
     if kept.size < LEAST:
-        raise NoPosterior(
-            f"{kept.size} of {len(portion)} simulations can be used, too few for an estimate at the data; raise the "
-            "budget"
-        )
-    away = summaries[kept] - np.ravel(np.asarray(problem.observed, dtype=np.float64))
+        raise _too_few(portion, summaries, kept.size)
+    observed = np.ravel(np.asarray(problem.observed, dtype=np.float64))
+    if kept.size > most:
+        near = nearest(summaries[kept], observed, most) if z is None else least((z[kept] ** 2).sum(axis=1), most)
+        kept = kept[near]
+    away = differences(summaries[kept], observed)
     z = scaled(away) if z is None else z[kept]
-    points, structure_ = portion.points.take(kept), portion.structure
+    points, dependence = portion.points.take(kept), portion.structure.take(kept)
     unit = _unit(problem, points)
     moving = () if unit is None else _continuous(problem, points, unit)
     v = np.empty((kept.size, 0)) if unit is None else np.clip(ndtri(np.clip(unit[:, list(moving)], TINY, 1)), -8, 8)
@@ -121,32 +181,65 @@ def prepare(portion: Portion, z: FloatArray | None = None) -> Prepared:
         if name in points and points[name].dtype.kind == "f" and np.isfinite(points[name]).all()
     )
     v = np.concatenate([v, *(np.asarray(points[name], dtype=np.float64)[:, None] for name in records)], axis=1)
-    return Prepared(
+    found = Prepared(
         problem,
         portion.rows[kept],
-        len(portion),
+        len(portion) if simulations is None else simulations,
         relative(portion.log_w[kept]),
-        _folds(portion.group[kept], structure_.cluster, kept),
+        _folds(portion.group[kept], dependence.cluster),
         z,
         np.sqrt((z**2).sum(axis=1)),
         _models(problem, unit, kept.size),
         v,
         moving,
         records,
+        _fixed(problem, points, unit, moving),
         unit,
         points,
-        None if structure_.cluster is None else structure_.cluster[kept],
-        None if structure_.cluster is None else structure_.stratum[kept],
-        structure_.stratum_sizes,
+        dependence,
+        z.shape[1],
+        _off_constants(away),
+        summaries[kept] if problem.uses_data_as_they_are else None,
+    )
+    return found.in_main_directions(MOST_DIRECTIONS) if z.shape[1] > MOST_DIRECTIONS else found
+
+
+def _too_few(portion: Portion, summaries: FloatArray, usable: int) -> NoPosterior:
+    """Why there is nothing to regress."""
+    failed = portion.failure != Failure.NONE
+    lost = ~np.isfinite(summaries) & ~failed[:, None]
+    reasons = []
+    if failed.any():
+        reasons.append(f"{counted(int(failed.sum()), 'simulation')} failed")
+    if lost.any():
+        worst = int(lost.sum(axis=0).argmax())
+        reasons.append(f"summary {worst + 1} is not finite in {int(lost[:, worst].sum()):,}")
+    weightless = int((~np.isfinite(portion.log_w)).sum())
+    if weightless:
+        reasons.append(f"{weightless:,} have no weight")
+    why = f" ({', '.join(reasons)})" if reasons else ""
+    return NoPosterior(
+        f"{usable:,} of {counted(len(portion), 'simulation')} can be used{why}, too few for an estimate at the data; "
+        + ("raise the budget" if not reasons else "check the simulator and the summaries, or raise the budget")
     )
 
 
-def _folds(group: IntArray, cluster: IntArray | None, rows: IntArray) -> IntArray:
+def _off_constants(away: FloatArray) -> str:
+    """Whether a summary is the same number in all simulations, and another one in the data."""
+    off = np.flatnonzero(~varies(away) & (away[0] != 0))
+    if not off.size:
+        return ""
+    which = f"summary {off[0] + 1} is" if off.size == 1 else f"{off.size:,} summaries (the first is {off[0] + 1}) are"
+    return f"{which} the same in all simulations and different in the data: the simulator does not give such data"
+
+
+def _folds(group: IntArray, cluster: IntArray | None) -> IntArray:
     """The run's groups, or equal parts of draws that are independent of one another."""
-    found = np.unique(group, return_inverse=True)[1]
-    if found.max() > 0:
-        return np.asarray(found, dtype=np.int64)
-    return np.asarray((rows if cluster is None else cluster[rows]) % FOLDS, dtype=np.int64)
+    if group.min() < group.max():
+        return group
+    if cluster is not None and cluster.min() < cluster.max():
+        return np.asarray(np.unique(cluster, return_inverse=True)[1] % FOLDS, dtype=np.int64)
+    return np.arange(group.size, dtype=np.int64) % FOLDS
 
 
 def _unit(problem: Problem, points: Points) -> FloatArray | None:
@@ -155,6 +248,17 @@ def _unit(problem: Problem, points: Points) -> FloatArray | None:
         return np.array(problem.prior.to_unit(points.without(problem.records)))
     except InputError:
         return None
+
+
+def _fixed(problem: Problem, points: Points, unit: FloatArray | None, moving: tuple[int, ...]) -> FloatArray:
+    """The coordinates of θ that are not moved, shape (n, k): in the unit cube, or its numbers outside of it."""
+    if unit is not None:
+        first = 0 if structure(problem.prior).models is None else 1
+        others = unit[:, [k for k in range(first, unit.shape[1]) if k not in moving]]
+    else:
+        numbers = [points[name] for name in problem.prior.names if points[name].dtype.kind in "biuf"]
+        others = np.stack(numbers, axis=1).astype(np.float64) if numbers else np.empty((points.rows, 0))
+    return others[:, varies(others)]
 
 
 def _models(problem: Problem, unit: FloatArray | None, rows: int) -> IntArray:

@@ -113,7 +113,7 @@ class CellRun(Run):
         if self.trials is not None:
             return posterior
         share = self.prior @ (self.hits / np.maximum(self.counts, 1))
-        return self._compared_with_prior(posterior, self.acceptance.tolerance, float(share))
+        return self._described(posterior, self.acceptance.tolerance, float(share))
 
     # ------------------------------------------------------------ rounds and blocks
 

@@ -25,6 +25,7 @@ from fbar.methods.smc.schedules import AcceptanceRateSchedule, QuantileSchedule,
 from fbar.methods.start import Start
 from fbar.question.acceptance import Acceptance
 from fbar.question.distances import Scaled
+from fbar.question.problem import Problem
 
 
 def _in_study(weights: str, budget: int) -> SMC:
@@ -141,6 +142,9 @@ class SMC(Method):
     def final_tolerance(self) -> float | None:
         assert isinstance(self.schedule, Schedule)
         return self.schedule.last
+
+    def answers_at_data(self, problem: Problem) -> bool:
+        return self.final_tolerance is None and not problem.is_finite and problem.compares_numbers
 
     def at_tolerance(self, tolerance: float) -> Self:
         assert isinstance(self.schedule, Schedule)

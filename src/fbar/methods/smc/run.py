@@ -53,7 +53,7 @@ class SMCRun(Run):
         if not self.problem.records:
             self.problem.check_targets(self.targets)
         self._perturber = Perturber(self.space, as_perturbation(method.perturbation), method.jump, method.centres)
-        self.store = Rounds(self.problem, self.space, needs_summaries=method.distance is not None)
+        self.store = Rounds(self.problem, self.space, needs_summaries=self.at_data or method.distance is not None)
         self._measuring = Measuring(self.problem, method.distance)
         wanted = method.accepted if method.simulations is None else method.simulations
         self.block_size = start.block_size or self._default_block(max(1, min(wanted // 8, MOST_BLOCK)))
@@ -186,7 +186,7 @@ class SMCRun(Run):
     def _end(self, why: str) -> None:
         self._ended = why
         self.store.rounds = self.store.begun
-        if self._short:
+        if self._short and not self.at_data:
             self.warnings.append(self._short)
 
     @property
@@ -298,6 +298,7 @@ class SMCRun(Run):
         if not self.problem.records:
             self.problem.check_targets(self.targets)
         if tolerance is not None:
+            self.at_data = False  # from here on ABC's posterior, at the tolerance that it ends at
             self.schedule, self._stuck = self.schedule.down_to(tolerance), False
         was_open, self._ended = not self._ended, ""
         self.warnings.clear()  # of the end that this goes beyond
@@ -340,7 +341,7 @@ class SMCRun(Run):
             if at == math.inf:
                 return posterior
         first = self.rounds[0].weights(acceptance)  # of draws from the prior
-        return self._compared_with_prior(posterior, at, float(first.mean()) if first.size else 0.0)
+        return self._described(posterior, at, float(first.mean()) if first.size else 0.0)
 
     def stages(self) -> list[Stage]:
         return account.stages(self.store)
@@ -356,6 +357,7 @@ class SMCRun(Run):
         return self.store
 
     def _posterior_tolerance(self) -> float:
+        self._require_tolerance()
         return self.tolerance
 
     @property

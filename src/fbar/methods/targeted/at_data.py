@@ -25,6 +25,7 @@ from fbar.designs.proposals.student import fit
 from fbar.errors import NoPosterior
 from fbar.estimation.at_data import AtData
 from fbar.estimation.at_data.prepared import Prepared, prepare
+from fbar.methods.run import Stage
 from fbar.methods.start import Start
 from fbar.methods.targeted.aim import Aim
 from fbar.methods.targeted.rounds import LEAST_ROUND, TargetedRounds
@@ -41,7 +42,7 @@ FIRST, FIRST_PER_DIMENSION, FIRST_SHARE = 200, 20, 0.1
 FIRST_OPEN = 1000
 """Simulations of the first round where no budget is given, at least."""
 
-INFLATION = 1.5
+INFLATION = 3.0
 """What covariances are multiplied by, for an estimate without error."""
 
 LEARNED_ROUNDS = 3
@@ -86,6 +87,15 @@ class TargetedAtDataRun(TargetedRounds):
     def learning(self) -> bool:
         return not self.finished and self.round < LEARNED_ROUNDS
 
+    def stages(self) -> list[Stage]:
+        found = []
+        for number, proposals in enumerate(self.store.proposals[: self.store.rounds]):
+            learned = not isinstance(proposals[0], FromPrior)
+            first, end = self.store.of_round(number)
+            words = "from the posterior that was estimated before, widened" if learned else "from the prior"
+            found.append(Stage(words, end - first))
+        return found
+
     # ------------------------------------------------------------ learning
 
     def _end_round(self) -> None:
@@ -109,11 +119,13 @@ class TargetedAtDataRun(TargetedRounds):
             prepared = prepare(self.all_simulations().take())
         except NoPosterior:
             return [FromPrior(self.space)] * self.method.groups
+        if self.estimator_at_data.learn:
+            prepared = prepared.in_learnt_coordinates() or prepared
         try:
             moved = self._provisional_from(prepared).step.moved
-            estimator = AtData(order=moved.order, region=moved.share)
+            estimator = AtData(order=moved.order, region=moved.share, learn=False)
         except NoPosterior:
-            estimator = AtData()
+            estimator = AtData(learn=False)
         others = [np.flatnonzero(prepared.fold != a) for a in range(self.method.groups)]
         parts = [prepared.take(rows[:: -(-rows.size // LEARNED_FROM)]) for rows in others]
         return [self._fitted(a, part, estimator) for a, part in enumerate(parts)]
@@ -181,6 +193,8 @@ class TargetedAtDataRun(TargetedRounds):
         self._plan = self._planned(int(state["simulations"]), False)
 
     def _extend(self, tolerance: float | None) -> None:
+        if tolerance is not None:
+            self._refuse_tolerance(tolerance)
         if not self.problem.records:
             self.problem.check_targets(self.targets)
         self.aim = Aim.of(self.targets, self.method.goal, self.method.importance)

@@ -95,7 +95,7 @@ class Targeted(Method):
         return self.named_tolerance is None
 
     def answers_at_data(self, problem: Problem) -> bool:
-        return self.tolerance is None and super().answers_at_data(problem)
+        return self.tolerance is None and not problem.is_finite and problem.compares_numbers
 
     def begin(self, start: Start) -> Run:
         aim = Aim.of(start.targets, self.goal, self.importance)

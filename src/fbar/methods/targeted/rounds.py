@@ -62,7 +62,12 @@ class TargetedRounds(Run):
             self.problem.check_targets(self.targets)
         self.space = Space(self.problem.prior, "normal")
         self.store = Crossfitted(
-            self.problem, self.space, method.groups, self._draw, needs_costs=method.per == "second"
+            self.problem,
+            self.space,
+            method.groups,
+            self._draw,
+            needs_costs=method.per == "second",
+            needs_summaries=self.at_data,
         )
         self.defence = method.defence or DEFENCE[min(max(self.space.dimension, 1), len(DEFENCE)) - 1]
         self.block_size = start.block_size or self._default_block(BLOCK_SIZE)
@@ -183,7 +188,7 @@ class TargetedRounds(Run):
         draws = posterior.draws
         assert draws is not None
         share = float(draws.weight @ np.exp(draws.log_w)) / draws.simulations
-        return self._compared_with_prior(posterior, asked.tolerance, share)
+        return self._described(posterior, asked.tolerance, share)
 
     def peek(self) -> Posterior:
         if self.at_data:
@@ -198,8 +203,7 @@ class TargetedRounds(Run):
         return self.store
 
     def _posterior_tolerance(self) -> float:
-        if self.at_data:
-            raise InputError("the answer is about the posterior itself; there is no tolerance")
+        self._require_tolerance()
         return self.wanted.tolerance
 
     def _curve_tolerances(self) -> list[float]:

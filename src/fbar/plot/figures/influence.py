@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.arrays import FloatArray, IntArray
-from fbar.diagnostics.explanation import explain, target_of
+from fbar.diagnostics.explanation import VALUES, explain, target_of
 from fbar.plot.base import Record, legend, one_run
 from fbar.plot.look import GREEN, POSTERIOR, PRIOR, decimal_ticks, short
 from fbar.question.targets import Target
@@ -30,7 +30,7 @@ MOST_POINTS = 2000
 class Influence(Record):
     """The share of the variance that the ``k`` largest parts of it make up, and of the weight its ``k`` largest.
 
-    ``what`` are accepted simulations, or values of θ on a finite space: ``number`` of them. ``half`` are as many as
+    ``what`` are single simulations, or values of θ on a finite space: ``number`` of them. ``half`` are as many as
     make up half of the variance, ``largest`` is the largest share. ``theta`` and ``shares`` are single parts, by the
     ``parameter`` that explains most of them.
     """
@@ -58,10 +58,10 @@ class Influence(Record):
             asked = result.targets[0]
         else:
             asked = known[target] if isinstance(target, str) and target in known else target_of(run, target)
-        what, square, weights = "accepted simulations", None, np.maximum(posterior.weights, 0.0)
+        what, square, weights = posterior.parts_in_words, None, np.maximum(posterior.weights, 0.0)
         parts = posterior.value_parts(asked)
         if parts is not None:
-            what = "values of θ"
+            what = VALUES
             square = parts[0].sum(axis=-1)
         else:
             z = posterior.contributions(asked)
@@ -119,7 +119,7 @@ class Influence(Record):
                 self.theta, self.shares, s=size, color=POSTERIOR, alpha=alpha, linewidths=0, rasterized=not few
             )
             other.set(xlabel=short(self.parameter), ylabel="share of the variance", ylim=(0, None))
-            each = "one value of θ" if self.what == "values of θ" else "one accepted simulation"
+            each = "one value of θ" if self.what == VALUES else "one simulation"
             other.set_title(f"each point is {each}", loc="left")
             other.grid(axis="y")
         legend(axes[:1], figure)

@@ -1,4 +1,4 @@
-"""Estimates against the tolerance, and where they go as it vanishes."""
+"""Estimates against the tolerance and where they go as it vanishes; at the data, against the bandwidth."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import numpy as np
 
 from fbar.arrays import BoolArray, FloatArray
 from fbar.errors import InputError, NoPosterior
+from fbar.estimation.at_data import PosteriorAtData
 from fbar.estimation.estimate import Estimate, Estimates
 from fbar.plot.base import Panels, legend, one_run
-from fbar.plot.look import GREEN, POSTERIOR, PRIOR, plain, short
+from fbar.plot.look import GREEN, POSTERIOR, PRIOR, decimal_ticks, plain, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,12 +24,15 @@ if TYPE_CHECKING:
 MOST = 6
 """Estimates that are shown, the first ones."""
 
+TOLERANCE, BANDWIDTH = "tolerance", "share of the simulations within the bandwidth"
+"""What estimates are drawn against."""
+
 
 @dataclass(frozen=True, eq=False)
 class Band:
     """One number's estimates at ``tolerances``, rising, with 95% intervals; the last three are of the one at 0.
 
-    Where ``trusted`` is False the interval is not to be stood behind, and none is drawn.
+    Where ``trusted`` is False the interval is unreliable, and none is drawn.
     """
 
     name: str
@@ -44,23 +48,30 @@ class Band:
 
 @dataclass(frozen=True, eq=False)
 class Tolerance(Panels):
-    """``own`` is the run's tolerance; at 0 is the estimate less its bias, `fbar.Result.bias`."""
+    """``own`` is the run's tolerance; at 0 is the estimate less its bias, `fbar.Result.bias`.
+
+    ``against`` is what they are drawn against: of an answer at the data it is the share of the simulations that
+    is within the bandwidth, and ``own`` the one that was chosen.
+    """
 
     bands: tuple[Band, ...]
     own: float | None
     message: str = ""
+    against: str = TOLERANCE
 
     @classmethod
     def of(cls, result: Result) -> Tolerance:
         one_run(result)
-        own = result.run.reported_tolerance
+        at_data = result.posterior if isinstance(result.posterior, PosteriorAtData) else None
+        own = result.run.reported_tolerance if at_data is None else at_data.bandwidth
+        against = TOLERANCE if at_data is None else BANDWIDTH
         if own is None:
             return cls((), None, "this run has no tolerance above 0")
         try:
             curve = sorted(result.curve(), key=lambda pair: pair[0])
         except (InputError, NoPosterior) as error:
-            return cls((), own, str(error))
-        limits = _limits(result)
+            return cls((), own, str(error), against)
+        limits = _limits(result) if at_data is None else None
         bands = []
         for i, target in enumerate(result.targets):
             names = _names(curve[0][1][i])
@@ -72,14 +83,16 @@ class Tolerance(Panels):
                 bands.append(Band(name, x, value, low, high, sure, *limit))
         left = [band.name for band in bands[MOST:]]
         said = [f"not shown: {', '.join(left)}"] if left else []
-        said += [] if limits is not None else ["too few simulations are near enough for an extrapolation to 0"]
-        return cls(tuple(bands[:MOST]), own, "; ".join(said))
+        if at_data is None and limits is None:
+            said.append("too few simulations are near enough for an extrapolation to 0")
+        return cls(tuple(bands[:MOST]), own, "; ".join(said), against)
 
     @property
     def parts(self) -> Sequence[Band]:
         return self.bands
 
     def render(self, axes: Sequence[Any], figure: Figure | None) -> None:
+        chosen = "the run's tolerance" if self.against == TOLERANCE else "as chosen"
         for ax, band in zip(axes, self.bands, strict=True):
             sure = band.trusted & np.isfinite(band.low) & np.isfinite(band.high)
             x = band.tolerances
@@ -93,7 +106,7 @@ class Tolerance(Panels):
                 hollow: dict[str, Any] = {"color": POSTERIOR, "marker": "o", "fillstyle": "none", "linestyle": "none"}
                 ax.plot(x[~sure], band.values[~sure], label="unreliable", **hollow)
             if self.own is not None:
-                ax.axvline(self.own, color=PRIOR, linewidth=1, linestyle=(0, (4, 3)), label="the run's tolerance")
+                ax.axvline(self.own, color=PRIOR, linewidth=1, linestyle=(0, (4, 3)), label=chosen)
             if band.extrapolated is not None and math.isfinite(band.extrapolated):
                 assert band.extrapolated_low is not None
                 assert band.extrapolated_high is not None
@@ -102,10 +115,14 @@ class Tolerance(Panels):
                 ax.errorbar(
                     [0], [band.extrapolated], bar, color=GREEN, marker="D", capsize=3, label="extrapolated to 0"
                 )
-            ax.set_xlim(-0.06 * float(x.max()), 1.06 * float(x.max()))
-            ax.locator_params(axis="x", nbins=5)
+            if self.against == TOLERANCE:
+                ax.set_xlim(-0.06 * float(x.max()), 1.06 * float(x.max()))
+                ax.locator_params(axis="x", nbins=5)
+            else:
+                ax.set_xscale("log")
+                decimal_ticks(ax.xaxis)
             ax.set_title(short(band.name), loc="left")
-            ax.set_xlabel("tolerance")
+            ax.set_xlabel(self.against)
             ax.grid(axis="y")
         legend(axes, figure)
         if figure is not None and self.message:
@@ -113,7 +130,7 @@ class Tolerance(Panels):
 
 
 def _limits(result: Result) -> Estimates | None:
-    """The estimates less what `Result.bias` says of them; None where it is not known or cannot be stood behind."""
+    """The estimates less what `Result.bias` says of them; None where it is not known or unreliable."""
     found = result.run.without_bias() if result.own else None
     if found is None:
         return None

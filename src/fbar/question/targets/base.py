@@ -10,6 +10,7 @@ Shapes: weights (..., n), normalised; values (..., m); influence (..., n, m). A 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
@@ -55,6 +56,10 @@ class Target(ABC):
     def given(self, points: Points) -> BoolArray | None:
         """The points that the target is conditional on, those whose model has its parameters; None for all."""
         return None
+
+    def limits(self, points: Points) -> tuple[FloatArray | float, FloatArray | float]:
+        """What the value lies between, whatever the weights of these points are: numbers, or shape (m,)."""
+        return -math.inf, math.inf
 
     @property
     def labels(self) -> tuple[str, ...] | None:

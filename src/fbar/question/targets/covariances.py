@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -38,7 +39,8 @@ class Covariance(Target):
         product = self._product(points, centre)
         if given is not None:
             product = np.where(given, product, 0.0)
-        return centre, (weights * product).sum(axis=-1) / share, share
+        with np.errstate(invalid="ignore"):  # no point is given: the covariance is not known
+            return centre, (weights * product).sum(axis=-1) / share, share
 
     def value(self, points: Points, weights: FloatArray) -> FloatArray:
         return np.asarray(self._fit(points, weights)[1][..., None])
@@ -51,6 +53,9 @@ class Covariance(Target):
             return restricted(psi[..., None], self.given(where), share)
 
         return at
+
+    def limits(self, points: Points) -> tuple[float, float]:
+        return (0.0 if self.first == self.second else -math.inf), math.inf
 
     def inner(self, points: Points, weights: FloatArray) -> FloatArray | None:
         """ĉov − cov = Σψ − δā δb̄ exactly, so that the errors of the two means make up the rest."""

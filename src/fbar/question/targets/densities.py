@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -52,6 +53,9 @@ class DensityAt(Target):
 
     def value(self, points: Points, weights: FloatArray) -> FloatArray:
         return np.asarray((weights * self._kernel(points, weights)(points)).sum(axis=-1, keepdims=True))
+
+    def limits(self, points: Points) -> tuple[float, float]:
+        return 0.0, math.inf
 
     def psi(self, points: Points, weights: FloatArray) -> Callable[[Points], FloatArray]:
         kernel, value = self._kernel(points, weights), self.value(points, weights)

@@ -6,6 +6,7 @@ one with f = δ(θ' − θ), whose mean squared error is that of the normalised 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,6 +68,11 @@ class Expectation(Target):
 
     def value(self, points: Points, weights: FloatArray) -> FloatArray:
         return mean_of(self.components(points), weights, self.given(points))[0]
+
+    def limits(self, points: Points) -> tuple[FloatArray | float, FloatArray | float]:
+        values, given = self.components(points), self.given(points)
+        values = values if given is None else values[given]
+        return values.min(axis=0, initial=math.inf), values.max(axis=0, initial=-math.inf)
 
     def psi(self, points: Points, weights: FloatArray) -> Callable[[Points], FloatArray]:
         centre, share = mean_of(self.components(points), weights, self.given(points))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import counted
-from fbar.diagnostics.explanation import SINGLE, Explanation
-from fbar.estimation.estimate import Estimate, between, shorthand, worth
+from fbar.diagnostics.explanation import VALUES, Explanation
+from fbar.estimation.estimate import BIASED, UNRELIABLE, Estimate, between, shorthand, worth
 from fbar.methods.forecasts import brief
+from fbar.results.account import simulations_in_words
 from fbar.results.markup import Html, element, join, paragraph
 from fbar.results.report.page import Section, figures, notes, table
 from fbar.results.report.svg import panel
@@ -27,25 +28,8 @@ def components(estimate: Estimate) -> list[tuple[str, Estimate]]:
     """A scalar estimate itself; a vector's components, each with a name of its own."""
     if not np.ndim(estimate.value):
         return [(estimate.name, estimate)]
-    size = np.size(estimate.value)
-    names = estimate.labels or [str(k) for k in range(size)]  # as arrays are read
-    df, trusted = np.broadcast_to(estimate.df, size), np.broadcast_to(estimate.trusted, size)
-    return [
-        (
-            f"{estimate.name}[{names[k]}]",
-            Estimate(
-                estimate.name,
-                float(estimate.value[k]),
-                float(estimate.standard_error[k]),
-                float(df[k]),
-                estimate.simulations,
-                estimate.accepted,
-                bool(trusted[k]),
-                estimate.warnings,
-            ),
-        )
-        for k in range(size)
-    ]
+    names = estimate.labels or [str(k) for k in range(np.size(estimate.value))]  # as arrays are read
+    return [(f"{estimate.name}[{name}]", estimate.component(k)) for k, name in enumerate(names)]
 
 
 def answer(result: Result, explained: Explained) -> Section:
@@ -56,28 +40,20 @@ def answer(result: Result, explained: Explained) -> Section:
             low, high = part.interval()
             if target.binary:  # a probability
                 low, high = max(low, 0.0), min(high, 1.0)
-            sure = _trust(part, estimate.name in result.biased)
-            rows.append((name, shorthand(part.value, part.standard_error), sure, between(low, high)))
+            rows.append((name, shorthand(part.value, part.standard_error), _trust(part), between(low, high)))
     example = next(iter(result.estimates))
     main = element("div", table(["target", "estimate", "error bar", "95% interval"], rows, left=4), class_="answer")
     warnings = dict.fromkeys(text for estimate in result.estimates for text in estimate.warnings)
     other = [] if result.own else [f"Not the run's own estimates: {result.what}, by {result.how[1:]}."]
-    told = [*other, f"{accepted_of(result)}; {result.stopped_by}.", *result.remarks]
-    if result.about_tolerance:
-        told.append(_sentence(result.about_tolerance))
+    lines = [sentence(result.about), *other, f"{accepted_of(result)}; {result.stopped_by}.", *result.remarks]
     why = join(paragraph(f"{name}: {_why(found)}", class_="soft") for name, found in explained.items())
     body = join(
         [
             main,
-            notes((_sentence(text) for text in dict.fromkeys((*warnings, *result.warnings))), "warning"),
-            join(paragraph(text) for text in told),
-            element("h3", "Why the error bars can be trusted, or not"),
-            paragraph(
-                _read(components(example)[0][1]),
-                "The interval holds the value that endless simulations would give, at this tolerance and with these "
-                "summaries, in about 95 of 100 runs, where it is trusted. What the tolerance itself adds is no part of "
-                "it; its estimate is the bias.",
-            ),
+            notes((sentence(text) for text in dict.fromkeys((*warnings, *result.warnings))), "warning"),
+            join(paragraph(text) for text in lines),
+            element("h3", "Why the error bars are reliable, or not"),
+            paragraph(_read(components(example)[0][1]), _meaning(result)),
             why,
         ]
     )
@@ -116,43 +92,61 @@ def precision(result: Result, explained: Explained) -> Section:
 
 
 def accepted_of(result: Result) -> str:
-    simulations = int(np.sum(result.simulations))
-    accepted = float(np.sum(result.accepted))
-    return f"{counted(simulations, 'simulation')}, {accepted:,.6g} accepted"
+    return simulations_in_words(int(np.sum(result.simulations)), float(np.sum(result.accepted)), result.is_at_data)
 
 
-def _trust(estimate: Estimate, biased: bool) -> Html:
-    if not estimate.trusted:
+def _trust(estimate: Estimate) -> Html:
+    word = estimate.reliability
+    if word == UNRELIABLE:
         return element("span", "✗ unreliable", class_="bad")
-    if biased:
-        return element("span", "! smaller than the bias", class_="bad")
-    return element("span", "✓ trusted", class_="good")
+    if word == BIASED:
+        away = estimate.difference
+        by = "" if away is None else f" by {shorthand(away.value, away.standard_error)}"
+        return element("span", f"! biased{by}", class_="bad")
+    return element("span", "✓ reliable", class_="good")
 
 
 def _read(estimate: Estimate) -> str:
     """How an estimate is read."""
     if not (np.isfinite(estimate.standard_error) and estimate.standard_error > 0):
         return ""
-    told = shorthand(estimate.value, estimate.standard_error)
+    both = shorthand(estimate.value, estimate.standard_error)
     error = f"{estimate.standard_error:.2g}"
-    return f"{told} is a value with its standard error, {error}, which the number of simulations leaves. "
+    if estimate.bias > 0:
+        chance = math.sqrt(max(estimate.standard_error**2 - estimate.bias**2, 0.0))
+        return f"{both} is a value with its total error, {error}: {chance:.2g} by chance, {estimate.bias:.2g} by bias. "
+    return f"{both} is a value with its standard error, {error}, which the number of simulations leaves. "
+
+
+def _meaning(result: Result) -> str:
+    """What an interval holds."""
+    what = f"{result.posterior.about or 'the posterior'}"
+    if result.is_at_data:
+        return (
+            f"A reliable interval holds the value of {what} in about 95 of 100 runs. It allows for the bias that the "
+            "regression at the data may leave, as far as the simulations show it."
+        )
+    words = f"The interval holds the value of {what} in about 95 of 100 runs, unless it is marked unreliable."
+    if result.tolerance is None:
+        return words
+    return f"{words} It does not allow for how far that is from the posterior itself; where this is more, it is biased."
 
 
 def _why(found: Explanation) -> str:
     estimate = found.estimate
     if not estimate.trusted:
-        return _sentence("; ".join(estimate.warnings) or "its error bar is not known")
-    parts = [f"{float(estimate.accepted):,.6g} simulations were accepted"]
+        return sentence("; ".join(estimate.warnings) or "its error bar is not known")
+    parts = [f"{float(estimate.accepted):,.6g} simulations were {'used' if found.at_data else 'accepted'}"]
     if found.ess is not None:
         parts.append(f"worth {worth(found.ess)} of equal weight")
-    if found.carriers is not None and found.carriers.what == SINGLE:
+    if found.carriers is not None and found.carriers.what != VALUES:
         parts.append(f"none carries more than {100 * found.carriers.largest:.2g}% of the variance")
     if np.isfinite(estimate.df):
         parts.append(f"{estimate.df:,.0f} degrees of freedom")
-    return _sentence(", ".join(parts))
+    return sentence(", ".join(parts))
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
     text = text.strip()
     text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."

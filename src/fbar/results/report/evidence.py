@@ -10,7 +10,7 @@ from fbar.diagnostics.explanation import Explanation
 from fbar.estimation.estimate import shorthand, worth
 from fbar.methods.run import Stage
 from fbar.results.markup import Html, element, join, paragraph
-from fbar.results.report.answer import Explained, note_of_unknown
+from fbar.results.report.answer import Explained, note_of_unknown, sentence
 from fbar.results.report.page import Section, figures, table
 from fbar.results.report.svg import inline, panel
 
@@ -91,24 +91,28 @@ def influence(result: Result, explained: Explained) -> Section:
 
 
 def tolerance(result: Result) -> Section:
-    """Estimate against tolerance."""
+    """Estimate against tolerance, or against the bandwidth of an answer at the data."""
     from fbar import plot
 
-    if result.run.reported_tolerance is None:
+    name, title = ("bandwidth", "Bandwidth") if result.is_at_data else ("tolerance", "Tolerance")
+    if not result.is_at_data and result.tolerance is None:
         text = "Simulations were accepted exactly or by a rule: there is no tolerance, and no bias from one."
-        return Section("tolerance", "Tolerance", paragraph(text))
+        return Section(name, title, paragraph(text))
     record = plot.Tolerance.of(result)
     if record.empty:
-        return Section("tolerance", "Tolerance", paragraph(record.message))
-    pictures = [
-        panel(replace(record, bands=(band,)).draw, f"{band.name} against the tolerance") for band in record.bands
-    ]
-    about = paragraph(result.about_tolerance or "The curve is of the run's own estimates.")
-    caption = (
-        "Estimates at other tolerances from the same simulations, with 95% bands where an error bar is to be trusted. "
-        "A line that is level within its band shows no harm from the tolerance."
-    )
-    return Section("tolerance", "Tolerance", join([about, figures(pictures, caption)]))
+        return Section(name, title, paragraph(record.message))
+    pictures = [panel(replace(record, bands=(band,)).draw, f"{band.name} against the {name}") for band in record.bands]
+    if result.is_at_data:
+        caption = (
+            "Estimates with other bandwidths from the same simulations, with 95% bands where they are reliable. The "
+            "bands allow for bias. A line that is level within its band shows none."
+        )
+    else:
+        caption = (
+            "Estimates at other tolerances from the same simulations, with 95% bands where they are reliable. A line "
+            "that is level within its band shows no harm from the tolerance."
+        )
+    return Section(name, title, join([paragraph(sentence(result.about)), figures(pictures, caption)]))
 
 
 def rounds(result: Result) -> Section:
@@ -149,9 +153,8 @@ def posterior(result: Result) -> Section:
     recorded = [name for name in result.run.problem.records if name in result.posterior.points]
     names = (*parameters(result), *recorded)
     pictures = [panel(partial(plot.marginals, result, [name]), f"posterior of {name}") for name in names]
-    return Section(
-        "posterior", "Posterior", join([figures(pictures, f"Grey is the prior. {_others(result)}"), _pairs(result)])
-    )
+    caption = f"Grey is the prior, blue {result.posterior.about or 'the posterior'}. {_others(result)}"
+    return Section("posterior", "Posterior", join([figures(pictures, caption), _pairs(result)]))
 
 
 def _pairs(result: Result, places: bool = False) -> Html:
@@ -175,7 +178,7 @@ def _regions(name: str, found: Explanation) -> Html:
         (r.words, *(_percent(share) for share in (r.posterior, r.simulations, r.accepted, r.variance)))
         for r in found.regions
     ]
-    head = [by, "posterior", "simulations", "acceptances", "variance"]
+    head = [by, "posterior", "simulations", "used" if found.at_data else "acceptances", "variance"]
     return join([element("h3", name), table(head, rows, caption="Shares of each region; the variance is the error's")])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from fbar.study.presets.base import SCORES, Claim, Preset, loaded
+from fbar.study.presets.base import SCORES, Claim, Comparisons, loaded
 from fbar.study.results import StudyResult
 from fbar.study.study import Study
 
@@ -105,17 +105,18 @@ def better(result: StudyResult, first: str, second: str, text: str, *, same_simu
     return claims
 
 
-PAPER_CLAIMS = Preset(
-    "paper-claims",
-    "what the paper claims in general, on eleven problems: scores that mislead, where to simulate, all rounds",
-    100,
-    {
+PAPER_CLAIMS = Comparisons(
+    name="paper-claims",
+    title="what the paper claims in general, on eleven problems: scores that mislead, where to simulate, all rounds",
+    trials=100,
+    note="within each study the chance of any wrong verdict is at most 10%: 5% for the error, 2.5% for each of the two "
+    "other scores",
+    ranks=True,
+    studies={
         "designs": _designs,
         "allocations": _allocations,
         "rounds": _rounds,
         "rounds-of-models": _rounds_of_models,
     },
-    _paper_claims,
-    note="within each study the chance of any wrong verdict is at most 10%: 5% for the error, 2.5% for each of the two "
-    "other scores",
+    claims=_paper_claims,
 )

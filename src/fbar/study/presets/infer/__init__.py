@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fbar.study.coverage import Covered, coverage_cells
-from fbar.study.presets.base import Claim, Preset
+from fbar.study.presets.base import Claim, Comparisons
 from fbar.study.presets.infer.error_bars import coverage_claims
 from fbar.study.presets.infer.ratios import against_others, at_most
 from fbar.study.presets.infer.stopped import stopping_claims
@@ -41,11 +41,14 @@ def _claims(results: Mapping[str, StudyResult]) -> list[Claim]:
     return found
 
 
-INFER = Preset(
-    "infer",
-    "targeted simulations compared with the best design, rejection and ABC-SMC, and how often error bars hold",
-    200,
-    {
+INFER = Comparisons(
+    name="infer",
+    title="targeted simulations compared with the best design, rejection and ABC-SMC, and how often error bars hold",
+    trials=200,
+    note="ratios by their 95% intervals, or by Holm's method over a study's problems at 5%; a cell's coverage is wrong "
+    "where its 99.9% interval misses the band",
+    ranks=True,
+    studies={
         "oracle": oracle,
         "ring": ring,
         "events": events,
@@ -53,8 +56,6 @@ INFER = Preset(
         "catalogue-large": large,
         "stopping": stopping,
     },
-    _claims,
-    write,
-    note="ratios by their 95% intervals, or by Holm's method over a study's problems at 5%; a cell's coverage is wrong "
-    "where its 99.9% interval misses the band",
+    claims=_claims,
+    write=write,
 )

@@ -1,0 +1,151 @@
+"""The functions φ of the data that learnt summaries are linear in: all are 0 at the observed data.
+
+A number y, of the data or of the bank of features, enters as u = arsinh((y − y*)/spread), y* being its observed value
+and spread its root mean square distance from y* among the simulations near the data. So u is linear near the data and
+logarithmic far from them, whatever the unit. Parts of φ:
+
+    raw       u of the data's numbers (of the means of consecutive blocks if there are more than 150)
+    squares   u² of the same
+    products  u_i u_j of all pairs, i < j, of at most 12 numbers: all, or those most correlated with the parameters
+    bank      u of the bank of features, for data of at least 5 numbers
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fbar.arrays import BoolArray, FloatArray, IntArray
+from fbar.estimation.at_data.features import bank
+
+MOST_RAW = 150
+"""More numbers than this are replaced by means of consecutive blocks."""
+
+MOST_PAIRED = 12
+"""Numbers whose products enter, at most."""
+
+FEWEST_BANK = 5
+"""Data of fewer numbers have no bank of features."""
+
+SETS = (
+    ("raw",),
+    ("bank",),
+    ("raw", "squares"),
+    ("raw", "bank"),
+    ("raw", "bank", "squares"),
+    ("raw", "squares", "products"),
+    ("raw", "bank", "squares", "products"),
+)
+"""The sets of parts that a regression chooses from, in order of preference."""
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """The numbers that are computed once for each simulation: the raw ones and the bank's, (n, ·) each."""
+
+    raw: FloatArray
+    bank: FloatArray
+
+    @classmethod
+    def of(cls, x: FloatArray) -> Numbers:
+        x = np.asarray(x, dtype=float)
+        n, d = x.shape
+        values = bank(x) if d >= FEWEST_BANK else np.zeros((n, 0))
+        return cls(_blocks(x), values)
+
+    def __getitem__(self, rows: IntArray | BoolArray | slice) -> Numbers:
+        return Numbers(self.raw[rows], self.bank[rows])
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """φ, with the observed values and the spreads; ``paired`` are the raw numbers whose products enter."""
+
+    observed: Numbers
+    raw_spread: FloatArray
+    bank_spread: FloatArray
+    paired: IntArray
+
+    @classmethod
+    def near(cls, numbers: Numbers, observed: Numbers, targets: FloatArray) -> Basis:
+        """φ for simulations near the data, with their numbers and what is to be predicted of each."""
+        raw = _spread(numbers.raw, observed.raw[0])
+        paired = np.arange(numbers.raw.shape[1])
+        if len(paired) > MOST_PAIRED:
+            paired = _most_correlated(_scaled(numbers.raw, observed.raw[0], raw), targets, MOST_PAIRED)
+        return cls(observed, raw, _spread(numbers.bank, observed.bank[0]), paired)
+
+    def __call__(self, numbers: Numbers) -> FloatArray:
+        """φ of each simulation, (n, p)."""
+        raw = _scaled(numbers.raw, self.observed.raw[0], self.raw_spread)
+        first, second = np.triu_indices(self.paired.size, 1)
+        products = raw[:, self.paired[first]] * raw[:, self.paired[second]]
+        return np.hstack([raw, raw**2, products, _scaled(numbers.bank, self.observed.bank[0], self.bank_spread)])
+
+    def columns(self) -> dict[str, IntArray]:
+        """The columns of each part that is there."""
+        d, pairs = self.raw_spread.size, self.paired.size * (self.paired.size - 1) // 2
+        sizes = {"raw": d, "squares": d, "products": pairs, "bank": self.bank_spread.size}
+        ends = np.cumsum(list(sizes.values()))
+        found = zip(sizes, ends, strict=True)
+        return {part: np.arange(end - sizes[part], end) for part, end in found if sizes[part] > 0}
+
+    def sets(self) -> list[tuple[str, IntArray]]:
+        """The sets of `SETS` whose parts are all there, by name, with their columns."""
+        columns = self.columns()
+        there = [parts for parts in SETS if all(part in columns for part in parts)]
+        return [(" + ".join(parts), np.concatenate([columns[part] for part in parts])) for parts in there]
+
+
+def distances(raw: FloatArray, observed: FloatArray) -> FloatArray:
+    """A first distance to the data: Σ arsinh²((x − x*)/scale), scale being the median distance or the deviation."""
+    away = np.abs(raw - observed)
+    scale = np.median(away, axis=0)
+    scale = np.where(scale > 0, scale, raw.std(axis=0))
+    return np.asarray((np.arcsinh(away / np.where(scale > 0, scale, np.inf)) ** 2).sum(axis=1))
+
+
+def _scaled(y: FloatArray, observed: FloatArray, spread: FloatArray) -> FloatArray:
+    return np.asarray(np.arcsinh((y - observed) / spread))
+
+
+def _spread(y: FloatArray, observed: FloatArray) -> FloatArray:
+    """The root mean square distance, at most twice the 70% quantile; infinite for a number that never varied."""
+    if y.shape[1] == 0:
+        return np.zeros(0)
+    away = np.abs(y - observed)
+    largest = away.max(axis=0)
+    unit = np.where(largest > 0, largest, 1.0)
+    size = np.sqrt(((away / unit) ** 2).mean(axis=0)) * unit
+    usual = np.quantile(away, 0.7, axis=0)
+    size = np.where(usual > 0, np.minimum(size, 2 * usual), size)
+    varies = largest > 1e-12 * np.abs(observed)
+    return np.where(varies & (size > 0), size, np.inf)
+
+
+def _most_correlated(u: FloatArray, targets: FloatArray, most: int) -> IntArray:
+    """The columns of u which, with their squares, correlate most with the targets or their squares."""
+    y = np.hstack([targets, targets**2])
+    y = _standardised(y)
+    strength = np.zeros(u.shape[1])
+    for columns in (u, u**2):
+        strength += ((_standardised(columns).T @ y / len(y)) ** 2).sum(axis=1)
+    return np.sort(np.argsort(-strength, kind="stable")[:most])
+
+
+def _standardised(y: FloatArray) -> FloatArray:
+    deviation = y.std(axis=0)
+    return np.asarray((y - y.mean(axis=0)) / np.where(deviation > 1e-12, deviation, np.inf))
+
+
+def _blocks(x: FloatArray) -> FloatArray:
+    """Means of consecutive blocks of the numbers of each row, if there are more than `MOST_RAW`."""
+    d = x.shape[1]
+    if d <= MOST_RAW:
+        return x
+    edges = np.linspace(0, d, MOST_RAW + 1).astype(np.int64)
+    return np.asarray(np.add.reduceat(x, edges[:-1], axis=1) / np.diff(edges))

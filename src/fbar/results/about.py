@@ -1,0 +1,69 @@
+"""What a result is about, in a line: the posterior, or ABC's at a tolerance and how far that is from the posterior."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fbar.estimation.estimate import BIASED, Estimate, Estimates
+
+if TYPE_CHECKING:
+    from fbar.results.result import Result
+
+MOST_SHOWN = 6
+"""Targets whose bias is printed, at most."""
+
+
+def about(result: Result) -> str:
+    """What was estimated, and what is known of its bias."""
+    words = f"about {result.posterior.about or 'the posterior'}"
+    if result.is_at_data:
+        left = [f"{item.name} {float(item.bias):.2g}" for item in _scalar(result.estimates) if item.bias > 0]
+        some = ", ".join(left[:MOST_SHOWN])
+        return f"{words}, estimated at the data" + (f"; the errors allow for bias: {some}" if left else "")
+    if result.tolerance is None or np.ndim(result.simulations):
+        return words
+    words += ", chosen from the budget" if result.own and result.run.chooses_tolerance else ""
+    away = [item.difference for item in _scalar(result.estimates)[:MOST_SHOWN]]
+    known = ", ".join(f"{item.name} {item}" for item in away if item is not None)
+    if known:
+        return f"{words}; it differs from the posterior by: {known}"
+    return f"{words}; how far it is from the posterior cannot be estimated from these simulations"
+
+
+def warning_of_bias(result: Result) -> str:
+    """A warning of the estimates that a tolerance biases, with what would help; nothing where there are none."""
+    large = [item.name for item in result.estimates if item.reliability == BIASED]
+    if not large or result.tolerance is None:
+        return ""
+    return f"the tolerance biases {', '.join(large)} by more than the error bar; lower it, or see result.at_data()"
+
+
+def remaining_bias(estimates: Estimates) -> Estimates:
+    """Of answers at the data: 0 with the standard deviation of the bias that may remain, for each of them."""
+    found = [
+        Estimate(
+            item.name,
+            np.zeros(np.shape(item.value)) if np.ndim(item.value) else 0.0,
+            item.bias,
+            math.inf,
+            item.simulations,
+            item.accepted,
+            item.trusted,
+            labels=item.labels,
+            about="the bias that may remain",
+        )
+        for item in estimates
+    ]
+    ends = np.cumsum([np.size(item.value) for item in found])
+    slices = [slice(int(end) - np.size(item.value), int(end)) for end, item in zip(ends, found, strict=True)]
+    deviations = np.concatenate(
+        [np.ravel(np.broadcast_to(item.standard_error, np.shape(item.value))) for item in found]
+    )
+    return Estimates(found, np.diag(deviations**2), slices)
+
+
+def _scalar(estimates: Estimates) -> list[Estimate]:
+    return [item for item in estimates if not np.ndim(item.value)]
