@@ -251,7 +251,11 @@ def _draw_errors(ax: Any, record: FigureRecord, setting: str, colour: str, marke
 
 
 def _draw_scores(ax: Any, record: FigureRecord, setting: str, quantity: str, colour: str, marker: str) -> None:
-    looks = {"last": {"marker": marker, "mfc": "white"}, "ess": {"marker": "*", "ms": 9}, "at-data": {"marker": "D"}}
+    looks: dict[str, dict[str, Any]] = {
+        "last": {"marker": marker, "mfc": "white"},
+        "ess": {"marker": "*", "ms": 9},
+        "at-data": {"marker": "D"},
+    }
     for weights, look in looks.items():
         rows = record.select(quantity="relative_precision", setting=f"{setting}/{weights}")
         if rows and (setting, weights) != ("rejection", "at-data"):

@@ -195,13 +195,18 @@ class InferenceSession:
             DAMAGED if damage else why,
             self._notes(damage, twice, why),
             {} if self.task.stop is None else self.task.stop.missing(run),
-            () if self.task.learnt is None else (self.task.learnt.remark,),
+            self._remarks(posterior),
             settings=self._settings() if ledger is None else ledger.legs[-1].settings,
             earlier=() if ledger is None else tuple(leg.settings for leg in ledger.legs[:-1]),
             directory=None if ledger is None else ledger.directory,
             failed=self.watch.where_failed(),
             damage=damage,
         )
+
+    def _remarks(self, posterior: Posterior) -> tuple[str, ...]:
+        """What was learned, before the run or by its answer."""
+        before = "" if self.task.learnt is None else self.task.learnt.remark
+        return tuple(text for text in (before, posterior.remark) if text)
 
     def _advance(self, engine: Engine) -> str:
         """Drive the last leg to its end, or to where its record ends; why it ended."""

@@ -103,6 +103,7 @@ class PosteriorAtData(Posterior):
             float(weights.at.size),
         )
         self.about = prepared.problem.posterior_in_words
+        self.remark = prepared.remark
         self.doubts = self._found_doubts()
 
     def in_words(self) -> str:

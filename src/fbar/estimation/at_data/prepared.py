@@ -39,6 +39,9 @@ LOSS_FACTOR, MOST_LOSS = 4.0, 0.25
 """What the loss λ of learned summaries is multiplied by, and the most that it is taken for: with λ itself, intervals
 held the truth too rarely where the posterior has several modes."""
 
+MOST_NAMED = 6
+"""Learned functions that a remark names."""
+
 LEAST = 20
 """Usable simulations, without which there is nothing to regress."""
 
@@ -103,6 +106,26 @@ class Prepared:
     def loss(self) -> float:
         """What learned summaries may have lost, in posterior variances, with room for what λ does not see."""
         return 0.0 if self.learnt is None else min(LOSS_FACTOR * self.learnt.loss, MOST_LOSS)
+
+    @property
+    def remark(self) -> str:
+        """What was learned, in a line; nothing where the summaries are as they were given."""
+        if self.learnt is None:
+            return ""
+        names = [*self._coordinate_names(), *self.records, "model"]
+        shown = [(names[min(f.of, len(names) - 1)], f.explained) for f in self.learnt.functions if f.kind == "mean"]
+        r_squared = ", ".join(f"{name} {max(value, 0.0):.2f}" for name, value in shown[:MOST_NAMED])
+        more = ", …" if len(shown) > MOST_NAMED else ""
+        number, x = self.learnt.dimension, self.x
+        summaries = "1 summary was" if number == 1 else f"{number} summaries were"
+        numbers = 0 if x is None else x.shape[1]
+        return f"{summaries} learned from the data's {numbers:,} numbers (out-of-fold R²: {r_squared}{more})"
+
+    def _coordinate_names(self) -> list[str]:
+        """The parameters of the coordinates that move, where they have names of their own."""
+        known = structure(self.problem.prior)
+        names = list(known.coordinates) if known.models is None else []
+        return [names[k] if k < len(names) else f"coordinate {k + 1}" for k in self.moving]
 
     def in_learnt_coordinates(self) -> Prepared | None:
         """With summaries that are learned from the data; None where they are few, given by the user, or say nothing."""
