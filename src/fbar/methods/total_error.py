@@ -31,10 +31,10 @@ WINDOW = 16.0
 RECENT = 2.0
 """Moments count in proportion to their simulations to this power: at first errors fall faster than later."""
 
-RATE, RATE_SPREAD = 0.8, 0.25
+RATE, RATE_SPREAD = 0.75, 0.25
 """The prior of the rate s."""
 
-NOISE, NOISE_WEIGHT = 0.35, 4.0
+NOISE, NOISE_WEIGHT = 0.25, 4.0
 """The prior guess of the noise's deviation, and how many moments it counts for."""
 
 READINGS, GROWN = 5, 8.0

@@ -44,7 +44,7 @@ STEPS = 6
 APART = 2
 """A step's bias is estimated from its difference to the one this many steps below, or the last."""
 
-CHANCE = 1.0
+CHANCE = 2.0
 """Standard errors of the pooled β² that are added to it."""
 
 UNIT = 1e-9
