@@ -74,7 +74,7 @@ def main() -> int:
     for row in rows:
         print("  ".join(f"{key} {value:,.2f}" for key, value in row.items()))
     over = [key for key in ("estimate", "targeted") if rows[-1][key] > BOUND]
-    print(f"bound {BOUND:g} µs a simulation: {'passed by ' + ', '.join(over) if over else 'kept'}")
+    print(f"bound {BOUND:g} µs a simulation: {'exceeded by ' + ', '.join(over) if over else 'kept'}")
     return 0
 
 

@@ -219,6 +219,8 @@ def test_a_discrete_parameter_has_a_bandwidth_and_a_bias():
     p /= p.sum()
     truth = [p @ k, p @ (k - p @ k) ** 2, p[2]]
     assert np.array_equal(np.unique(posterior.points["k"]), k)
+    middle = posterior.expect(fbar.quantile("k", 0.5))
+    assert {middle.value, *middle.interval()} <= set(k)
     for estimate, value in zip(found, truth, strict=True):
         assert estimate.bias > 0
         assert abs(estimate.value - value) < 3 * estimate.standard_error

@@ -271,15 +271,16 @@ class PosteriorAtData(Posterior):
     def _inverted(self, target: Target, bars: ErrorBars, place: int) -> Inverted | None:
         """The distribution function around a quantile, with the regression's weights, and the variance of it.
 
-        What bias may remain widens the limits along θ: it is no matter of how many simulations lie beyond them.
+        What bias may remain widens the limits along θ: it is no matter of how many simulations lie beyond them. Among
+        the atoms of a discrete variable it counts as variance.
         """
         if not isinstance(target, Quantile):
             return None
         slope = target.inverted(self.points, self.weights).slope()
-        bias = 0.0 if bars.bias is None else float(bars.bias[place])
-        variance, df = (float(bars.covariance[place, place]) - bias**2) / slope**2, float(bars.df[place])
-        found = target.inverted(self.points, self._corrected(target)).known_to(Inversion(variance, df))
-        return replace(found, bias=bias)
+        found = target.inverted(self.points, self._corrected(target))
+        bias = 0.0 if bars.bias is None or found.atoms else float(bars.bias[place])
+        variance = (float(bars.covariance[place, place]) - bias**2) / slope**2
+        return replace(found.known_to(Inversion(variance, float(bars.df[place]))), bias=bias)
 
     def contributions(self, target: Target) -> FloatArray | None:
         """z of the points, shape (n, m): stage 2's and, for these points, stage 1's."""
