@@ -81,8 +81,7 @@ def compute(options: Options) -> FigureRecord:
     record.notes += [
         "the runs are those of figS5; errors are squared Frobenius norms, about the covariance of the true posterior",
         f"{trials} trials; coverage is that of nominal 95% intervals, over the three entries of the covariance",
-        "rejection has 11 simulations within the last tolerance, too few for an answer at the data: some are far off, "
-        "with error bars as wide; its errors are in the table and not in the picture",
+        "rejection has 11 simulations within the last tolerance, too few for an estimate at the data to be better",
     ]
     return record
 
@@ -244,8 +243,6 @@ def _draw_errors(ax: Any, record: FigureRecord, setting: str, colour: str, marke
         epsilon, value, _ = record.curve("epsilon", quantity="mse", **where)
         look = {"marker": marker, "mfc": "white"} if weights == "last" else {"marker": "*", "ms": 8, "ls": "--"}
         ax.plot(epsilon, value, color=colour, lw=1, **look)
-    if setting == "rejection":
-        return
     row = record.one(quantity="mse", setting=f"{setting}/at-data", target="covariance")
     ax.errorbar(AT_DATA, row.value, row.standard_error, color=colour, marker="D", ms=7, capsize=2)
 
@@ -258,7 +255,7 @@ def _draw_scores(ax: Any, record: FigureRecord, setting: str, quantity: str, col
     }
     for weights, look in looks.items():
         rows = record.select(quantity="relative_precision", setting=f"{setting}/{weights}")
-        if rows and (setting, weights) != ("rejection", "at-data"):
+        if rows:
             score = record.one(quantity=quantity, setting=f"{setting}/{weights}")
             ax.errorbar(
                 rows[0].value, score.value, score.standard_error, rows[0].standard_error,
