@@ -21,11 +21,16 @@ pytestmark = [
     pytest.mark.timeout(900),  # all wait for one computation, which takes long on a machine that is busy
 ]
 
+SMC = ("local-mvn", "uniform", "local-mvn-fast")
+
 COLUMNS = "experiment,setting,target,n,x_name,x,quantity,value,standard_error,trials,epsilon"
 
 
 FEW = ("fig3", "fig4", "fig5", "figS5", "beyond-continuous")
 """What takes long, and of which only the files are looked at: ten trials are enough."""
+
+FEWEST = ("beyond-figS5",)
+"""What takes a second a trial."""
 
 
 def fbar_command(*arguments):
@@ -46,7 +51,8 @@ def printed(once):
 
     def run(directory):
         found = {}
-        for names, size in (([n for n in EXPERIMENTS if n not in FEW], ["--quick"]), (FEW, ["--trials", "10"])):
+        others = [name for name in EXPERIMENTS if name not in (*FEW, *FEWEST)]
+        for names, size in ((others, ["--quick"]), (FEW, ["--trials", "10"]), (FEWEST, ["--trials", "3"])):
             out, error, status = fbar_command("paper", *names, *size, "--json", "--out", str(directory))
             assert (error, status) == ("", 0)
             found |= json.loads(out)["experiments"]
@@ -134,6 +140,26 @@ def test_figs4_holds_estimates_beside_errors(records):
         estimate = record.one(quantity="mse_estimate", setting=setting, n=2**15)
         mse = record.one(quantity="mse", setting=setting, n=2**15)
         assert abs(estimate.value - mse.value) < 5 * mse.standard_error + 0.05 * mse.value
+
+
+def test_at_the_data_the_bias_of_the_tolerance_is_gone(records):
+    """Three trials each: the errors of ABC-SMC are bias and hardly vary; at the data they are a tenth of that."""
+    record = records["beyond-figS5"]
+    of = {"target": "covariance"}
+    abc = [record.one(quantity="mse", setting=f"{s}/ess", epsilon=1.0, **of).value for s in SMC]
+    at_data = [record.one(quantity="mse", setting=f"{s}/at-data", **of).value for s in SMC]
+    assert sum(abc) > 3 * sum(at_data)
+    held = [record.one(quantity="coverage", setting=f"{s}/at-data", **of).value for s in SMC]
+    not_held = [record.one(quantity="coverage", setting=f"{s}/mixture", **of).value for s in SMC]
+    assert sum(held) / 3 > 0.6 > sum(not_held) / 3
+    assert record.one(quantity="standard_error", setting="uniform/at-data", target="variance:theta1").value > 0
+
+
+def test_figs5_and_what_is_beyond_it_are_the_same_runs():
+    of_figure, beyond = (experiment(name).compute(Options(trials=2, workers=1)) for name in ("figS5", "beyond-figS5"))
+    for setting in ("uniform/last", "rejection/last"):
+        where = {"quantity": "mse", "setting": setting, "target": "covariance", "epsilon": 1.0}
+        assert beyond.one(**where).value == pytest.approx(of_figure.one(**where).value, rel=1e-6)
 
 
 def test_the_likelihood_of_the_text_is_offered(records):

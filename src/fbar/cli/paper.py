@@ -42,7 +42,8 @@ def paper(
     """Regenerate figures and tables of the paper: data, pictures, and its claims compared with our numbers.
 
     Each experiment writes NAME.csv, NAME.png and NAME.svg. Without names, all are run:
-    fig1 fig2 table3 fig3 fig4 fig5 figS1 figS2 figS3 figS4 figS5 beyond-continuous.
+    fig1 fig2 table3 fig3 fig4 fig5 figS1 figS2 figS3 figS4 figS5 beyond-continuous
+    beyond-figS5.
 
     Examples: "fbar paper", "fbar paper fig1 table3 --quick", "fbar paper figS2 --trials 500 --json".
 

@@ -23,6 +23,7 @@ EXPERIMENTS = (
     "figS4",
     "figS5",
     "beyond-continuous",
+    "beyond-figS5",
 )
 
 

@@ -73,22 +73,27 @@ def _numbers(posterior: Posterior) -> list[float]:
 
 def trial_runner(setting: str, budget: int) -> Callable[[Seeds], list[float]]:
     """A trial: for each tolerance, simulations, acceptance rate and the cheap weights' numbers; then the mixture's."""
-    method = METHODS[setting]
+    return lambda seeds: abc_numbers(finished_run(setting, seeds))
 
-    def trial(seeds: Seeds) -> list[float]:
-        run = method.start(PROBLEM, TARGETS, seeds, block_size=BLOCKS.get(setting))
-        drive(run, history=False)
-        assert isinstance(run, SMCRun)
-        numbers: list[float] = []
-        for index, round in enumerate(run.rounds):
-            rounds = run.store.upto(index + 1)
-            rate = float(round.weights(Acceptance(round.tolerance)).sum()) / round.used
-            numbers += [float(rounds.simulations), rate]
-            for weights in CHEAP:
-                numbers += _numbers(rounds.posterior(Acceptance(round.tolerance), weights, run.seen))
-        return [*numbers, *_numbers(run.reweighted("mixture"))]
 
-    return trial
+def finished_run(setting: str, seeds: Seeds) -> SMCRun:
+    """The whole run of a trial."""
+    run = METHODS[setting].start(PROBLEM, TARGETS, seeds, block_size=BLOCKS.get(setting))
+    drive(run, history=False)
+    assert isinstance(run, SMCRun)
+    return run
+
+
+def abc_numbers(run: SMCRun) -> list[float]:
+    """The numbers of a trial, from its run."""
+    numbers: list[float] = []
+    for index, round in enumerate(run.rounds):
+        rounds = run.store.upto(index + 1)
+        rate = float(round.weights(Acceptance(round.tolerance)).sum()) / round.used
+        numbers += [float(rounds.simulations), rate]
+        for weights in CHEAP:
+            numbers += _numbers(rounds.posterior(Acceptance(round.tolerance), weights, run.seen))
+    return [*numbers, *_numbers(run.reweighted("mixture"))]
 
 
 def compute(options: Options) -> FigureRecord:

@@ -166,7 +166,9 @@ class Result:
         """
         if self.is_at_data:
             return self
-        return self._of(self.run.posterior_at_data(), ".at_data()", "at the data, from the same simulations", None)
+        everything, run = self.all_simulations(), self.run
+        found = run.posterior_at_data() if everything.in_memory else run.estimator_at_data.posterior(everything)
+        return self._of(found, ".at_data()", "at the data, from the same simulations", None)
 
     def curve(
         self, targets: Target | Sequence[Target] | None = None, tolerances: Sequence[float] | None = None
@@ -174,7 +176,7 @@ class Result:
         """The estimates against the tolerance, from the same simulations: pairs (tolerance, `Estimates`).
 
         Of an answer at the data, where no ``tolerances`` are given: against the bandwidth, see
-        `PosteriorAtData.curve`.
+        ``PosteriorAtData.curve``.
         """
         targets = self.targets if targets is None else targets
         if tolerances is None and isinstance(self.posterior, PosteriorAtData):

@@ -98,8 +98,10 @@ class AtData:
         step = choose(prepared, shares, orders, steps, first=first)
         if step is None:
             return None
-        kept = within_reach(step)
-        again = None if kept.all() else choose(prepared.take(np.flatnonzero(kept)), shares, orders, steps, first=first)
+        kept = np.flatnonzero(within_reach(step))
+        if not LEAST <= kept.size < len(prepared):
+            return step
+        again = choose(prepared.take(kept), shares, orders, steps, first=first)
         return step if again is None or again.error >= step.error else again
 
     def provisional(self, prepared: Prepared) -> PosteriorAtData:
