@@ -59,8 +59,8 @@ class Recorder:
             self._look(run.peek)
 
     def run_ended(self) -> None:
-        """Look once more, unless nothing was told since."""
-        if self._run.simulations > max(self._looked, 0):
+        """Look once more, unless nothing was told since; at the data, where looks are provisional, in any case."""
+        if self._run.simulations > (0 if self._run.at_data else max(self._looked, 0)):
             self._look(self._run.posterior)
 
     def _look(self, take: Callable[[], Posterior]) -> None:
