@@ -29,15 +29,16 @@ Known difficulties:
 
 printed within seconds
 
-    mean:R0               3.8098(42)
+    mean:R0               3.8098(42) (biased)
     probability:R0 > 3    0.9956(16)
-    mean:infectious       2.1577(17)
-    mean:peak             6.3147(26)
-    probability:peak > 6  0.8346(36)
-    warning: the tolerance biases mean:peak by more than the error bar; lower it, or see result.extrapolated()
+    mean:infectious       2.1577(17) (biased)
+    mean:peak             6.3147(26) (biased)
+    probability:peak > 6  0.8346(36) (biased)
+    warning: the tolerance biases mean:R0, mean:infectious, mean:peak, probability:peak > 6 by more than the error bar;
+    lower it, or see fbar show flu --at-data
+    about ABC's posterior at tolerance 80; it differs from the posterior by: mean:R0 -0.118(23), probability:R0 > 3
+    -0.0183(76), mean:infectious 0.0983(62), mean:peak 0.322(16), probability:peak > 6 0.342(37)
     400,000 simulations, 17,422 accepted; budget spent
-    tolerance 80; it may leave a bias: mean:R0 -0.058(25), probability:R0 > 3 -0.0183(76), mean:infectious 0.0290(98),
-    mean:peak 0.120(15), probability:peak > 6 0.035(22)
 
 `boarding_school.py` compares methods on it.
 """

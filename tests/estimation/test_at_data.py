@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
 import fbar
 from fbar.estimation.at_data import AtData
+from fbar.estimation.at_data.prepared import prepare
 from fbar.estimation.strata import Clustered
 from helpers.portions import portion
 
@@ -167,8 +170,8 @@ def test_a_quantile_and_its_interval_share_a_centre_within_the_support():
     found = [posterior.expect(fbar.quantile("t", level)) for level in levels]
     for estimate in found:
         low, high = estimate.interval(0.5)
-        assert 0 <= low <= estimate.value <= high
-        assert estimate.value <= 1
+        assert low <= estimate.value <= high
+        assert 0 <= estimate.value <= 1
         assert estimate.bias < estimate.standard_error
     values = [estimate.value for estimate in found]
     assert values == sorted(values)
@@ -178,6 +181,17 @@ def test_a_quantile_and_its_interval_share_a_centre_within_the_support():
     for estimate, value in zip(found[:3], truth, strict=False):
         low, high = estimate.interval(0.99)
         assert low < value < high
+
+
+def test_a_bias_widens_the_limits_of_a_quantile_along_its_axis():
+    """As a variance of the distribution function it would leave no simulation beyond the limits."""
+    found = AtData(order=1, region=0.8, bandwidth=0.3).posterior(gaussian(2)).expect(fbar.quantile("a", 0.9))
+    inverted = replace(found.inverted, bias=0.0)
+    t = stats.t.ppf(0.975, found.df)
+    for limit, narrow in zip(found.interval(), inverted(0.95), strict=True):
+        assert abs(limit - found.value) == pytest.approx(np.hypot(narrow - found.value, t * found.inverted.bias))
+        assert np.isfinite(limit)
+    assert found.standard_error > found.inverted.bias > 0
 
 
 def test_values_stay_within_the_limits_of_their_targets():
@@ -194,6 +208,33 @@ def test_values_stay_within_the_limits_of_their_targets():
         assert values[1] >= 0
         assert values[2] >= 0
         assert posterior.points["t"].min() <= values[3] <= posterior.points["t"].max() <= 1
+
+
+@pytest.mark.parametrize("conditional", [False, True])
+def test_points_are_nudged_one_coordinate_at_a_time(conditional):
+    """The shortcut for independent parameters gives the points that moving each coordinate by itself gives."""
+    rng = np.random.default_rng(9)
+    last = (lambda t: stats.norm(t["a"], 1)) if conditional else stats.gamma(2)
+    prior = fbar.Prior({"a": stats.norm(0, 1), "k": stats.randint(0, 4), "b": last})
+    theta = prior.sample(60, rng=rng)
+    noise = rng.standard_normal(60)
+    problem = fbar.Problem(
+        prior,
+        lambda t, rng: {"x": t["a"], "noise": t["a"]},
+        observed=0.3,
+        records=["noise"],
+        derived={"twice": lambda t: 2 * t["b"]},
+    )
+    made = portion(prior, theta.with_derived(problem.derived).with_columns({"noise": noise}), noise[:, None], [0.3])
+    prepared = prepare(replace(made, problem=problem))
+    rows, steps = np.arange(5, 25), np.array([0.1, 0.2, 0.3])
+    v = prepared.v[rows]
+    assert v.shape[1] == 3
+    found = prepared.nudged(rows, v, steps, np.arange(3))
+    expected = [prepared.moved_to(rows, v + sign * move) for move in np.diag(steps) for sign in (1, -1)]
+    assert found.rows == 120
+    for name in ("a", "k", "b", "twice", "noise"):
+        assert np.array_equal(found[name], np.concatenate([points[name] for points in expected]))
 
 
 def test_a_bandwidth_that_is_given_is_used():

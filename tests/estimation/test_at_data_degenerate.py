@@ -121,10 +121,13 @@ def test_weights():
 
 
 def test_thousands_of_summaries_and_few_simulations():
-    """In seconds, with a doubt, and right here, where every summary says the same."""
+    """In seconds: learned ones are right here, where every number says the same; without them there is a doubt."""
     theta, s = simulated(300)
     many = s[:, :1] + 0.3 * np.random.default_rng(5).standard_normal((300, 3000))
-    found = AtData().posterior(portion(PRIOR, theta, many, np.full(3000, 0.3))).expect([fbar.mean("a"), fbar.mean("b")])
+    data = portion(PRIOR, theta, many, np.full(3000, 0.3))
+    learned = AtData().posterior(data).expect(fbar.mean("a"))
+    assert learned.value == pytest.approx(0.3 / 1.09, abs=4 * learned.standard_error)
+    found = AtData(learn=False).posterior(data).expect([fbar.mean("a"), fbar.mean("b")])
     warned(found, "simulations are too few for 3,000 summaries; only ")
     assert found[0].value == pytest.approx(0.3, abs=0.3)
 
@@ -216,6 +219,8 @@ def test_a_discrete_parameter_has_a_bandwidth_and_a_bias():
     p /= p.sum()
     truth = [p @ k, p @ (k - p @ k) ** 2, p[2]]
     assert np.array_equal(np.unique(posterior.points["k"]), k)
+    middle = posterior.expect(fbar.quantile("k", 0.5))
+    assert {middle.value, *middle.interval()} <= set(k)
     for estimate, value in zip(found, truth, strict=True):
         assert estimate.bias > 0
         assert abs(estimate.value - value) < 3 * estimate.standard_error

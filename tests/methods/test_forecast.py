@@ -14,6 +14,7 @@ from fbar import problems
 from fbar.cli import app
 from fbar.methods.forecasts import Forecast, brief, until_count, until_error
 from fbar.methods.stopping import AcceptedCount, Budget, RelativeError, StandardError
+from fbar.methods.total_error import Decline
 
 COIN = fbar.Problem.tabulated(fbar.Finite(theta=[0, 1]), [0.1, 0.3])
 """P(θ = 1|x*) = 3/4 and p(x*) = 1/5: with draws from the prior N V = P(1 − P)/p(x*) = 15/16."""
@@ -119,6 +120,41 @@ def test_what_is_a_guess_may_turn_out_to_be_nothing():
     assert found.more == pytest.approx(1000 * (estimate.variance / wanted - 1), rel=2e-4)
     at_best = plain * estimate.df / stats.chi2.ppf(0.9, estimate.df)
     assert found.low == pytest.approx(1000 * (at_best / wanted - 1), rel=2e-4)
+
+
+@pytest.mark.parametrize("rate", [0.3, 0.5, 0.75, 1.0])
+def test_an_error_that_falls_at_an_unknown_rate_is_forecast_with_an_interval_that_holds(rate):
+    """200 noisy declines: the first reading with 0.6 of the present error lies in the 80% interval in 80% of them.
+
+    Four standard errors of 200 are 11%. At the rate 0.75 the median forecast is within a factor of 2.
+    """
+    rng, held, ratio = np.random.default_rng(1), [], []
+    sizes = (1000 * 1.5 ** np.arange(30)).astype(int)
+    for _ in range(200):
+        error = -rate * np.log(sizes / sizes[6]) + 0.2 * rng.standard_normal(sizes.size)
+        wanted = error[6] + 2 * math.log(0.6)
+        reached = next((k for k in range(7, 30) if error[k] <= wanted), 29)
+        found = Decline.of(sizes[:7], error[:7] - wanted).forecast()
+        assert found.at == sizes[6]
+        held.append(found.at + found.low <= sizes[reached] and found.at + found.high >= sizes[reached - 1])
+        ratio.append((found.at + found.more) / sizes[reached])
+    assert np.mean(held) > 0.8 - 4 * math.sqrt(0.8 * 0.2 / 200)
+    if rate == 0.75:
+        assert 0.5 < np.median(ratio) < 2
+
+
+def test_a_decline_that_is_there_needs_nothing_and_one_that_stays_has_no_end():
+    sizes = [1000, 2000, 4000, 8000, 16_000]
+    assert Decline.of(sizes, [3.0, 2.0, 1.0, 0.5, -0.1]).forecast() == Forecast(0, 0, 0, 16_000)
+    falling = Decline.of(sizes, [4.0, 3.3, 2.6, 1.9, 1.2])
+    flat = Decline.of(sizes, [1.2] * 5)
+    assert flat.rate < 0.5 < falling.rate
+    assert falling.forecast().high < flat.forecast().high
+    assert str(Decline.of(sizes, [60.0] * 5).forecast()) == "more simulations than can be forecast"
+    assert str(Forecast(10**15, 9871, 10**15, 1000)) == "at least 9,900 more simulations"
+    assert str(Forecast(12_345, 9871, 10**15, 1000)) == "about 12,000 more simulations (at least 9,900)"
+    only = Decline.of([1000], [math.log(4)]).forecast()  # half the error: three times as many more, if like 1/N
+    assert only.low < 3000 < only.high
 
 
 def test_rules_joined():

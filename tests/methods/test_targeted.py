@@ -677,7 +677,7 @@ def test_simulations_that_all_fail_end_with_the_reason():
     for budget in (3, 40, 2000):
         with pytest.raises(fbar.SimulatorFailed, match="not finite"):
             ask(problem, A, budget)
-        for tolerance, reason in (("chosen", f"all {budget} simulations were rejected"), (None, f"0 of {budget} ")):
+        for tolerance, reason in (("chosen", f"all {budget} simulations were rejected"), (None, f"0 of {budget:,} ")):
             run = fbar.Targeted(tolerance=tolerance).start(problem, A, 1, budget)
             while batches := run.ask():
                 run.tell(*[(batch, fbar.simulate(problem, batch)) for batch in batches])

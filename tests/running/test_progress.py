@@ -24,6 +24,8 @@ import pytest
 from scipy import stats
 
 import fbar
+from fbar.estimation.at_data import AtData
+from fbar.methods import run as run_module
 from fbar.methods.forecasts import Forecast
 from fbar.running import progress
 from fbar.running.progress import LiveProgress, State, block, plain_line, short_line, to_come, wanted_errors
@@ -454,3 +456,50 @@ def test_nobody_who_listens_is_no_reason_to_end(
     whole = asked(clock, progress=False)
     monkeypatch.setattr("sys.stderr", where)
     assert asked(clock, progress=True).estimates[0].value == whole.estimates[0].value
+
+
+class Written:
+    """Standard error that remembers."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return len(text)
+
+    def flush(self) -> None:
+        return
+
+    def isatty(self) -> bool:
+        return False
+
+
+def test_a_run_at_the_data_shows_what_it_has_estimated_and_that_it_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Estimates are those of the last round's end, and none is made for the display."""
+    written, made = Written(), []
+    monkeypatch.setattr(sys, "stderr", written)
+    monkeypatch.setattr(progress, "PLAIN_PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "PLAIN_PAUSE", 0.0)
+    monkeypatch.setattr(run_module, "NOTICED", 0.0)  # every estimate takes a while
+    whole = AtData.posterior
+
+    def counted(self: AtData, simulations: Any) -> Any:
+        made.append(len(simulations))
+        return whole(self, simulations)
+
+    monkeypatch.setattr(AtData, "posterior", counted)
+    problem = fbar.Problem(
+        fbar.Prior(rate=stats.norm(0, 1)), lambda t, rng: t["rate"] + rng.standard_normal(t.rows), observed=0.5
+    )
+    run = fbar.Targeted().start(problem, fbar.mean("rate"), seed=1, budget=4000, block_size=100)
+    fbar.drive(run, progress=LiveProgress(plain=True))
+    lines = written.text.splitlines()
+    assert made == [4000]
+    shown = {line.partition(": ")[2] for line in lines if "rate 0." in line}
+    known = {f"rate {moment.estimates['rate']}" for moment in run.history}
+    assert shown
+    assert shown <= known
+    assert any("estimating…" in line for line in lines)
+    assert not any("accepted" in line for line in lines)
+    assert any("/s, " in line and "left" in line for line in lines)

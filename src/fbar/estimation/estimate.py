@@ -103,7 +103,7 @@ class Estimate(ShownInNotebooks):
     bias: Any = 0.0
     """The standard deviation of the bias that may remain: a part of the standard error."""
     comparison: Comparison | None = None
-    """Of an answer at a tolerance: what knows its `difference` from the posterior."""
+    """Of an answer at a tolerance: what knows its ``difference`` from the posterior."""
 
     def __post_init__(self) -> None:
         for name in ("value", "standard_error", "df", "trusted", "bias"):  # they are shared, with a run's history too
@@ -141,7 +141,7 @@ class Estimate(ShownInNotebooks):
 
     @property
     def reliability(self) -> str:
-        """One word: reliable; biased, where it differs from the posterior by more than its error bar (`difference`);
+        """One word: reliable; biased, where it differs from the posterior by more than its error bar (``difference``);
         unreliable, where the error bar itself cannot be relied on.
         """
         if not np.all(self.trusted):

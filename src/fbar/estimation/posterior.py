@@ -132,6 +132,9 @@ class Posterior(ShownInNotebooks):
     about: str = ""
     """What it is: the posterior, or ABC's at a tolerance."""
 
+    remark: str = ""
+    """What was learned for it, in a line."""
+
     likelihood: FloatArray | None = None
     """p̂(x*|θ) at the values of a finite prior, from an estimator that has it."""
 

@@ -49,10 +49,12 @@ class Forecast:
         >>> str(Forecast(12345, 9871, 15432, 1000)), str(Forecast(7, 7, 7, 0))
         ('about 12,000 more simulations (9,900 to 15,000)', '7 more simulations')
         """
+        if self.low >= MOST:
+            return "more simulations than can be forecast"
         if self.low == self.high:
             return counted(self.more, "more simulation")
         if self.more >= MOST:
-            return f"at least {brief(self.low)} more simulations" if self.low < MOST else "no number of simulations"
+            return f"at least {brief(self.low)} more simulations"
         interval = f"at least {brief(self.low)}" if self.high >= MOST else f"{brief(self.low)} to {brief(self.high)}"
         return f"about {brief(self.more)} more simulations ({interval})"
 

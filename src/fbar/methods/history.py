@@ -17,7 +17,8 @@ GROWTH = 1.5
 """Simulations at a moment over those at the one before, at least: looks are few, and evenly spread on a log scale."""
 
 AT_DATA_GROWTH = 1.25
-"""The same for runs that answer at the data, where stopping rules and forecasts read these moments."""
+"""The same for runs that answer at the data, where stopping rules and forecasts read these moments; with a budget it is
+as after many acceptances, since each look takes long."""
 
 MANY, MANY_GROWTH = 20_000, 2.0
 """After so many acceptances looks are rarer: there is less to be seen, and each takes longer."""
@@ -58,8 +59,8 @@ class Recorder:
             self._look(run.peek)
 
     def run_ended(self) -> None:
-        """Look once more, unless nothing was told since."""
-        if self._run.simulations > max(self._looked, 0):
+        """Look once more, unless nothing was told since; at the data, where looks are provisional, in any case."""
+        if self._run.simulations > (0 if self._run.at_data else max(self._looked, 0)):
             self._look(self._run.posterior)
 
     def _look(self, take: Callable[[], Posterior]) -> None:
@@ -90,5 +91,6 @@ class Recorder:
 
 def _next(run: Run) -> float:
     last = run.history[-1]
-    growth = AT_DATA_GROWTH if run.at_data else MANY_GROWTH if last.accepted > MANY else GROWTH
-    return growth * last.simulations
+    if run.at_data and run.budget is None:
+        return AT_DATA_GROWTH * last.simulations
+    return (MANY_GROWTH if run.at_data or last.accepted > MANY else GROWTH) * last.simulations

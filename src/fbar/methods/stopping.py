@@ -296,7 +296,7 @@ class StandardError(StoppingRule):
         estimate = None if last is None else last.estimate(self.target)
         if last is None or estimate is None or last.simulations < run.simulations:
             return ""
-        if not stays_biased(run.history, estimate, self._wanted(estimate), run.simulations, run.limit):
+        if not stays_biased(run.history, self.target, self._wanted(estimate), run.limit):
             return ""
         error, bias = float(np.max(estimate.standard_error)), float(np.max(np.asarray(estimate.bias)))
         return (

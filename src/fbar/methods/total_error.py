@@ -28,13 +28,13 @@ from fbar.methods.history import Moment
 WINDOW = 16.0
 """Moments with fewer than N over this many simulations do not count."""
 
-RECENT = 2.0
-"""Moments count in proportion to their simulations to this power: at first errors fall faster than later."""
+RECENT = 1.0
+"""Moments count in proportion to this power of their simulations: at first errors fall faster than later."""
 
-RATE, RATE_SPREAD = 0.8, 0.25
+RATE, RATE_SPREAD = 0.7, 0.35
 """The prior of the rate s."""
 
-NOISE, NOISE_WEIGHT = 0.35, 4.0
+NOISE, NOISE_WEIGHT = 0.25, 4.0
 """The prior guess of the noise's deviation, and how many moments it counts for."""
 
 READINGS, GROWN = 5, 8.0
@@ -42,6 +42,9 @@ READINGS, GROWN = 5, 8.0
 
 UNLIKELY = 0.02
 """The probability of reaching the wanted error within the limit below which a run gives up."""
+
+HARDLY_FALLS = 0.3
+"""An expected rate s below this is that of an error that hardly falls."""
 
 RATES = np.linspace(0.0, 1.0, 101)
 
@@ -92,6 +95,11 @@ class Decline:
 
         return float(self.weights @ ndtr((RATES * growth - self.present) / self.deviation))
 
+    @property
+    def rate(self) -> float:
+        """The expected rate s."""
+        return float(self.weights @ RATES)
+
     def forecast(self) -> Forecast:
         """How many more simulations, with the interval; an end that cannot be seen is `MOST`."""
         if self.last <= 0:
@@ -119,19 +127,28 @@ def log_ratio(estimate: Estimate, wanted: Any) -> float:
     return float(np.max(ratio))
 
 
-def stays_biased(
-    history: Sequence[Moment], estimate: Estimate, wanted: Any, simulations: int, limit: int | None
-) -> bool:
-    """Whether bias is the larger part of an error and falls so slowly that the limit will not see the wanted one."""
-    recent = [m for m in history if simulations / WINDOW <= m.simulations <= simulations]
+def stays_biased(history: Sequence[Moment], name: str, wanted: Any, limit: int | None) -> bool:
+    """Whether bias is the larger part of an error and falls so slowly that the limit will not see the wanted one.
+
+    It must be found twice in a row, since single estimates are noisy.
+    """
+    return len(history) > 1 and all(_is_stuck(part, name, wanted, limit) for part in (history, history[:-1]))
+
+
+def _is_stuck(history: Sequence[Moment], name: str, wanted: Any, limit: int | None) -> bool:
+    simulations = history[-1].simulations
+    recent = [m for m in history if m.simulations >= simulations / WINDOW]
     if len(recent) < READINGS or simulations < GROWN * recent[0].simulations:
         return False
-    found = [m.estimate(estimate.name) for m in recent if m.simulations >= simulations / 4]
-    if not all(one is not None and _mostly_bias(one) for one in found):
+    found = [m.estimate(name) for m in recent if m.simulations >= simulations / 4]
+    last = found[-1]
+    if last is None or not all(one is not None and _mostly_bias(one) for one in found):
         return False
-    decline = Decline.of_history(history, estimate, wanted, simulations)
-    most = math.inf if limit is None else limit / simulations
-    return decline is not None and decline.reached(math.log(min(most, MOST / simulations))) < UNLIKELY
+    decline = Decline.of_history(history, last, wanted, simulations)
+    if decline is None or decline.rate > HARDLY_FALLS:
+        return False
+    most = MOST if limit is None else min(limit, MOST)
+    return decline.reached(math.log(most / simulations)) < UNLIKELY
 
 
 def _mostly_bias(estimate: Estimate) -> bool:

@@ -68,7 +68,7 @@ class Source:
     def unseen(self) -> str:
         """What is said of the others."""
         left = [name for name in self.names if name not in self.seen]
-        return f"no accepted simulation has {', '.join(left)}" if left else ""
+        return f"none of the {self.posterior.parts_in_words} has {', '.join(left)}" if left else ""
 
     def checked(self, names: str | Sequence[str] | None) -> tuple[str, ...]:
         if names is None:

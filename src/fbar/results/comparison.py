@@ -17,13 +17,10 @@ import numpy as np
 
 from fbar.arrays import BoolArray
 from fbar.errors import InputError, NoPosterior
-from fbar.estimation.at_data import AtData, PosteriorAtData
+from fbar.estimation.at_data import PosteriorAtData
 from fbar.estimation.estimate import Comparison, Estimate, Estimates
 from fbar.methods import Run
 from fbar.question.targets import Target
-
-MOST = 100_000
-"""Simulations that an answer is compared with, at most: of more, evenly spread ones are taken."""
 
 FALSE_ALARMS = 0.01
 """The share of results in which an extrapolation finds a bias by chance."""
@@ -37,13 +34,9 @@ class Reference:
 
     @cached_property
     def posterior(self) -> PosteriorAtData | None:
-        """None where the simulations cannot show it."""
-        run = self.run
+        """None where the simulations cannot show it, or are not in memory."""
         try:
-            if run.simulations <= MOST:
-                return run.posterior_at_data()
-            rows = np.unique(np.linspace(0, run.simulations - 1, MOST).astype(np.int64))
-            return AtData().posterior(run.all_simulations().take(rows))
+            return self.run.posterior_at_data()
         except (InputError, NoPosterior):
             return None
 

@@ -16,7 +16,7 @@ from fbar.diagnostics.predictive import Predictions, predict
 from fbar.engine import Engine, as_before
 from fbar.errors import InputError
 from fbar.estimation.at_data import PosteriorAtData
-from fbar.estimation.estimate import Estimate, Estimates, brief, whole
+from fbar.estimation.estimate import Estimate, Estimates, brief
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.simulations import Simulations
 from fbar.methods import Run
@@ -28,12 +28,12 @@ from fbar.question.targets import Target, as_targets
 from fbar.results.about import about, remaining_bias, warning_of_bias
 from fbar.results.account import Account
 from fbar.results.comparison import Compared, Reference
+from fbar.results.described import described
 from fbar.results.everything import all_simulations
 from fbar.results.exports import to_arviz, to_pandas
 from fbar.results.markup import paragraph
 from fbar.results.notebook import joined
 from fbar.results.notebook import warnings as warned
-from fbar.system.json_values import as_json, json_seed
 
 if TYPE_CHECKING:
     import pandas
@@ -166,7 +166,9 @@ class Result:
         """
         if self.is_at_data:
             return self
-        return self._of(self.run.posterior_at_data(), ".at_data()", "at the data, from the same simulations", None)
+        everything, run = self.all_simulations(), self.run
+        found = run.posterior_at_data() if everything.in_memory else run.estimator_at_data.posterior(everything)
+        return self._of(found, ".at_data()", "at the data, from the same simulations", None)
 
     def curve(
         self, targets: Target | Sequence[Target] | None = None, tolerances: Sequence[float] | None = None
@@ -174,7 +176,7 @@ class Result:
         """The estimates against the tolerance, from the same simulations: pairs (tolerance, `Estimates`).
 
         Of an answer at the data, where no ``tolerances`` are given: against the bandwidth, see
-        `fbar.estimation.at_data.PosteriorAtData.curve`.
+        ``PosteriorAtData.curve``.
         """
         targets = self.targets if targets is None else targets
         if tolerances is None and isinstance(self.posterior, PosteriorAtData):
@@ -364,25 +366,7 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         """The estimates and how the run went, in JSON's terms."""
-        return {
-            **({} if self.own else {"what": self.what, "how": self.how[1:]}),
-            "about": self.about,
-            **({"at_data": True} if self.is_at_data else {}),
-            **({} if self.tolerance is None else {"tolerance": as_json(self.tolerance)}),
-            "estimates": {estimate.name: estimate.as_dict() for estimate in self.estimates},
-            **({} if self.bias is None else {"bias": {item.name: item.as_dict(brief=True) for item in self.bias}}),
-            "simulations": as_json(self.simulations),
-            "accepted": whole(as_json(self.accepted)),
-            **({"unused": self.unused} if self.unused else {}),
-            **spent(self.run),
-            "failures": {kind.name.lower(): count for kind, count in self.run.seen.counts.items()},
-            "warnings": list(self.warnings),
-            **({"remarks": list(self.remarks)} if self.remarks else {}),
-            "stopped_by": self.stopped_by,
-            "missing": {name: forecast.as_dict() for name, forecast in self.missing.items()},
-            "rounds": self.run.round,
-            "seed": json_seed(self.seed),
-        }
+        return described(self)
 
     # ------------------------------------------------------------ for other packages
 
@@ -409,11 +393,6 @@ class Result:
             what they compute from these points is not about the posterior.
         """
         return to_arviz(self.run, self.posterior, draws=draws, weighted=weighted)
-
-
-def spent(run: Run) -> dict[str, Any]:
-    """What a run's simulations cost, for its description as JSON; None where it is not known."""
-    return {"cost": run.spent_cost, "cost_unit": "s" if run.problem.measures_cost else None}
 
 
 def doubt_damaged(posterior: Posterior, run: Run) -> None:

@@ -51,8 +51,10 @@ def infer(
     budget
         The largest number of simulations.
     tolerance
-        How close simulations must come to the data; for ABC-SMC the tolerance it ends at. Without it the default
-        method chooses one from the budget, see `Targeted`.
+        Asks for ABC's posterior: of simulations that come this close to the data; for ABC-SMC, the tolerance that it
+        ends at. Without it the answer is about the posterior itself, estimated at the data by regression on all
+        simulations, with the remaining bias in the error bar; data that are events, labels, or those of a finite space
+        are matched exactly. For a tolerance that is chosen from the budget, see `Targeted`.
     precision
         Standard errors that end the run, by target name: ``{"mean:theta": 0.01}``, or fractions of the value,
         ``{"theta": "1%"}``; all must be reached. The kind can be left out if it is clear.
@@ -123,6 +125,7 @@ def extend(
 ) -> Result:
     """Extend a finished run: a larger budget, a smaller tolerance, other targets. Nothing is simulated again.
 
+    A run that answers at the data goes on to do so, and has no tolerance to lower; only ABC-SMC goes on down to one.
     What is left out stays as it was; ``budget`` includes the simulations that the run already has. ``problem`` can be
     left out for a run of a model file, which is then executed: either you have run it by ``fbar infer`` before, or
     ``trust=True`` allows it, whoever wrote it. If a problem is given, nothing of the run is executed.

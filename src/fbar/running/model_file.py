@@ -36,7 +36,7 @@ TEMPLATE = '''"""A model for fbar: fill in the simulator, the prior and the data
 
 Run it as it is:
 
-    fbar infer {name} --budget 20000                                  # the tolerance is chosen from the budget
+    fbar infer {name} --budget 20000                                  # the posterior, estimated at the data
     fbar infer {name} --tolerance 0.5 --precision rate=1% --run my-run    # recorded: rerun it to resume
     fbar explain my-run rate
 """

@@ -19,7 +19,8 @@ from fbar.estimation.posterior import Posterior
 from fbar.ledger import Ledger, LedgerReader, Leg
 from fbar.methods import Run
 from fbar.methods.restored import restored_method
-from fbar.results.result import Result, doubt_damaged, spent
+from fbar.results.described import spent
+from fbar.results.result import Result, doubt_damaged
 from fbar.running.damage import damage_of, other_estimates
 from fbar.running.lesson import learn_recorded, learn_unrecorded
 from fbar.running.loop import BIAS_STAYS, NOT_FINISHED, drive
@@ -195,13 +196,18 @@ class InferenceSession:
             DAMAGED if damage else why,
             self._notes(damage, twice, why),
             {} if self.task.stop is None else self.task.stop.missing(run),
-            () if self.task.learnt is None else (self.task.learnt.remark,),
+            self._remarks(posterior),
             settings=self._settings() if ledger is None else ledger.legs[-1].settings,
             earlier=() if ledger is None else tuple(leg.settings for leg in ledger.legs[:-1]),
             directory=None if ledger is None else ledger.directory,
             failed=self.watch.where_failed(),
             damage=damage,
         )
+
+    def _remarks(self, posterior: Posterior) -> tuple[str, ...]:
+        """What was learned, before the run or by its answer."""
+        before = "" if self.task.learnt is None else self.task.learnt.remark
+        return tuple(text for text in (before, posterior.remark) if text)
 
     def _advance(self, engine: Engine) -> str:
         """Drive the last leg to its end, or to where its record ends; why it ended."""

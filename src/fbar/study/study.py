@@ -181,7 +181,7 @@ class Study:
             names = {choice(name, known, "method", "in this study") for name in texts(methods, "methods", "['smc']")}
             other.contenders = tuple(contender for contender in self.contenders if contender.name in names)
         if budgets is not None:
-            sizes = {positive_integer(budget, "budget") for budget in budgets}
+            sizes = {positive_integer(budget, "budget") for budget in listed_of(budgets, "budgets")}
             if not sizes or not sizes <= set(self.budgets):
                 shown_budgets = ", ".join(f"{budget:,}" for budget in self.budgets)
                 raise InputError(f"budgets must be some of the study's, {shown_budgets}; got {shown(sorted(sizes))}")

@@ -51,21 +51,24 @@ def _about(estimate: Estimate) -> list[str]:
     return [f"about {estimate.about}{by}"] if estimate.about else []
 
 
+def regression_in_words(found: Regression) -> list[str]:
+    """How an estimate at the data was made."""
+    order = "a linear" if found.order == 1 else "a quadratic"
+    return [
+        f"Draws were moved to the data by {order} regression on the nearest {_percent(found.region)} of the "
+        "simulations;",
+        f"a local linear regression on the nearest {_percent(found.bandwidth)} gave the estimate",
+    ]
+
+
 def _regression(found: Regression | None) -> list[str]:
     """How an estimate at the data was made, and what its error is made of."""
     if found is None:
         return []
-    order = "a linear" if found.order == 1 else "a quadratic"
-    lines = [
-        f"Draws were moved to the data by {order} regression on the nearest {_percent(found.region)} of the "
-        "simulations;",
-        f"  a local linear regression on the nearest {_percent(found.bandwidth)} gave the estimate",
-    ]
-    if found.bias is not None:
-        lines.append(
-            f"Of the squared error, {_percent(1 - found.bias)} is variance and {_percent(found.bias)} possible bias"
-        )
-    return lines
+    first, second = regression_in_words(found)
+    share = found.bias
+    parts = "" if share is None else f"{_percent(1 - share)} is variance and {_percent(share)} possible bias"
+    return [first, f"  {second}", *([f"Of the squared error, {parts}"] if parts else [])]
 
 
 def _where(found: Explanation) -> list[str]:

@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -43,7 +44,7 @@ STEPS = 6
 APART = 2
 """A step's bias is estimated from its difference to the one this many steps below, or the last."""
 
-CHANCE = 1.0
+CHANCE = 2.0
 """Standard errors of the pooled β² that are added to it."""
 
 UNIT = 1e-9
@@ -58,9 +59,12 @@ class Moments:
     deviation: FloatArray
     z: FloatArray
 
-    @property
-    def variance(self) -> FloatArray:
-        return np.asarray((self.z**2).sum(axis=0))
+    @cached_property
+    def mean_variance(self) -> float:
+        """The mean of Σz² in posterior variances."""
+        varies = self.deviation > UNIT
+        variance = (self.z[:, varies] ** 2).sum(axis=0)
+        return float((variance / self.deviation[varies] ** 2).mean()) if varies.any() else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,40 +106,60 @@ def moments(moved: Moved, weights: Local, centre: FloatArray) -> Moments:
     return Moments(middle + weights.correction(psi), deviation, z)
 
 
+class _Ladder:
+    """The weights of a region for several bandwidths, and their moments once they are asked for."""
+
+    def __init__(self, moved: Moved, shares: Sequence[float]) -> None:
+        self.moved, self.shares = moved, shares
+        self.weights: list[Local] = []
+        for share in shares:
+            weights = local(moved, share)
+            if weights is None:
+                break
+            self.weights.append(weights)
+        self._known: dict[int, Moments] = {}
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    @cached_property
+    def centre(self) -> FloatArray:
+        """The mean of the finest step: second moments about it are variances; about one far away, the mean again."""
+        finest = self.weights[-1]
+        return np.asarray(finest.omega @ self.moved.v[finest.at])
+
+    def moments(self, j: int) -> Moments:
+        if j not in self._known:
+            self._known[j] = moments(self.moved, self.weights[j], self.centre)
+        return self._known[j]
+
+    def step(self, j: int) -> Step:
+        """A step with its error."""
+        moved, weights, loss = self.moved, self.weights[j], self.moved.prepared.loss
+        variance, last = self.moments(j).mean_variance, len(self) - 1
+        finer = self.weights[min(j + APART, last)] if j < last else None
+        bias = self._bias(j) if weights.curvature > 0 else 0.0  # 0 where all of it is at the data themselves
+        return Step(moved, weights, self.shares[j], variance, bias + loss, finer)
+
+    def _bias(self, j: int) -> float:
+        """β² c² of a step; infinite where there is nothing to compare it with."""
+        curved = local(self.moved, self.shares[j], 2) if self.moved.order == 1 else None
+        if curved is not None:
+            return pooled(self.moments(j), moments(self.moved, curved, self.centre))
+        wide = min(j, len(self) - 2)
+        if wide < 0:
+            return math.inf
+        near = min(wide + APART, len(self) - 1)
+        apart = self.weights[wide].curvature - self.weights[near].curvature
+        if not apart > 0:
+            return math.inf
+        return pooled(self.moments(wide), self.moments(near)) * (self.weights[j].curvature / apart) ** 2
+
+
 def ladder(moved: Moved, shares: Sequence[float]) -> list[Step]:
     """The steps of a region, with their errors."""
-    made: list[tuple[float, Local]] = []
-    for share in shares:
-        weights = local(moved, share)
-        if weights is None:
-            break
-        made.append((share, weights))
-    if not made:
-        return []
-    finest = made[-1][1]  # second moments about its mean are variances; about one far away, the mean once more
-    centre = finest.omega @ moved.v[finest.at]
-    found = [(share, weights, moments(moved, weights, centre)) for share, weights in made]
-    return [_step(moved, found, j, centre) for j in range(len(found))]
-
-
-def _step(moved: Moved, found: Sequence[tuple[float, Local, Moments]], j: int, centre: FloatArray) -> Step:
-    share, weights, known = found[j]
-    varies = known.deviation > UNIT
-    variance = float((known.variance[varies] / known.deviation[varies] ** 2).mean()) if varies.any() else 0.0
-    wide = min(j, len(found) - 2)
-    finer = found[min(j + APART, len(found) - 1)][1] if j < len(found) - 1 else None
-    if not weights.curvature > 0:  # all of it is at the data themselves
-        return Step(moved, weights, share, variance, moved.prepared.loss, finer)
-    curved = local(moved, share, 2) if moved.order == 1 else None
-    if curved is not None:
-        bias = pooled(known, moments(moved, curved, centre))
-    elif wide >= 0:
-        near = found[min(wide + APART, len(found) - 1)]
-        apart = found[wide][1].curvature - near[1].curvature
-        bias = pooled(found[wide][2], near[2]) * (weights.curvature / apart) ** 2 if apart > 0 else math.inf
-    else:
-        bias = math.inf
-    return Step(moved, weights, share, variance, bias + moved.prepared.loss, finer)
+    steps = _Ladder(moved, shares)
+    return [steps.step(j) for j in range(len(steps))]
 
 
 def pooled(first: Moments, other: Moments) -> float:
@@ -156,14 +180,21 @@ def pooled(first: Moments, other: Moments) -> float:
 def choose(
     prepared: Prepared, shares: Sequence[float], orders: Sequence[int], steps: Sequence[float], *, first: bool = False
 ) -> Step | None:
-    """The step of least total error, or of ``first`` steps only; None where there are too few simulations for any."""
+    """The step of least total error, or of ``first`` steps only; None where there are too few simulations for any.
+
+    The bias of a step whose variance by itself is larger than the least total error so far is not estimated.
+    """
     best: Step | None = None
     for order in orders:
         for share in shares:
             moved = move(prepared, share, order)
             if moved is None:
                 continue
-            for step in ladder(moved, steps)[: 1 if first else None]:
+            made = _Ladder(moved, steps)
+            for j in range(len(made))[: 1 if first else None]:
+                if best is not None and made.moments(j).mean_variance >= best.error:
+                    continue
+                step = made.step(j)
                 if math.isfinite(step.error) and (best is None or step.error < best.error):
                     best = step
     return best

@@ -66,9 +66,13 @@ class AtData:
     def of(self, prepared: Prepared) -> PosteriorAtData:
         """The posterior from simulations in working coordinates.
 
-        Where the data are many numbers, summaries are learned from them, and used if the total error is less. Where
+        Of many simulations, some thousands that are spread evenly over them choose order and region. Where the data
+        are many numbers, summaries are learned from them, and used if the total error is less. Where
         simulations are too few for the summaries, these are replaced by ever fewer main directions, with a doubt.
         """
+        if len(prepared) > 2 * PROVISIONAL and self.order is None and self.region is None:
+            chosen = self.of(prepared.take(np.arange(0, len(prepared), -(-len(prepared) // PROVISIONAL)))).step.moved
+            return replace(self, order=chosen.order, region=chosen.share).of(prepared)
         learnt = prepared.in_learnt_coordinates() if self.learn else None
         found = None if learnt is None else self._chosen(learnt)
         if found is not None and prepared.z.shape[1] > MOST_GIVEN:
@@ -98,8 +102,10 @@ class AtData:
         step = choose(prepared, shares, orders, steps, first=first)
         if step is None:
             return None
-        kept = within_reach(step)
-        again = None if kept.all() else choose(prepared.take(np.flatnonzero(kept)), shares, orders, steps, first=first)
+        kept = np.flatnonzero(within_reach(step))
+        if not LEAST <= kept.size < len(prepared):
+            return step
+        again = choose(prepared.take(kept), shares, orders, steps, first=first)
         return step if again is None or again.error >= step.error else again
 
     def provisional(self, prepared: Prepared) -> PosteriorAtData:

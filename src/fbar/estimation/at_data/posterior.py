@@ -15,11 +15,12 @@ the larger one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from fbar.arrays import FloatArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.estimation.at_data.choice import STEPS, Step, ladder
 from fbar.estimation.at_data.local import Local
 from fbar.estimation.estimate import ErrorBars, Estimates
@@ -30,11 +31,17 @@ from fbar.question.targets import Target, as_targets
 from fbar.question.targets.quantiles import Inversion, Inverted, Quantile
 from fbar.weights import effective_size
 
+Psi = Callable[[Points], FloatArray]
+"""An influence function."""
+
 STEP = 0.2
 """Of central differences, in units of the residuals' deviation."""
 
 AT_ONCE = 200_000
 """Points that are looked at together."""
+
+GAP, MOST_GAP_DIMENSIONS = 0.9, 20
+"""The data lie in a gap if no simulation is nearer than this part of the median distance; in so many dimensions."""
 
 FEW = 20
 """Effective simulations at the data, without which no error bar is reliable."""
@@ -91,16 +98,15 @@ class PosteriorAtData(Posterior):
         self.step = step
         moved, weights = step.moved, step.weights
         prepared = moved.prepared
-        self._v = moved.v[weights.at]
-        self._rows = moved.rows[weights.at]
         super().__init__(
-            self._points_at(self._v),
+            prepared.moved_to(moved.rows[weights.at], moved.v[weights.at]),
             weights.omega,
             _AtDataErrors(weights),
             prepared.simulations,
             float(weights.at.size),
         )
         self.about = prepared.problem.posterior_in_words
+        self.remark = prepared.remark
         self.doubts = self._found_doubts()
 
     def in_words(self) -> str:
@@ -121,28 +127,37 @@ class PosteriorAtData(Posterior):
 
     def as_simulated(self) -> tuple[Points, FloatArray]:
         """θ of the simulations that it uses, before they were moved, in the order of the run, and their weights."""
-        prepared = self.step.moved.prepared
-        order = np.argsort(prepared.rows[self._rows], kind="stable")
-        return prepared.points.take(self._rows[order]), self.weights[order]
+        moved = self.step.moved
+        rows = moved.rows[self.step.weights.at]
+        order = np.argsort(moved.prepared.rows[rows], kind="stable")
+        return moved.prepared.points.take(rows[order]), self.weights[order]
 
     @property
     def bandwidth(self) -> float:
         """The share of the simulations that is within the bandwidth."""
         return self.step.weights.at.size / float(self.simulations)
 
-    def _points_at(self, v: FloatArray) -> Points:
-        times = len(v) // self._rows.size
-        return self.step.moved.prepared.moved_to(np.tile(self._rows, times), v)
-
     def _found_doubts(self) -> tuple[str, ...]:
         found = list(self.step.moved.prepared.doubts)
         if self.step.weights.farther < EDGE:
             found.append("the data lie at the edge of the simulations or outside; the estimate is an extrapolation")
+        if self._in_a_gap():
+            found.append("no simulation comes near the data: they lie in a gap between what the simulator gives")
         if self.ess < FEW:
             found.append(f"the estimate rests on {self.ess:.2g} effective simulations near the data")
         if self.step.error > TOO_FAR**2:
             found.append("the simulations do not come near enough to the data; the error may be as large as the spread")
         return tuple(found)
+
+    def _in_a_gap(self) -> bool:
+        """Whether the nearest simulation is hardly nearer than half of the region, as around a hole or between atoms.
+
+        In d dimensions the nearest of n is expected at about (2/n)^(1/d) of the median distance: 0.66 for 8,000 in 20.
+        """
+        radius = self.step.moved.radius
+        dimension = self.step.moved.u.shape[1]
+        usual = float(np.median(radius))
+        return 0 < dimension <= MOST_GAP_DIMENSIONS and usual > 0 and float(radius.min()) > GAP * usual
 
     def value(self, target: Target) -> FloatArray:
         """The target's value in the sample, and what the local linear regression adds to it."""
@@ -171,22 +186,22 @@ class PosteriorAtData(Posterior):
     # ------------------------------------------------------------ error bars
 
     def _error_bars(self, targets: tuple[Target, ...]) -> ErrorBars:
-        psi = [target.influence(self.points, self.weights) for target in targets]
-        influence = np.concatenate(psi, axis=-1)
-        influence = influence - self.weights @ influence
-        gradient = self._gradient(targets, influence.shape[1])
-        z = self._contributions(self.step.weights, influence, gradient)
+        weights, finer = self.step.weights, self.step.finer
+        at = weights.at if finer is None else np.union1d(weights.at, finer.at)
+        functions = [target.psi(self.points, self.weights) for target in targets]
+        influence, gradient = self._influence(functions, at)
+        z = self._contributions(weights, at, influence, gradient)
         parts = self._clustered(z)
         covariance = parts.covariance
         variance = np.maximum(np.diagonal(covariance), 0.0)
-        bias = self._bias(influence, gradient, z)
+        bias = self._bias(at, influence, gradient, z)
         place = 0
-        for target, part in zip(targets, psi, strict=True):
+        for target, function in zip(targets, functions, strict=True):
             inner = target.inner(self.points, self.weights)
             if inner is not None:  # the product of two errors, where the first order vanishes
-                v = self._clustered(self._contributions(self.step.weights, inner, None)).covariance
+                v = self._clustered(self._contributions(weights, weights.at, inner, None)).covariance
                 covariance[place, place] += v[0, 0] * v[1, 1] + v[0, 1] ** 2
-            place += part.shape[-1]
+            place += function(self.points.take([0])).shape[-1]
         left = np.sqrt(np.maximum(np.diagonal(bias), 0.0))
         doubts = (
             ((z**2).max(axis=0) > ONE_CARRIES * (variance + left**2) + TINY, ONE_SIMULATION),
@@ -195,56 +210,60 @@ class PosteriorAtData(Posterior):
         )
         return ErrorBars(covariance + bias, self._freedom(parts, variance, left**2), doubts, left)
 
-    def _contributions(self, weights: Local, influence: FloatArray, gradient: FloatArray | None) -> FloatArray:
+    def _contributions(
+        self, weights: Local, at: IntArray, influence: FloatArray, gradient: FloatArray | None
+    ) -> FloatArray:
         """z of every row of the region, shape (n, m): stage 2's, and stage 1's where there is a gradient ∂ψ/∂v.
 
-        The influence and the gradient are those at the rows of ``weights``.
+        The influence and the gradient are those at the rows ``at`` of the region, which include those of the weights.
         """
-        moved = self.step.moved
+        moved, place = self.step.moved, np.searchsorted(at, weights.at)
         z = np.zeros((len(moved), influence.shape[1]))
-        z[weights.at] = weights.residuals(influence)
+        z[weights.at] = weights.residuals(influence[place])
         if gradient is not None:
-            z += moved.influence(weights.ell[:, None, None] * gradient, weights.at)
+            z += moved.influence(weights.ell[:, None, None] * gradient[place], weights.at)
         return z
 
-    def _gradient(self, targets: tuple[Target, ...], size: int) -> FloatArray | None:
-        """∂ψ/∂v at the points, shape (n, D, m); None where nothing was moved."""
-        n, d = self._v.shape
-        if not d or not self.step.moved.folds:
-            return None
-        steps = STEP * np.where(self.step.moved.spread > 0, self.step.moved.spread, 1.0)
-        functions = [target.psi(self.points, self.weights) for target in targets]
-        result = np.zeros((n, d, size))
+    def _influence(self, functions: Sequence[Psi], at: IntArray) -> tuple[FloatArray, FloatArray | None]:
+        """ψ (n, m) and ∂ψ/∂v (n, D, m) at rows of the region, None where nothing was moved."""
+        moved = self.step.moved
+
+        def psi(points: Points) -> FloatArray:
+            return np.concatenate([np.atleast_2d(function(points)) for function in functions], axis=-1)
+
+        v = moved.v[at]
+        influence = psi(moved.prepared.moved_to(moved.rows[at], v))
+        influence = influence - self.weights @ influence[np.searchsorted(at, self.step.weights.at)]
+        (n, d), size = v.shape, influence.shape[1]
+        if not d or not moved.folds:
+            return influence, None
+        steps = STEP * np.where(moved.spread > 0, moved.spread, 1.0)
+        gradient = np.zeros((n, d, size))
         many = max(1, AT_ONCE // (2 * n))
         for first in range(0, d, many):
             some = np.arange(first, min(first + many, d))
-            moves = np.eye(d)[some] * steps
-            points = self._points_at(np.concatenate([self._v + sign * move for move in moves for sign in (1, -1)]))
-            values = np.concatenate([np.atleast_2d(function(points)) for function in functions], axis=-1)
-            both = values.reshape(some.size, 2, n, size)
-            result[:, some] = ((both[:, 0] - both[:, 1]) / (2 * steps[some, None, None])).transpose(1, 0, 2)
-        return result
+            both = psi(moved.prepared.nudged(moved.rows[at], v, steps, some)).reshape(some.size, 2, n, size)
+            gradient[:, some] = ((both[:, 0] - both[:, 1]) / (2 * steps[some, None, None])).transpose(1, 0, 2)
+        return influence, gradient
 
     def _clustered(self, z: FloatArray) -> Clustered:
         structure, rows = self.step.moved.prepared.structure, self.step.moved.rows
         cluster = None if structure.cluster is None else structure.cluster[rows]
         return Clustered.of(z, structure.stratum[rows], cluster, structure.stratum_sizes)
 
-    def _bias(self, influence: FloatArray, gradient: FloatArray | None, z: FloatArray) -> FloatArray:
+    def _bias(self, at: IntArray, influence: FloatArray, gradient: FloatArray | None, z: FloatArray) -> FloatArray:
         """The covariance of the bias: β² c² Σ ω ψ ψᵀ.
 
         A number whose own difference to the finer step shows more, beyond chance, has that.
         """
-        pooled = self.step.bias * ((self.weights[:, None] * influence).T @ influence)
         finer, weights = self.step.finer, self.step.weights
+        mine = influence[np.searchsorted(at, weights.at)]
+        pooled = self.step.bias * ((self.weights[:, None] * mine).T @ mine)
         usual = np.diagonal(pooled)
         if finer is None or not weights.curvature > finer.curvature:
             return np.asarray(pooled)
-        place = np.full(len(self.step.moved), -1)
-        place[weights.at] = np.arange(weights.at.size)
-        at = place[finer.at]
-        other = self._contributions(finer, influence[at], None if gradient is None else gradient[at])
-        difference = finer.ell @ influence[at] - weights.ell @ influence
+        other = self._contributions(finer, at, influence, gradient)
+        difference = finer.ell @ influence[np.searchsorted(at, finer.at)] - weights.ell @ mine
         chance = np.diagonal(self._clustered(z - other).covariance)
         over = weights.curvature / (weights.curvature - finer.curvature)
         own = np.maximum(difference**2 - OWN**2 * chance, 0.0) * over**2
@@ -265,16 +284,22 @@ class PosteriorAtData(Posterior):
             return np.asarray(np.minimum(own * (1 + bias / unit) ** 2, MOST_FREEDOM))
 
     def _inverted(self, target: Target, bars: ErrorBars, place: int) -> Inverted | None:
-        """The distribution function around a quantile, with the regression's weights, and the variance of it."""
+        """The distribution function around a quantile, with the regression's weights, and the variance of it.
+
+        What bias may remain widens the limits along θ: it is no matter of how many simulations lie beyond them. Among
+        the atoms of a discrete variable it counts as variance.
+        """
         if not isinstance(target, Quantile):
             return None
         slope = target.inverted(self.points, self.weights).slope()
-        variance, df = float(bars.covariance[place, place]) / slope**2, float(bars.df[place])
-        return target.inverted(self.points, self._corrected(target)).known_to(Inversion(variance, df))
+        found = target.inverted(self.points, self._corrected(target))
+        bias = 0.0 if bars.bias is None or found.atoms else float(bars.bias[place])
+        variance = (float(bars.covariance[place, place]) - bias**2) / slope**2
+        return replace(found.known_to(Inversion(variance, float(bars.df[place]))), bias=bias)
 
     def contributions(self, target: Target) -> FloatArray | None:
         """z of the points, shape (n, m): stage 2's and, for these points, stage 1's."""
-        influence = target.influence(self.points, self.weights)
-        influence = influence - self.weights @ influence
-        gradient = self._gradient((target,), influence.shape[1])
-        return self._contributions(self.step.weights, influence, gradient)[self.step.weights.at]
+        at = self.step.weights.at
+        return self._contributions(
+            self.step.weights, at, *self._influence([target.psi(self.points, self.weights)], at)
+        )[at]

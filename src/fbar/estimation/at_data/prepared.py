@@ -35,6 +35,13 @@ TINY = 1e-12
 MOST = 20_000
 """Simulations that are used, at most: the nearest ones."""
 
+LOSS_FACTOR, MOST_LOSS = 4.0, 0.25
+"""What the loss λ of learned summaries is multiplied by, and the most that it is taken for: with λ itself, intervals
+held the truth too rarely where the posterior has several modes."""
+
+MOST_NAMED = 6
+"""Learned functions that a remark names."""
+
 LEAST = 20
 """Usable simulations, without which there is nothing to regress."""
 
@@ -97,8 +104,28 @@ class Prepared:
 
     @property
     def loss(self) -> float:
-        """What learned summaries may have lost, in posterior variances."""
-        return 0.0 if self.learnt is None else self.learnt.loss
+        """What learned summaries may have lost, in posterior variances, with room for what λ does not see."""
+        return 0.0 if self.learnt is None else min(LOSS_FACTOR * self.learnt.loss, MOST_LOSS)
+
+    @property
+    def remark(self) -> str:
+        """What was learned, in a line; nothing where the summaries are as they were given."""
+        if self.learnt is None:
+            return ""
+        names = [*self._coordinate_names(), *self.records, "model"]
+        shown = [(names[min(f.of, len(names) - 1)], f.explained) for f in self.learnt.functions if f.kind == "mean"]
+        r_squared = ", ".join(f"{name} {max(value, 0.0):.2f}" for name, value in shown[:MOST_NAMED])
+        more = ", …" if len(shown) > MOST_NAMED else ""
+        number, x = self.learnt.dimension, self.x
+        summaries = "1 summary was" if number == 1 else f"{number} summaries were"
+        numbers = 0 if x is None else x.shape[1]
+        return f"{summaries} learned from the data's {numbers:,} numbers (out-of-fold R²: {r_squared}{more})"
+
+    def _coordinate_names(self) -> list[str]:
+        """The parameters of the coordinates that move, where they have names of their own."""
+        known = structure(self.problem.prior)
+        names = list(known.coordinates) if known.models is None else []
+        return [names[k] if k < len(names) else f"coordinate {k + 1}" for k in self.moving]
 
     def in_learnt_coordinates(self) -> Prepared | None:
         """With summaries that are learned from the data; None where they are few, given by the user, or say nothing."""
@@ -117,20 +144,40 @@ class Prepared:
 
     def moved_to(self, rows: IntArray, v: FloatArray) -> Points:
         """The points of some rows, with other coordinates."""
-        own = self.points.take(rows)
         if not self.moving and not self.records:
-            return own
+            return self.points.take(rows)
         names = len(self.moving)
         recorded = {name: v[:, names + k] for k, name in enumerate(self.records)}
-        others = {name: own[name] for name in self.problem.records if name in own and name not in recorded}
+        left = [name for name in self.problem.records if name in self.points and name not in recorded]
+        others = {name: self.points[name][rows] for name in left}
         if self.moving:
             assert self.unit is not None
             unit = self.unit[rows]
             unit[:, list(self.moving)] = np.clip(ndtr(np.clip(v[:, :names], -REACH, REACH)), TINY, 1 - TINY)
             own = self.problem.prior.from_unit(unit).with_derived(self.problem.derived)
         else:
-            own = own.without([*recorded, *others])
+            own = self.points.take(rows).without([*recorded, *others])
         return own.with_columns({**others, **recorded})
+
+    def nudged(self, rows: IntArray, v: FloatArray, steps: FloatArray, which: IntArray) -> Points:
+        """The points of some rows with one coordinate raised by its step, then lowered, for one after the other.
+
+        Where parameters are independent, a coordinate moves only its own, and few quantiles are computed.
+        """
+        prior = self.problem.prior
+        if set(structure(prior).marginals) != set(prior.names):
+            moves = np.eye(steps.size)[which] * steps
+            every = np.concatenate([v + sign * move for move in moves for sign in (1, -1)])
+            return self.moved_to(np.tile(rows, 2 * which.size), every)
+        usual, up, down = (self.moved_to(rows, v + sign * steps) for sign in (0, 1, -1))
+        moving = [*(prior.names[column] for column in self.moving), *self.records]
+        columns = {name: np.tile(usual[name], (2 * which.size, 1)) for name in usual if name not in usual.derived}
+        for place, k in enumerate(which.tolist()):
+            columns[moving[k]][2 * place], columns[moving[k]][2 * place + 1] = up[moving[k]], down[moving[k]]
+        flat = {name: column.reshape(-1) for name, column in columns.items()}
+        recorded = {name: column for name, column in flat.items() if name in self.problem.records}
+        parameters = {name: column for name, column in flat.items() if name not in recorded}
+        return Points(parameters).with_derived(self.problem.derived).with_columns(recorded)
 
     def in_main_directions(self, number: int) -> Prepared:
         """With fewer summaries: their main directions."""

@@ -93,6 +93,8 @@ class Inverted:
     known: Inversion = Inversion(math.nan)
     atoms: int = 0
     """How many values there are, where they are few."""
+    bias: float = 0.0
+    """The standard deviation of an error of the quantile that does not come from the number of simulations."""
 
     @staticmethod
     def of(x: FloatArray, weights: FloatArray, level: float) -> Inverted:
@@ -134,10 +136,14 @@ class Inverted:
     def __call__(self, level: float) -> tuple[float, float]:
         """The confidence limits; −∞ or ∞ where too few simulations lie beyond the quantile for one."""
         low, high = self._levels(level)
-        return (
-            -math.inf if low is None else min(self._where(low, up=False), self.value),
-            math.inf if high is None else max(self._where(high, up=True), self.value),
-        )
+        left = -math.inf if low is None else min(self._where(low, up=False), self.value)
+        right = math.inf if high is None else max(self._where(high, up=True), self.value)
+        if not self.bias > 0:
+            return left, right
+        from scipy.special import stdtrit
+
+        further = float(stdtrit(self.df, 0.5 + level / 2)) * self.bias
+        return self.value - math.hypot(self.value - left, further), self.value + math.hypot(right - self.value, further)
 
     @property
     def doubts(self) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fbar.diagnostics.explanation import Explanation
+from fbar.diagnostics.explanation import Explanation, regression_in_words
 from fbar.estimation.estimate import shorthand, worth
 from fbar.methods.run import Stage
 from fbar.results.markup import Html, element, join, paragraph
@@ -90,7 +90,7 @@ def influence(result: Result, explained: Explained) -> Section:
     return Section("influence", "What carries the estimates", join(body))
 
 
-def tolerance(result: Result) -> Section:
+def tolerance(result: Result, explained: Explained) -> Section:
     """Estimate against tolerance, or against the bandwidth of an answer at the data."""
     from fbar import plot
 
@@ -112,7 +112,9 @@ def tolerance(result: Result) -> Section:
             "Estimates at other tolerances from the same simulations, with 95% bands where they are reliable. A line "
             "that is level within its band shows no harm from the tolerance."
         )
-    return Section(name, title, join([paragraph(sentence(result.about)), figures(pictures, caption)]))
+    made = [found.regression for found in explained.values() if found.regression is not None][:1]
+    chosen = [paragraph(sentence(" ".join(regression_in_words(regression)))) for regression in made]
+    return Section(name, title, join([paragraph(sentence(result.about)), *chosen, figures(pictures, caption)]))
 
 
 def rounds(result: Result) -> Section:
@@ -120,30 +122,35 @@ def rounds(result: Result) -> Section:
     from fbar import plot
 
     stages = result.run.stages()
-    rows = [
-        (k + 1, stage.words, f"{stage.simulations:,}", _rate(stage), _within(stage)) for k, stage in enumerate(stages)
-    ]
-    head = ["stage", "proposal", "simulations", "accepted", "tolerance"]
-    body: list[object] = [
-        table(head, rows, left=2, caption="Stages; what was accepted is told at the tolerance of each")
-    ]
-    moments = [
-        (
-            m.round,
-            f"{m.simulations:,}",
-            f"{m.accepted:,.6g}",
-            "" if m.ess is None else f"{worth(m.ess)}",
-            _tolerance(m.tolerance),
-        )
-        for m in result.history
-    ]
-    if moments:
-        columns = ["after round", "simulations", "accepted", "effective sample size", "tolerance"]
-        body.append(table(columns, moments, caption="As the run went on, all its simulations taken together"))
+    columns: dict[str, list[object]] = {
+        "stage": list(range(1, len(stages) + 1)),
+        "proposal": [stage.words for stage in stages],
+        "simulations": [f"{stage.simulations:,}" for stage in stages],
+        "accepted": [_rate(stage) for stage in stages],
+        "tolerance": [_within(stage) for stage in stages],
+    }
+    body: list[object] = [_table_of(columns, 2, "Stages; the acceptance rate is at the tolerance of each")]
+    history = result.history
+    columns = {
+        "after round": [m.round for m in history],
+        "simulations": [f"{m.simulations:,}" for m in history],
+        "used" if result.run.at_data else "accepted": [f"{m.accepted:,.6g}" for m in history],
+        "effective sample size": ["" if m.ess is None else worth(m.ess) for m in history],
+        "tolerance": [_tolerance(m.tolerance) for m in history],
+    }
+    if history:
+        body.append(_table_of(columns, 1, "As the run went on, all its simulations taken together"))
     if len(stages) > 1:
         pictures = inline(lambda: plot.rounds(result), "tolerance, acceptance and effective sample size by round")
         body.insert(0, figures([pictures], kind="whole"))
     return Section("rounds", "Rounds", join(body))
+
+
+def _table_of(columns: dict[str, list[object]], left: int, caption: str) -> Html:
+    """A table of the columns that are not empty."""
+    known = {name: values for name, values in columns.items() if any(value != "" for value in values)}
+    caption = caption if "accepted" in known or "used" in known else caption.partition(";")[0]
+    return table(list(known), zip(*known.values(), strict=True), left=left, caption=caption)
 
 
 def posterior(result: Result) -> Section:

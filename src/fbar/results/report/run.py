@@ -52,7 +52,7 @@ def report_run(
         evidence.posterior(result),
         evidence.places(result, explained),
         evidence.influence(result, explained),
-        evidence.tolerance(result),
+        evidence.tolerance(result, explained),
         evidence.rounds(result),
         check.predictive(predictions),
         check.failures(result),

@@ -16,6 +16,7 @@ from fbar.errors import InputError
 from fbar.methods import Method, Targeted
 from fbar.problems.benchmark import OBSERVATIONS
 from fbar.problems.catalogue import recipes
+from fbar.question.problem import Problem
 from fbar.question.targets import Target
 from fbar.seeds import Purpose, Seeds
 from fbar.study.contenders import Contender
@@ -39,21 +40,27 @@ METHOD_BEFORE: Method = Targeted(tolerance="chosen")
 
 @dataclass(frozen=True)
 class Inferred:
-    """`fbar.infer` as a user calls it: with its default method, or with a given one."""
+    """`fbar.infer` as a user calls it: with its default method, or with a given one.
+
+    ``raw`` poses the data as they are, without the summary function and the distance of the problem: then the truth,
+    which is about the data, is what the answer is about.
+    """
 
     method: Method | None = None
+    raw: bool = False
 
     def __call__(self, posed: Posed, targets: Sequence[Target], seeds: Seeds) -> Any:
         from fbar.running.api import infer  # studies are imported without everything that runs need
 
         seed = int(seeds.generator(Purpose.DESIGN, 0, 0).integers(2**63))
-        found = infer(posed, list(targets), method=self.method, budget=posed.budget, seed=seed, progress=False)
+        problem = Problem(**{**posed.arguments, "summary": None, "distance": None}) if self.raw else posed
+        found = infer(problem, list(targets), method=self.method, budget=posed.budget, seed=seed, progress=False)
         return found.estimates
 
 
 def contenders() -> list[Contender]:
     return [
-        Contender(DEFAULT, question=Inferred(), title="fbar.infer with its default method"),
+        Contender(DEFAULT, question=Inferred(raw=True), title="fbar.infer with its default method"),
         Contender(BEFORE, question=Inferred(METHOD_BEFORE), title="the default method before, at a tolerance"),
     ]
 
