@@ -241,7 +241,9 @@ def _draw_errors(ax: Any, record: FigureRecord, setting: str, colour: str, marke
             continue
         where = {"setting": f"{setting}/{weights}", "target": "covariance"}
         epsilon, value, _ = record.curve("epsilon", quantity="mse", **where)
-        look = {"marker": marker, "mfc": "white"} if weights == "last" else {"marker": "*", "ms": 8, "ls": "--"}
+        look: dict[str, Any] = {"marker": marker, "mfc": "white"}
+        if weights == "ess":
+            look = {"marker": "*", "ms": 8, "ls": "--"}
         ax.plot(epsilon, value, color=colour, lw=1, **look)
     row = record.one(quantity="mse", setting=f"{setting}/at-data", target="covariance")
     ax.errorbar(AT_DATA, row.value, row.standard_error, color=colour, marker="D", ms=7, capsize=2)

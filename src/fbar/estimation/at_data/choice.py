@@ -1,7 +1,7 @@
 """Which region, order and bandwidth have the least total error, and how much of it is bias.
 
-A *ladder* is a region with its regression (`Moved`) and weights at the data for bandwidths that are halved in share
-from step to step (`Local`). The bias of a step is proportional to its curvature c, the mean squared distance of its
+A *ladder* is a region with its regression (``Moved``) and weights at the data for bandwidths that are halved in share
+from step to step (``Local``). The bias of a step is proportional to its curvature c, the mean squared distance of its
 simulations. So the difference of the estimates at two steps, over the difference of their c, estimates β, the bias per
 unit of c:
 

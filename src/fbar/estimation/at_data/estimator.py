@@ -53,7 +53,7 @@ class AtData:
                 share(value, name)
 
     def posterior(self, simulations: Simulations | Portion) -> PosteriorAtData:
-        """The posterior at the data, from the `MOST` simulations that are nearest to them."""
+        """The posterior at the data, from the ``MOST`` simulations that are nearest to them."""
         if isinstance(simulations, Portion):
             return self.of(prepare(simulations))
         observed = simulations.problem.observed

@@ -1,7 +1,7 @@
 """Summaries of low dimension, learnt from a run's own simulations and cross-fitted by group.
 
 Where the data are many numbers, a regression that is local in all of them has no neighbours. Here E[v|x] and the
-variance of v given x are predicted by functions linear in φ(x) (`fbar.estimation.at_data.basis`), v being the
+variance of v given x are predicted by functions linear in φ(x) (``fbar.estimation.at_data.basis``), v being the
 unconstrained parameters. Their differences from the values at the data x*, in units of the residual deviation τ,
 
     s(x) = (m̂₋ₖ(x) − m̂₋ₖ(x*)) / τ,
@@ -15,8 +15,8 @@ are the coordinates to localise by; m̂₋ₖ has not seen the group k of its si
    that vary with s₁: columns φ and φ·arsinh(s₁). At the data s₁ = 0, so this is a local fit of the coefficients.
 
 Simulations count equally, without importance weights: a function of x is a valid summary under any weights, and equal
-weights lose the fewest simulations. Functions count if they explain more than `LEAST_EXPLAINED` of the variance, out of
-group.
+weights lose the fewest simulations. Functions count if they explain more than ``LEAST_EXPLAINED`` of the variance, out
+of group.
 
 *Loss.* E[f|s(x*)] differs from E[f|x*] by the information that s lacks. Relative to Var(f|s), the mean square of the
 difference is estimated as

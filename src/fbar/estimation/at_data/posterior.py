@@ -4,12 +4,12 @@ A target's value is that of the sample plus what the local linear regression add
 target. A quantile is read off the distribution function Σ ℓ 1{θ ≤ x}, made monotone, and so is its interval.
 
 The error of an estimate is Σ z + bias. z of stage 2 is the residual of ψ in the local linear regression, z of stage 1
-what the regressions that moved the draws add (`Moved.influence`, with ∂ψ/∂v by central differences: exact for moments,
-and for probabilities and quantiles, whose ψ have jumps, a kernel estimate of the density there). The variance of Σ z
-is taken between clusters within strata, as for any other draws (`fbar.estimation.strata`). The bias is like one draw of
-covariance β² c² Σ ω ψ ψᵀ (`fbar.estimation.at_data.choice`), so that it cancels where questions do: in the sum of a
-probability and its complement. A number whose own difference between the two steps is larger than that has the larger
-one.
+what the regressions that moved the draws add (``Moved.influence``, with ∂ψ/∂v by central differences: exact for
+moments, and for probabilities and quantiles, whose ψ have jumps, a kernel estimate of the density there). The variance
+of Σ z is taken between clusters within strata, as for any other draws (``fbar.estimation.strata``). The bias is like
+one draw of covariance β² c² Σ ω ψ ψᵀ (`fbar.estimation.at_data.choice`), so that it cancels where questions do: in
+the sum of a probability and its complement. A number whose own difference between the two steps is larger than that has
+the larger one.
 """
 
 from __future__ import annotations
