@@ -10,10 +10,13 @@ unit of c:
 For one number b̂ is mostly noise in more than a few dimensions, and a bias that cannot be measured is not zero. But what
 makes it, a regression that bends, is common to all questions. So β² is pooled, in units of posterior deviations, over
 the first two moments of all coordinates of θ (and the probabilities of models): the mean of b̂² less the variance of b̂,
-which the influence values give, weighted by precision; if that is negative, 0; plus its own standard error, since it
-must not be taken for known. The *assumption*: over problems and questions the bias of a number is like a draw of this
-size, and the curvature at s* is not much larger than between the steps. The total error is V + β² c² d², d the
-posterior deviation of the number.
+which the influence values give, weighted by precision; if that is negative, 0; plus two of its own standard errors,
+since it must not be taken for known. For a regression of order 1, the local linear estimate is compared with the local
+quadratic one over the same simulations instead, whose difference is β c itself: with less noise where dimensions are
+many. What learned summaries may have lost is added.
+
+The *assumption*: over problems and questions the bias of a number is like a draw of this size, and the curvature at s*
+is not much larger than between the steps. The total error is V + β² c² d², d the posterior deviation of the number.
 
 Order, region and step are chosen by the mean of V/d² + β² c² over those moments: once for all questions, so that
 answers agree with one another, and one later question does not change another's.
