@@ -16,7 +16,7 @@ from fbar.arrays import FloatArray
 from fbar.checks import counted, positive_integer, positive_number, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.at_data import AtData, PosteriorAtData
-from fbar.estimation.at_data.prepared import Prepared, prepare
+from fbar.estimation.at_data.prepared import Prepared
 from fbar.estimation.estimate import Estimate
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.simulations import Drawn, Simulations
@@ -126,7 +126,7 @@ class Run(AskTell, OtherTolerances):
             raise NoPosterior("there are no simulations yet; ask the run for batches and tell it their outcomes")
         found = self._provisional
         if found is None or found.simulations != self.simulations:
-            found = self._provisional_from(prepare(self.all_simulations().take()))
+            found = self._provisional_from(self.estimator_at_data.prepared(self.all_simulations()))
         return found
 
     def posterior_so_far(self) -> Posterior:

@@ -19,6 +19,9 @@ from fbar.weights import effective_size
 MOST_GIVEN = 30
 """Beyond so many numbers, only learned summaries are used where there are any."""
 
+SHARE, MOST_OF_ALL = 0.2, 400_000
+"""The share of a large run's simulations that is used, nearest first, and the largest number."""
+
 PROVISIONAL = 5000
 """Simulations that a provisional estimate chooses its order and region from, at most."""
 
@@ -53,15 +56,20 @@ class AtData:
                 share(value, name)
 
     def posterior(self, simulations: Simulations | Portion) -> PosteriorAtData:
-        """The posterior at the data, from the ``MOST`` simulations that are nearest to them."""
+        """The posterior at the data, from the simulations that are nearest to them."""
+        return self.of(self.prepared(simulations))
+
+    def prepared(self, simulations: Simulations | Portion) -> Prepared:
+        """The simulations that are nearest to the data: `MOST`, or of many `SHARE` of them, in working coordinates."""
         if isinstance(simulations, Portion):
-            return self.of(prepare(simulations))
+            return prepare(simulations)
         observed = simulations.problem.observed
         if observed is None or np.asarray(observed).dtype.kind not in "biuf":
             raise InputError("estimates at the data need summaries that are numbers")
         centre = np.ravel(np.asarray(observed, dtype=np.float64))
-        portion = simulations.selected(MOST, lambda summaries: nearest(summaries, centre, MOST))
-        return self.of(prepare(portion, simulations=len(simulations)))
+        most = max(MOST, min(int(SHARE * len(simulations)), MOST_OF_ALL))
+        portion = simulations.selected(most, lambda summaries: nearest(summaries, centre, most))
+        return prepare(portion, simulations=len(simulations), most=most)
 
     def of(self, prepared: Prepared) -> PosteriorAtData:
         """The posterior from simulations in working coordinates.

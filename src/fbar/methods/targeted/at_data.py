@@ -24,7 +24,7 @@ from fbar.designs.proposals.learned import Part
 from fbar.designs.proposals.student import fit
 from fbar.errors import NoPosterior
 from fbar.estimation.at_data import AtData
-from fbar.estimation.at_data.prepared import Prepared, prepare
+from fbar.estimation.at_data.prepared import Prepared
 from fbar.methods.run import Stage
 from fbar.methods.start import Start
 from fbar.methods.targeted.aim import Aim
@@ -116,7 +116,7 @@ class TargetedAtDataRun(TargetedRounds):
         among a few that hardly depends on any one simulation.
         """
         try:
-            prepared = prepare(self.all_simulations().take())
+            prepared = self.estimator_at_data.prepared(self.all_simulations())
         except NoPosterior:
             return [FromPrior(self.space)] * self.method.groups
         if self.estimator_at_data.learn:
