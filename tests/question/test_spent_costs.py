@@ -68,7 +68,7 @@ def test_spent_ends_at_the_first_round_whose_sum_reaches_it(clock):
     assert result.run.spent_cost == run.spent_cost
     assert result.as_dict()["cost"] == run.spent_cost
     assert result.as_dict()["cost_unit"] == "s"
-    assert f"stopping rule met; {run.spent_cost:,.0f} s of simulator time\n" in str(result)
+    assert f"stopping rule met; {run.spent_cost:,.0f} s of simulator time" in str(result)
 
 
 def test_the_rule_composes_and_is_restored():

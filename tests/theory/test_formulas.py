@@ -131,6 +131,7 @@ class _Fixed:
     """A run that has seen given counts, as stopping rules look at it."""
 
     at_final_tolerance = True
+    at_data = False
 
     def __init__(self, n, hits, target):
         self.targets = (target,)
