@@ -12,6 +12,9 @@ from fbar.estimation.estimate import BIASED, Estimate, Estimates
 if TYPE_CHECKING:
     from fbar.results.result import Result
 
+LEAST_BIAS = 1e-3
+"""The share of the standard error from which on a bias is printed."""
+
 MOST_SHOWN = 6
 """Targets whose bias is printed, at most."""
 
@@ -20,7 +23,7 @@ def about(result: Result) -> str:
     """What was estimated, and what is known of its bias."""
     words = f"about {result.posterior.about or 'the posterior'}"
     if result.is_at_data:
-        left = [f"{item.name} {float(item.bias):.2g}" for item in _scalar(result.estimates) if item.bias > 0]
+        left = [f"{item.name} {float(item.bias):.2g}" for item in _scalar(result.estimates) if _matters(item)]
         some = ", ".join(left[:MOST_SHOWN])
         return f"{words}, estimated at the data" + (f"; the errors allow for bias: {some}" if left else "")
     if result.tolerance is None or np.ndim(result.simulations):
@@ -63,6 +66,11 @@ def remaining_bias(estimates: Estimates) -> Estimates:
         [np.ravel(np.broadcast_to(item.standard_error, np.shape(item.value))) for item in found]
     )
     return Estimates(found, np.diag(deviations**2), slices)
+
+
+def _matters(item: Estimate) -> bool:
+    """Whether a bias is more than rounding beside the error that contains it."""
+    return bool(item.bias > LEAST_BIAS * item.standard_error)
 
 
 def _scalar(estimates: Estimates) -> list[Estimate]:

@@ -112,9 +112,10 @@ class Prepared:
         """What was learned, in a line; nothing where the summaries are as they were given."""
         if self.learnt is None:
             return ""
-        names = [*self._coordinate_names(), *self.records, "model"]
-        shown = [(names[min(f.of, len(names) - 1)], f.explained) for f in self.learnt.functions if f.kind == "mean"]
-        r_squared = ", ".join(f"{name} {max(value, 0.0):.2f}" for name, value in shown[:MOST_NAMED])
+        names = [*self._coordinate_names(), *self.records]
+        means = [f for f in self.learnt.functions if f.kind == "mean" and f.of < len(names)]
+        shown = [(names[f.of], f.explained) for f in means]
+        r_squared = ", ".join(f"{name} {max(value, 0.0):.2f}" for name, value in shown[:MOST_NAMED]) or "models only"
         more = ", …" if len(shown) > MOST_NAMED else ""
         number, x = self.learnt.dimension, self.x
         summaries = "1 summary was" if number == 1 else f"{number} summaries were"
@@ -135,7 +136,7 @@ class Prepared:
         indicators = (self.model[:, None] == np.unique(self.model)[1:]).astype(np.float64)
         observed = np.ravel(np.asarray(self.problem.observed, dtype=np.float64))
         found = learn(self.x, observed, np.concatenate([self.v, indicators], axis=1), self.fold)
-        if found is None:
+        if found is None or found.dimension > self.summaries:
             return None
         placed = found.place(self.x, self.fold)
         z = placed.coordinates

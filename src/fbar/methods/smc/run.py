@@ -205,7 +205,8 @@ class SMCRun(Run):
         present, record = self._present, self._present.record
         record.complete = present.full
         if not record.complete and self.store.simulations >= self._most:
-            self._end(f"budget spent in round {self.round}, on the way to tolerance {record.tolerance:.4g}")
+            way = "" if self.at_data else f" in round {self.round}, on the way to tolerance {record.tolerance:.4g}"
+            self._end(f"budget spent{way}")
             return
         if not record.complete:
             rate = present.accepted / record.simulations
@@ -339,6 +340,7 @@ class SMCRun(Run):
         if tolerance is None and self._short:
             posterior.doubts = (self._short,)
             if at == math.inf:
+                posterior.about = "the prior, as no tolerance was reached"
                 return posterior
         first = self.rounds[0].weights(acceptance)  # of draws from the prior
         return self._described(posterior, at, float(first.mean()) if first.size else 0.0)
