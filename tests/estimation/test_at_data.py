@@ -78,7 +78,7 @@ def test_variances_are_those_of_replications(order, bandwidth):
     """Σz² against the variance of the estimates, and their means against the truth.
 
     With 160 replications the variance of normal estimates has a relative error of 11%, that of the most heavily tailed
-    ones here of 15%. The ratios were 0.9 to 1.2 with 500 simulations, and the band leaves three errors on each side.
+    ones here of 15%. The ratios were 0.87 to 1.33 with 500 simulations, and the band leaves three errors on each side.
     """
     estimator = AtData(order=order, region=0.8, bandwidth=bandwidth)
     known = {
@@ -107,7 +107,7 @@ def test_variances_are_those_of_replications(order, bandwidth):
 def test_total_errors_hold_in_a_nonlinear_model():
     """θ uniform, s = θ + θ² + noise: the posterior by quadrature; nominal 95% intervals of 200 runs and 4 questions.
 
-    The true coverage is about 0.97. Questions of one run are nearly one question, so that its standard error is that
+    Questions of one run are nearly one question, so that its standard error is that
     of 200: 1.2%, and the band is five of them wide.
     """
     prior = fbar.Prior(t=stats.uniform(0, 2))
