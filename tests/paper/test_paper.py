@@ -157,7 +157,7 @@ def test_at_the_data_the_bias_of_the_tolerance_is_gone(records):
 
 def test_figs5_and_what_is_beyond_it_are_the_same_runs():
     of_figure, beyond = (experiment(name).compute(Options(trials=2, workers=1)) for name in ("figS5", "beyond-figS5"))
-    for setting in ("uniform/last",):
+    for setting in ("uniform/last", "rejection/last"):
         where = {"quantity": "mse", "setting": setting, "target": "covariance", "epsilon": 1.0}
         assert beyond.one(**where).value == pytest.approx(of_figure.one(**where).value, rel=1e-6)
 

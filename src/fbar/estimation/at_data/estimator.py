@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -79,8 +80,10 @@ class AtData:
         simulations are too few for the summaries, these are replaced by ever fewer main directions, with a doubt.
         """
         if len(prepared) > 2 * PROVISIONAL and self.order is None and self.region is None:
-            chosen = self.of(prepared.take(np.arange(0, len(prepared), -(-len(prepared) // PROVISIONAL)))).step.moved
-            return replace(self, order=chosen.order, region=chosen.share).of(prepared)
+            some = prepared.take(np.arange(0, len(prepared), -(-len(prepared) // PROVISIONAL)))
+            with suppress(NoPosterior):  # what some of them chose may not do for all: then all choose
+                chosen = self.of(some).step.moved
+                return replace(self, order=chosen.order, region=chosen.share).of(prepared)
         learnt = prepared.in_learnt_coordinates() if self.learn else None
         found = None if learnt is None else self._chosen(learnt)
         if found is not None and prepared.z.shape[1] > MOST_GIVEN:
