@@ -54,6 +54,8 @@ class Recipe:
     acceptance
         Where it is known: the probability that a simulation comes within a tolerance of the data,
         ``acceptance(theta, x, tolerance)``.
+    sufficient
+        Whether the summaries say as much of the parameters as the data.
     check_data
         Refuses data that the simulator cannot give, with an `InputError`.
     seed
@@ -73,6 +75,7 @@ class Recipe:
     derived: Mapping[str, Callable[[Points], npt.ArrayLike]] = field(default_factory=dict)
     truth_at: Callable[[FloatArray, float], Truth | None] | None = None
     acceptance: Callable[[Points, FloatArray, float], FloatArray] | None = None
+    sufficient: bool = False
     check_data: Callable[[FloatArray], None] | None = None
 
     def draw(self, observation: int) -> tuple[Points, FloatArray]:

@@ -48,7 +48,10 @@ class Numbers:
     bank: FloatArray
 
     @classmethod
-    def of(cls, x: FloatArray) -> Numbers:
+    def of(cls, x: FloatArray | Numbers) -> Numbers:
+        """Of rows x (n, d); what was computed before is taken as it is."""
+        if isinstance(x, Numbers):
+            return x
         x = np.asarray(x, dtype=float)
         n, d = x.shape
         values = bank(x) if d >= FEWEST_BANK else np.zeros((n, 0))

@@ -17,9 +17,6 @@ from fbar.estimation.at_data.reach import within_reach
 from fbar.estimation.simulations import Portion, Simulations
 from fbar.weights import effective_size
 
-MOST_GIVEN = 30
-"""Beyond so many numbers, only learned summaries are used where there are any."""
-
 SHARE, MOST_OF_ALL = 0.2, 400_000
 """The share of a large run's simulations that is used, nearest first, and the largest number."""
 
@@ -34,7 +31,7 @@ class AtData:
     Parameters
     ----------
     order
-        Of the regression that moves draws to the data: 1 or 2; None chooses.
+        Of the regression that moves draws to the data: 1 or 2, or 0 for none; None chooses.
     region
         The share of the simulations, nearest first, that it is fitted to; None chooses.
     bandwidth
@@ -51,7 +48,7 @@ class AtData:
 
     def __post_init__(self) -> None:
         if self.order is not None and self.order not in ORDERS:
-            raise InputError(f"order must be 1 or 2; got {shown(self.order)}")
+            raise InputError(f"order must be 0, 1 or 2; got {shown(self.order)}")
         for value, name in ((self.region, "region"), (self.bandwidth, "bandwidth")):
             if value is not None and value != 1:
                 share(value, name)
@@ -76,8 +73,9 @@ class AtData:
         """The posterior from simulations in working coordinates.
 
         Of many simulations, some thousands that are spread evenly over them choose order and region. Where the data
-        are many numbers, summaries are learned from them, and used if the total error is less. Where
-        simulations are too few for the summaries, these are replaced by ever fewer main directions, with a doubt.
+        are many numbers and summaries can be learned from them, these are used: a regression on all the numbers has so
+        few neighbours that it does not see its own bias. Where simulations are too few for the summaries, they are
+        replaced by ever fewer main directions, with a doubt.
         """
         if len(prepared) > 2 * PROVISIONAL and self.order is None and self.region is None:
             some = prepared.take(np.arange(0, len(prepared), -(-len(prepared) // PROVISIONAL)))
@@ -86,11 +84,9 @@ class AtData:
                 return replace(self, order=chosen.order, region=chosen.share).of(prepared)
         learnt = prepared.in_learnt_coordinates() if self.learn else None
         found = None if learnt is None else self._chosen(learnt)
-        if found is not None and prepared.z.shape[1] > MOST_GIVEN:
+        if found is not None:
             return PosteriorAtData(found)
         step, used = self._chosen(prepared), prepared
-        if found is not None and (step is None or found.error < step.error):
-            return PosteriorAtData(found)
         while step is None and used.z.shape[1] > 1:
             used = used.in_main_directions(used.z.shape[1] // 2)
             step = self._chosen(used)

@@ -55,7 +55,8 @@ def bank(x: FloatArray) -> FloatArray:
     deviation = np.sqrt((centred**2).mean(axis=1, keepdims=True))
     varies = deviation > 1e-14
     scaled = np.where(varies, centred / np.where(varies, deviation, 1.0), 0.0)
-    skewness, kurtosis = ((scaled**power).mean(axis=1, keepdims=True) for power in (3, 4))
+    square = scaled * scaled
+    skewness, kurtosis = ((square * other).mean(axis=1, keepdims=True) for other in (scaled, square))
     ordered = _quantiles(x, _levels(d))
     correlation = autocorrelations(scaled, lags(d))
     steps = np.diff(x, axis=1)

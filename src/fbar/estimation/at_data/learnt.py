@@ -131,11 +131,11 @@ class LearntSummaries:
         """λ, averaged over the coordinates."""
         return float(np.mean([function.loss for function in self.functions if function.kept]))
 
-    def coordinates(self, x: FloatArray, group: IntArray) -> FloatArray:
+    def coordinates(self, x: FloatArray | Numbers, group: IntArray) -> FloatArray:
         """s(x) of each row of x (n, d), by the functions that have not seen its group."""
         return self.place(x, group).coordinates
 
-    def place(self, x: FloatArray, group: IntArray) -> Placed:
+    def place(self, x: FloatArray | Numbers, group: IntArray) -> Placed:
         """The coordinates of each row, and whether it lies in the region."""
         position = self._position(group)
         parts = [slice(start, start + CHUNK) for start in range(0, len(x), CHUNK)]
@@ -192,8 +192,10 @@ class _About:
     position: IntArray
 
 
-def learn(x: FloatArray, observed: FloatArray, v: FloatArray, group: IntArray) -> LearntSummaries | None:
-    """Summaries from simulated data x (n, d), unconstrained parameters v (n, D) and groups; None if nothing is found.
+def learn(x: FloatArray | Numbers, observed: FloatArray, v: FloatArray, group: IntArray) -> LearntSummaries | None:
+    """Summaries from simulated data x (n, d) or their `Numbers`, unconstrained parameters v (n, D) and groups.
+
+    None if nothing is found.
 
     The data are finite: simulations that failed are left out before. Indicators of models may be among the columns of
     v. A value of v that is not finite, such as a parameter that a model lacks, counts as the mean of the others.
@@ -204,7 +206,8 @@ def learn(x: FloatArray, observed: FloatArray, v: FloatArray, group: IntArray) -
     position = np.searchsorted(groups, group)
     star = Numbers.of(np.reshape(observed, (1, -1)))
     everywhere = _evenly(position, MOST_ROWS)
-    numbers = Numbers.of(x[everywhere])
+    all_numbers = Numbers.of(x)
+    numbers = all_numbers[everywhere]
     distance = distances(numbers.raw, star.raw[0])
     half = distance <= np.median(distance)
     about = _About(_targets(v[everywhere], np.ones(len(everywhere))), np.ones(len(everywhere)), position[everywhere])
@@ -216,7 +219,7 @@ def learn(x: FloatArray, observed: FloatArray, v: FloatArray, group: IntArray) -
         return None
     stage = _Stage(basis, wide.slopes, np.zeros(0), np.zeros(0, dtype=np.int64))
 
-    first = _first(stage, x, position)
+    first = _first(stage, all_numbers, position)
     distance = np.sqrt((first**2).sum(axis=1))
     radius = float(np.quantile(distance, REGION))
     rows = np.flatnonzero(distance <= radius)
@@ -228,7 +231,7 @@ def learn(x: FloatArray, observed: FloatArray, v: FloatArray, group: IntArray) -
     kernel = 1 - 0.9999 * (distance[rows] / edge) ** 2
     about = _About(_targets(v[rows], kernel), kernel, position[rows])
     means = max(int(wide.kept[: v.shape[1]].sum()), 1)  # coefficients vary with the mean functions of the first pass
-    near, functions = _near(Numbers.of(x[rows]), star, first[rows][:, :means], about)
+    near, functions = _near(all_numbers[rows], star, first[rows][:, :means], about)
     if near is None:
         return None
     return LearntSummaries(groups, stage, near, radius, functions, len(rows))
@@ -347,12 +350,12 @@ def _evenly(position: IntArray, most: int) -> IntArray:
     return np.sort(np.concatenate(kept))
 
 
-def _first(stage: _Stage, x: FloatArray, position: IntArray) -> FloatArray:
+def _first(stage: _Stage, numbers: Numbers, position: IntArray) -> FloatArray:
     """s₁ of all simulations."""
-    result = np.empty((len(x), stage.slopes.shape[2]))
-    for start in range(0, len(x), CHUNK):
+    result = np.empty((len(numbers), stage.slopes.shape[2]))
+    for start in range(0, len(numbers), CHUNK):
         part = slice(start, start + CHUNK)
-        columns = stage.basis(Numbers.of(x[part]))
+        columns = stage.basis(numbers[part])
         result[part] = stage.coordinates(columns, position[part])
     return result
 

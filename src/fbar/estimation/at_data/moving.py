@@ -15,7 +15,7 @@ an estimate Σ π ψ(v*) moves with β̂₋ₖ by C_k = Σ_{j∈k} π_j (x* − 
 i has the influence Σ_{k≠k(i)} C_kᵀ G₋ₖ⁻¹ Ω_i x_i r_i in addition to that of stage 2. r is taken out of fold too, since
 residuals of the fit itself are too small, by a factor 1 − leverage. The influence of σ̂ is left out.
 
-Models of a choice have regressions of their own: a draw stays in its model.
+Models of a choice have regressions of their own: a draw stays in its model. Of order 0, nothing is moved.
 """
 
 from __future__ import annotations
@@ -152,8 +152,8 @@ def move(prepared: Prepared, share: float, order: int) -> Moved | None:
     u = z @ whitening(z, omega)
     folds: list[_Fold] = []
     moved, factor = v.copy(), np.ones_like(v)
-    residuals = np.zeros_like(v)
-    for m in np.unique(model):
+    residuals = v - np.average(v, axis=0, weights=omega) if order == 0 else np.zeros_like(v)
+    for m in np.unique(model) if order else ():
         mine = np.flatnonzero(model == m)
         least = EACH if order == 1 else EACH_SQUARE
         if columns_of(u.shape[1], order) * least > effective_size(omega[mine]):

@@ -15,6 +15,7 @@ from scipy.special import ndtr, ndtri
 from fbar.arrays import FloatArray, IntArray
 from fbar.checks import counted
 from fbar.errors import InputError, NoPosterior
+from fbar.estimation.at_data.basis import Numbers
 from fbar.estimation.at_data.learnt import LearntSummaries, learn, worth_learning
 from fbar.estimation.at_data.nearness import differences, least, main_directions, nearest, scaled, varies
 from fbar.estimation.simulations import Portion, Structure
@@ -35,9 +36,9 @@ TINY = 1e-12
 MOST = 20_000
 """Simulations that are used, at most: the nearest ones."""
 
-LOSS_FACTOR, MOST_LOSS = 4.0, 0.25
+LOSS_FACTOR, MOST_LOSS = 2.0, 0.25
 """What the loss λ of learned summaries is multiplied by, and the most that it is taken for: with λ itself, intervals
-held the truth too rarely where the posterior has several modes."""
+held the truth too rarely."""
 
 MOST_NAMED = 6
 """Learned functions that a remark names."""
@@ -135,10 +136,11 @@ class Prepared:
             return None
         indicators = (self.model[:, None] == np.unique(self.model)[1:]).astype(np.float64)
         observed = np.ravel(np.asarray(self.problem.observed, dtype=np.float64))
-        found = learn(self.x, observed, np.concatenate([self.v, indicators], axis=1), self.fold)
+        numbers = Numbers.of(self.x)
+        found = learn(numbers, observed, np.concatenate([self.v, indicators], axis=1), self.fold)
         if found is None or found.dimension > self.summaries:
             return None
-        placed = found.place(self.x, self.fold)
+        placed = found.place(numbers, self.fold)
         z = placed.coordinates
         made = replace(self, z=z, radius=np.sqrt((z**2).sum(axis=1)), summaries=z.shape[1], learnt=found)
         return made.take(np.flatnonzero(placed.inside))

@@ -123,6 +123,7 @@ def poisson_or_geometric() -> Recipe:
         CountsPosterior,
         seed=206,
         summary=summary,
+        sufficient=True,
         # Equal summaries, which are sufficient, give the posterior itself.
         truth_at=lambda x, tolerance: CountsPosterior(x).truth() if tolerance == 0 else None,
         check_data=check_data,

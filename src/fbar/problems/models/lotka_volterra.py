@@ -89,5 +89,6 @@ def lotka_volterra() -> Recipe:
         reference,
         seed=202,
         summary=np.log,
+        sufficient=True,
         check_data=check_data,
     )

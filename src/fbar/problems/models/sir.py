@@ -98,5 +98,6 @@ def sir() -> Recipe:
         reference,
         seed=201,
         summary=summary,
+        sufficient=True,
         check_data=check_data,
     )

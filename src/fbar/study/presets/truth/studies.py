@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from fbar.checks import choice
 from fbar.errors import InputError
 from fbar.methods import Method, Targeted
-from fbar.problems.benchmark import OBSERVATIONS
+from fbar.problems.benchmark import OBSERVATIONS, Benchmark
 from fbar.problems.catalogue import recipes
 from fbar.question.problem import Problem
 from fbar.question.targets import Target
@@ -42,8 +44,8 @@ METHOD_BEFORE: Method = Targeted(tolerance="chosen")
 class Inferred:
     """`fbar.infer` as a user calls it: with its default method, or with a given one.
 
-    ``raw`` poses the data as they are, without the summary function and the distance of the problem: then the truth,
-    which is about the data, is what the answer is about.
+    ``raw`` poses the data as they are, without a summary function that may lose something and the problem's distance:
+    then the truth, which is about the data, is what the answer is about.
     """
 
     method: Method | None = None
@@ -65,9 +67,23 @@ def contenders() -> list[Contender]:
     ]
 
 
+def as_asked(problem: Benchmark) -> Problem:
+    """The problem as it is posed: with its summaries in place of the data where they say as much of the parameters.
+
+    So that both methods are given all that the data say, in the numbers that a modeller would take.
+    """
+    recipe = problem.recipe
+    if not recipe.sufficient or recipe.summary is None:
+        return problem
+    summary, simulate = recipe.summary, recipe.simulate
+    arguments = {**problem.arguments, "observed": problem.observed, "summary": None}
+    arguments["simulate"] = lambda theta, rng: summary(np.asarray(simulate(theta, rng)))
+    return Problem(**arguments)
+
+
 def study(questions: Sequence[Question], trials: int, seed: int) -> Study:
     return Study(
-        {question.name: question.problem for question in questions},
+        {question.name: as_asked(question.problem) for question in questions},
         contenders(),
         BUDGETS,
         trials,

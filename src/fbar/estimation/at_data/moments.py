@@ -1,0 +1,126 @@
+"""The numbers that errors are compared by, and what two estimates of them differ by beyond chance.
+
+They are the *companions* of every question, in the coordinates of θ: first and second moments, the distribution
+function at three places of each coordinate, and the probabilities of models. What makes a bias, a regression that bends
+or a posterior of several modes, is common to all questions, and one number alone tells too little of it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fbar.arrays import FloatArray, IntArray
+from fbar.estimation.at_data.local import Local
+from fbar.estimation.at_data.moving import Moved
+
+LEVELS = (0.1, 0.5, 0.9)
+"""Where distribution functions are compared: at these quantiles of the narrowest estimate."""
+
+WINDOW = 0.2
+"""Half of the window that a density at such a place is estimated in, in deviations of the residuals."""
+
+CHANCE = 2.5
+"""Standard errors that are added to a mean squared difference, since it must not be taken for known."""
+
+SURE = 2.0
+"""Standard errors by which it must exceed chance before it is there beyond doubt."""
+
+UNIT = 1e-9
+"""A number of smaller deviation than this, in units of the coordinate's, is taken for constant."""
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Values, posterior deviations and influence values (n, m) of the companions; ``kind`` counts their kinds."""
+
+    value: FloatArray
+    deviation: FloatArray
+    z: FloatArray
+    kind: IntArray
+
+    @cached_property
+    def mean_variance(self) -> float:
+        """The mean of Σz² in posterior variances."""
+        varies = self.deviation > UNIT
+        variance = (self.z[:, varies] ** 2).sum(axis=0)
+        return float((variance / self.deviation[varies] ** 2).mean()) if varies.any() else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Companions:
+    """What the companions are: moments about ``centre``, and distribution functions at ``borders`` (levels, D).
+
+    Second moments about the middle of the posterior are variances; about a place far away, the mean again.
+    """
+
+    centre: FloatArray
+    borders: FloatArray
+
+    @classmethod
+    def around(cls, moved: Moved, weights: Local) -> Companions:
+        v, omega = moved.v[weights.at], weights.omega
+        borders = np.empty((len(LEVELS), v.shape[1]))
+        for k in range(v.shape[1]):
+            order = np.argsort(v[:, k], kind="stable")
+            upto = np.cumsum(omega[order])
+            place = np.searchsorted(upto, np.array(LEVELS) * upto[-1])
+            borders[:, k] = v[order[np.minimum(place, len(v) - 1)], k]
+        return cls(np.asarray(omega @ v), borders)
+
+    def moments(self, moved: Moved, weights: Local) -> Moments:
+        prepared, at, v = moved.prepared, moved.rows[weights.at], moved.v[weights.at]
+        unit = np.where(moved.spread > 0, moved.spread, 1.0)
+        c, step = (v - self.centre) / unit, WINDOW * unit
+        below = [(v <= border).astype(np.float64) for border in self.borders]
+        density = [((v + step <= border) * 1.0 - (v - step <= border)) / (2 * step) for border in self.borders]
+        gradient = np.concatenate([np.broadcast_to(1 / unit, c.shape), 2 * c / unit, *density], axis=1)
+        fixed, region = prepared.fixed[at], prepared.fixed[moved.rows]
+        if fixed.size:
+            fixed = (fixed - region.mean(axis=0)) / np.maximum(region.std(axis=0), 1e-300)
+        models = prepared.model[at][:, None] == np.unique(prepared.model) if prepared.model.max() > 0 else fixed[:, :0]
+        parts = (c, c**2, np.concatenate([*below, c[:, :0]], axis=1), fixed, fixed**2, models)
+        f = np.concatenate(parts, axis=1)
+        middle = weights.omega @ f
+        psi = f - middle
+        z = np.zeros((len(moved), psi.shape[1]))
+        z[weights.at] = weights.residuals(psi)
+        if gradient.size and moved.folds:
+            z[:, : gradient.shape[1]] += moved.influence(weights.ell[:, None] * gradient, weights.at)
+        kind = np.repeat(np.arange(len(parts)), [part.shape[1] for part in parts])
+        return Moments(middle + weights.correction(psi), np.sqrt(weights.omega @ psi**2), z, kind)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The mean squared difference of two estimates, in posterior variances: ``bound``, what it may be with chance added
+    to it; ``sure``, what of it is there beyond doubt, in all companions or in those of one kind.
+    """
+
+    bound: float
+    sure: float
+
+    @classmethod
+    def between(cls, first: Moments, other: Moments, factor: float = 1.0) -> Difference:
+        """Of two estimates, times a factor. The mean is weighted by precision."""
+        varies = first.deviation > UNIT
+        if not varies.any():
+            return cls(0.0, 0.0)
+        unit = first.deviation[varies]
+        square = ((first.value - other.value)[varies] / unit) ** 2
+        variance = ((first.z - other.z)[:, varies] ** 2).sum(axis=0) / unit**2
+        weight = 1 / np.maximum(variance, 0.1 * np.median(variance) + 1e-12)
+
+        def beyond_chance(of: FloatArray | slice) -> tuple[float, float]:
+            share = weight[of] / weight[of].sum()
+            mean = float(share @ (square[of] - variance[of]))
+            return mean, math.sqrt(2 * float(share**2 @ (variance[of] + max(mean, 0.0)) ** 2))
+
+        mean, error = beyond_chance(slice(None))
+        kind = first.kind[varies]
+        each = [(mean, error), *(beyond_chance(kind == k) for k in np.unique(kind))]
+        sure = max(found - SURE * chance for found, chance in each)
+        return cls(factor * (max(mean, 0.0) + CHANCE * error), factor * max(sure, 0.0))
