@@ -150,9 +150,7 @@ class _Ladder:
         apart = self.weights[wide].curvature - self.weights[near].curvature
         if not apart > 0:
             return None
-        return Difference.between(
-            self.moments(wide), self.moments(near), (self.weights[j].curvature / apart) ** 2
-        )
+        return Difference.between(self.moments(wide), self.moments(near), (self.weights[j].curvature / apart) ** 2)
 
     def _bent(self, j: int) -> Difference | None:
         """The regression of order 2 against that of order 1."""

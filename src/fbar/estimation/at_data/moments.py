@@ -114,13 +114,19 @@ class Difference:
         variance = ((first.z - other.z)[:, varies] ** 2).sum(axis=0) / unit**2
         weight = 1 / np.maximum(variance, 0.1 * np.median(variance) + 1e-12)
 
-        def beyond_chance(of: FloatArray | slice) -> tuple[float, float]:
-            share = weight[of] / weight[of].sum()
-            mean = float(share @ (square[of] - variance[of]))
-            return mean, math.sqrt(2 * float(share**2 @ (variance[of] + max(mean, 0.0)) ** 2))
+        def mean_of(of: FloatArray | slice) -> tuple[float, float, float]:
+            """The mean beyond chance, its error over companions like these, and that of the estimates alone."""
+            share, v = weight[of] / weight[of].sum(), variance[of]
+            mean = float(share @ (square[of] - v))
+            over = max(mean, 0.0)
+            return (
+                mean,
+                math.sqrt(2 * float(share**2 @ (v + over) ** 2)),
+                math.sqrt(float(share**2 @ (2 * v**2 + 4 * v * over))),
+            )
 
-        mean, error = beyond_chance(slice(None))
+        mean, spread, _ = mean_of(slice(None))
         kind = first.kind[varies]
-        each = [(mean, error), *(beyond_chance(kind == k) for k in np.unique(kind))]
-        sure = max(found - SURE * chance for found, chance in each)
-        return cls(factor * (max(mean, 0.0) + CHANCE * error), factor * max(sure, 0.0))
+        each = [mean_of(slice(None)), *(mean_of(kind == k) for k in np.unique(kind))]
+        sure = max(found - SURE * chance for found, _, chance in each)
+        return cls(factor * (max(mean, 0.0) + CHANCE * spread), factor * max(sure, 0.0))

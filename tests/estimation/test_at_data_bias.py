@@ -1,0 +1,111 @@
+"""What two estimates differ by beyond chance, and which bandwidths that rules out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import fbar
+from fbar.estimation.at_data import AtData
+from fbar.estimation.at_data.choice import ladder
+from fbar.estimation.at_data.moments import Difference, Moments
+from fbar.estimation.at_data.moving import move
+from fbar.estimation.at_data.prepared import prepare
+from helpers.portions import portion
+
+MEAN = [fbar.mean("mu")]
+
+
+def two_estimates(rng, shift, companions, noise=0.1, n=50):
+    """Moments of two estimates with independent errors, which differ by ``shift`` posterior deviations."""
+    z = rng.normal(0, noise / np.sqrt(n), (2, n, companions))
+    kind = np.repeat([0, 1], [companions // 2, companions - companions // 2])
+    deviation = np.full(companions, 3.0)
+    values = 3.0 * (z.sum(axis=1) + np.array([[shift], [0.0]]))
+    first, other = (Moments(value, deviation, 3.0 * part, kind) for value, part in zip(values, z, strict=True))
+    return first, other
+
+
+def test_a_mean_squared_difference_is_known_where_companions_are_many():
+    first, other = two_estimates(np.random.default_rng(1), 0.3, 2000)
+    found = Difference.between(first, other)
+    # Two errors of variance 0.01 and a shift of 0.3: 0.09, with a standard error of about (0.02 + 0.09) √(2/2000).
+    assert 0.08 < found.sure < 0.09 < found.bound < 0.105
+    twice = Difference.between(first, other, 4.0)
+    assert twice.bound == pytest.approx(4 * found.bound) and twice.sure == pytest.approx(4 * found.sure)
+
+
+def test_of_few_companions_chance_is_neither_bias_nor_forgotten():
+    rng = np.random.default_rng(2)
+    same = [Difference.between(*two_estimates(rng, 0.0, 8)) for _ in range(1000)]
+    # Beyond doubt: two standard errors of a χ² mean, in all of them or in one of two kinds.
+    assert np.mean([found.sure > 0 for found in same]) < 0.15
+    assert all(found.bound > 0 for found in same)
+    apart = [Difference.between(*two_estimates(rng, 0.3, 8)) for _ in range(1000)]
+    assert np.mean([found.bound > 0.09 for found in apart]) > 0.9
+    assert np.mean([found.sure < 0.09 for found in apart]) > 0.9
+
+
+def bent(seed, curve, n=20_000):
+    """Simulations whose E[v | s] is a given curve, with s uniform around the data at 0 and noise of deviation 0.3."""
+    rng = np.random.default_rng(seed)
+    s = rng.uniform(-1, 1, n)
+    mu = curve(s) + 0.3 * rng.standard_normal(n)
+    return portion(fbar.Prior(mu=stats.norm(0, 1)), fbar.Points({"mu": mu}), s[:, None], np.zeros(1))
+
+
+def switched(seed, curve, n=200_000):
+    """Simulations of a parameter that is 0 or 1, the latter with a probability that is a given curve of s."""
+    rng = np.random.default_rng(seed)
+    s = rng.uniform(-1, 1, n)
+    on = (rng.random(n) < curve(s)).astype(np.int64)
+    return portion(fbar.Prior(on=stats.bernoulli(0.5)), fbar.Points({"on": on}), s[:, None], np.zeros(1))
+
+
+def test_estimates_that_agree_by_accident_do_not_hide_a_bias():
+    """The probability rises near the data and falls farther out, so that the widest and the narrowest step agree."""
+
+    def steps(curve):
+        return ladder(move(prepare(switched(1, curve), most=200_000), 0.8, 0), [1.0, 0.5, 0.25, 0.125])
+
+    def near(s):
+        return ((np.abs(s) > 0.22) & (np.abs(s) < 0.4)).astype(float)
+
+    def far(s):
+        return ((np.abs(s) > 0.45) & (np.abs(s) < 0.8)).astype(float)
+
+    def estimated(step, curve):
+        return float(step.weights.ell @ curve(step.moved.prepared.x[step.moved.rows[step.weights.at], 0]))
+
+    widest = steps(lambda s: np.full(s.shape, 0.5))[0]
+    ratio = estimated(widest, near) / estimated(widest, far)
+    wide, middle, narrow, _ = steps(lambda s: 0.5 + 0.25 * (near(s) - ratio * far(s)))
+    wrong = (0.25 * estimated(middle, lambda s: near(s) - ratio * far(s)) / 0.5) ** 2
+    assert middle.bias > wrong > 10 * narrow.bias  # seen at one step
+    assert wide.bias > 0.8 * wrong  # and not forgotten at the next
+
+
+def test_order_zero_is_a_local_linear_regression_of_draws_as_they_are():
+    simulations = bent(2, lambda s: 2 * s, n=2000)
+    posterior = AtData(order=0, region=0.8, bandwidth=0.5).posterior(simulations)
+    assert posterior.step.moved.order == 0
+    v = np.asarray(posterior.points["mu"])
+    assert np.isin(np.round(v, 9), np.round(np.asarray(simulations.points["mu"]), 9)).all()
+    found = posterior.expect(MEAN)[0]
+    assert abs(found.value) < 0.1  # the curve is straight: nothing but chance, of 0.3 among hundreds
+
+
+def test_narrow_modes_are_not_blurred_in_few_dimensions():
+    """x = |θ| + noise has two narrow modes: quantiles are those of the modes, not of a cloud around both."""
+    problem = fbar.Problem(
+        fbar.Prior(theta=stats.uniform(-1, 2)),
+        lambda theta, rng: np.abs(theta["theta"]) + 0.02 * rng.standard_normal(theta.rows),
+        observed=0.5,
+    )
+    low = fbar.quantile("theta", 0.1)
+    truth = -0.5 - 0.02 * stats.norm.ppf(0.8)  # the lower fifth of the mode at −0.5
+    found = [fbar.infer(problem, [low], budget=4000, seed=seed, progress=False).estimates[0] for seed in range(3)]
+    errors = [float(abs(e.value - truth)) for e in found]
+    assert np.median(errors) < 0.015  # in a cloud around both modes it would be near −0.4
+    assert sum(e.interval()[0] <= truth <= e.interval()[1] for e in found) >= 2
