@@ -36,7 +36,7 @@ TINY = 1e-12
 MOST = 20_000
 """Simulations that are used, at most: the nearest ones."""
 
-LOSS_FACTOR, MOST_LOSS = 2.0, 0.25
+LOSS_FACTOR, MOST_LOSS = 2.0, 0.15
 """What the loss λ of learned summaries is multiplied by, and the most that it is taken for: with λ itself, intervals
 held the truth too rarely."""
 
