@@ -57,8 +57,9 @@ MOST_UNMOVED = 3
 APART = 2
 """A step's bias is estimated from its difference to the one this many steps below, or the last."""
 
-UNEVEN, FEW_DIMENSIONS = 1.5, 4
-"""What the variance of the log scales is multiplied by, in more than so many dimensions."""
+EVEN, UNEVEN, FEW_DIMENSIONS = 0.005, 2.5, 4
+"""A variance of the log scales that chance gives, what the rest of it is multiplied by, and in more than how many
+dimensions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +165,7 @@ class _Ladder:
         if self.moved.u.shape[1] <= FEW_DIMENSIONS or not self.moved.folds:
             return 0.0
         omega, scale = self.weights[j].omega, np.log(self.moved.factor[self.weights[j].at])
-        return UNEVEN * float((omega @ (scale - omega @ scale) ** 2).mean())
+        return UNEVEN * max(float((omega @ (scale - omega @ scale) ** 2).mean()) - EVEN, 0.0)
 
 
 def ladder(moved: Moved, shares: Sequence[float]) -> list[Step]:

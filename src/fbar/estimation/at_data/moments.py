@@ -23,7 +23,7 @@ LEVELS = (0.1, 0.5, 0.9)
 WINDOW = 0.2
 """Half of the window that a density at such a place is estimated in, in deviations of the residuals."""
 
-CHANCE = 2.5
+CHANCE = 3.0
 """Standard errors that are added to a mean squared difference, since it must not be taken for known."""
 
 SURE = 2.0
