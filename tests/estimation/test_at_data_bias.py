@@ -33,7 +33,7 @@ def test_a_mean_squared_difference_is_known_where_companions_are_many():
     # Two errors of variance 0.01 and a shift of 0.3: 0.09, with a standard error of about (0.02 + 0.09) √(2/2000).
     assert 0.08 < found.sure < 0.09 < found.bound < 0.105
     twice = Difference.between(first, other, 4.0)
-    assert twice.bound == pytest.approx(4 * found.bound) and twice.sure == pytest.approx(4 * found.sure)
+    assert (twice.bound, twice.sure) == pytest.approx((4 * found.bound, 4 * found.sure))
 
 
 def test_of_few_companions_chance_is_neither_bias_nor_forgotten():
