@@ -10,8 +10,8 @@ unit of c:
 For one number b̂ is mostly noise in more than a few dimensions, and a bias that cannot be measured is not zero. So β² is
 pooled, in units of posterior deviations, over the companions of all questions (`fbar.estimation.at_data.moments`): the
 mean of b̂² less the variance of b̂, which the influence values give; if that is negative, 0; plus some of its own
-standard errors. For a regression of order 1, the local linear estimate is compared with the local quadratic one over the same
-simulations instead, whose difference is β c itself: with less noise where dimensions are many. To this come
+standard errors. For a regression of order 1, the local linear estimate is compared with the local quadratic one over
+the same simulations instead, whose difference is β c itself: with less noise where dimensions are many. To this come
 
 - what is there beyond doubt at a finer step: two estimates may agree by accident, and a wider step has no less bias;
 - for a regression of order 2 what is beyond doubt between it and that of order 1: what it changed, the next order may
