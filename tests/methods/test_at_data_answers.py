@@ -149,6 +149,54 @@ def test_a_posterior_that_is_known(kind):
 # ---------------------------------------------------------------- too little
 
 
+# ---------------------------------------------------------------- who answers at the data
+
+
+GAMMA = fbar.Prior(rate=stats.gamma(3))
+COUNTS = counts()[0]
+EVENT = fbar.Problem.bernoulli(fbar.Prior(a=stats.norm(0, 1)), lambda t: np.exp(-(t["a"] ** 2)))
+LABELS = problem(lambda t, rng: np.where(t["a"] > rng.standard_normal(t.rows), "up", "down"), "up")
+VALUES = fbar.Problem(fbar.Finite(a=[1, 2, 3]), lambda t, rng: rng.poisson(t["a"]), 3)
+
+
+@pytest.mark.parametrize("method", [fbar.Rejection(), fbar.Importance(GAMMA), fbar.Rejection("sobol"), fbar.Targeted()])
+def test_whole_numbers_without_a_tolerance(method):
+    """λ|x ~ Gamma(5, ½), as with any other numbers."""
+    result = fbar.infer(COUNTS, fbar.mean("rate"), method=method, budget=2048, seed=1)
+    assert result.is_at_data
+    assert "estimated at the data" in result.about
+    assert abs(result["rate"].value - 2.5) < 4.5 * result["rate"].standard_error
+    assert result["rate"].standard_error < 0.25
+
+
+@pytest.mark.parametrize("kind", [fbar.Rejection, fbar.Importance])
+def test_tolerance_0_is_not_the_same_as_none(kind):
+    exact, free = kind(tolerance=0), kind()
+    assert exact != free
+    result = fbar.infer(COUNTS, fbar.mean("rate"), method=exact, budget=2000, seed=1)
+    assert not result.is_at_data
+    matched = result.accepted
+    assert 50 < matched < 1000  # P(3) is 1/8
+    named = fbar.infer(COUNTS, fbar.mean("rate"), method=free, tolerance=0, budget=2000, seed=1)
+    assert named["rate"].value == result["rate"].value
+    assert abs(result["rate"].value - 2.5) < 4.5 * result["rate"].standard_error
+
+
+@pytest.mark.parametrize("asked", [EVENT, LABELS, VALUES], ids=["event", "labels", "finite"])
+@pytest.mark.parametrize("kind", [fbar.Rejection, fbar.Importance])
+def test_what_can_only_be_matched_exactly_is_matched_exactly(kind, asked):
+    free = fbar.infer(asked, A, method=kind(), budget=1000, seed=1)
+    exact = fbar.infer(asked, A, method=kind(tolerance=0), budget=1000, seed=1)
+    assert not free.is_at_data
+    assert free["a"].value == exact["a"].value
+    assert free.settings["method"] == exact.settings["method"]  # as earlier versions recorded it
+
+
+def test_other_estimators_match_whole_numbers_exactly():
+    method = fbar.Importance(estimator=fbar.DoublyRobust())
+    assert not fbar.infer(COUNTS, fbar.mean("rate"), method=method, budget=1000, seed=1).is_at_data
+
+
 @pytest.mark.parametrize("method", ["targeted", "rejection", "smc"])
 @pytest.mark.parametrize("budget", [1, 5, 20])
 def test_a_handful_of_simulations_is_refused(method, budget):
