@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -170,7 +171,7 @@ class Importance(Method):
     def _by_draws(self, start: Start) -> DrawRun:
         """One draw a simulation, on any other space."""
         problem = start.problem
-        acceptance = Acceptance(self._matching, self.kernel)
+        acceptance = Acceptance(math.inf if start.at_data else self._matching, self.kernel)
         if start.trials is not None:
             raise InputError("trials= needs a finite parameter space; run one trial at a time")
         problem.check_acceptance_probability(self._matching)
