@@ -204,6 +204,60 @@ def test_a_handful_of_simulations_is_refused(method, budget):
         fbar.infer(problem(), A, method=method, budget=budget, seed=1)
 
 
+NEVER = fbar.Problem.bernoulli(fbar.Prior(a=stats.norm(0, 1)), lambda t: np.full(t.rows, 1e-12))
+NOT_UP = problem(lambda t, rng: np.where(t["a"] > 9, "up", "down"), "up")
+MOSTLY_FAILED = problem(lambda t, rng: np.where(np.arange(t.rows) % 100 == 0, line(t, rng), np.nan))
+
+
+@pytest.mark.parametrize(
+    ("asked", "budget"),
+    [(NEVER, 200), (NOT_UP, 200), (MOSTLY_FAILED, 400), (problem(), 20), (COUNTS, 5)],
+    ids=["event", "labels", "failed", "few", "few counts"],
+)
+@pytest.mark.parametrize("method", ["targeted", "rejection", "importance"])
+def test_nobody_is_told_to_raise_a_tolerance_that_was_not_given(asked, budget, method):
+    target = fbar.mean(asked.prior.names[0])
+    with pytest.raises(fbar.NoPosterior, match="raise the budget") as caught:
+        fbar.infer(asked, target, method=method, budget=budget, seed=1)
+    assert "tolerance" not in str(caught.value)
+
+
+SMOOTH = fbar.Importance(GAMMA, kernel="epanechnikov")
+
+
+@pytest.mark.parametrize("method", [fbar.Rejection(), fbar.Rejection("sobol"), SMOOTH])
+def test_a_run_at_the_data_is_seen_at_any_tolerance(method):
+    """λ|x ~ Gamma(x + 2, ½) for x of 2, 3 and 4, whose probability is (x + 1)/2ˣ⁺², with K(|x − 3|/1.5)."""
+    result = fbar.infer(COUNTS, fbar.mean("rate"), method=method, budget=2048, seed=1)
+    edge = 1.0 if method.kernel == "uniform" else 1 - 1 / 1.5**2
+    weight = np.array([3 / 16 * edge, 4 / 32, 5 / 64 * edge])
+    there = result.run.posterior_at(1.5).expect(fbar.mean("rate"))
+    assert abs(there.value - weight @ [2, 2.5, 3] / weight.sum()) < 4.5 * there.standard_error
+    assert there.about == "ABC's posterior at tolerance 1.5"
+    assert result.at(1.5)["rate"].value == there.value
+    assert "differs from the posterior by" in result.at(1.5).about
+
+
+@pytest.mark.parametrize("asked", [problem(), COUNTS], ids=["line", "counts"])
+def test_smc_without_a_final_tolerance_ends_at_a_precision(asked):
+    target = fbar.mean(asked.prior.names[0])
+    method = fbar.SMC(accepted=200)
+    result = fbar.infer(asked, target, method=method, precision={target.name: 0.1}, seed=1, progress=False)
+    assert result.is_at_data
+    assert result.stopped_by == "stopping rule met"
+    assert result[target.name].standard_error <= 0.1
+    assert abs(result[target.name].value - (2.5 if asked is COUNTS else 0.4)) < 4.5 * 0.1
+
+
+def test_quantiles_of_whole_numbers_at_the_data():
+    asked, _ = whole_only()
+    result = fbar.infer(asked, fbar.quantile("k", 0.9), method="rejection", budget=1000, seed=1)
+    note = result["quantile:k,0.9"].warnings[-1]
+    assert note.startswith("this variable takes only ")
+    assert note.endswith(" values among the simulations used: the quantile is one of them, and so are its limits")
+    assert "accept" not in str(result)
+
+
 @pytest.mark.parametrize("method", ["targeted", "rejection", "smc"])
 def test_fifty_simulations_give_a_wide_answer(method):
     """a|x ~ N(0.4, 0.2)."""

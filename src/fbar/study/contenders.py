@@ -113,7 +113,7 @@ def _at_the_tolerance(method: Method, posed: Posed) -> Method:
 
 def _found(run: Run, posed: Posed) -> Approximation:
     # At the study's tolerance, also where the rounds did not come down to it.
-    missed = posed.has_summaries and not run.at_final_tolerance
+    missed = posed.has_summaries and (run.at_data or not run.at_final_tolerance)
     found = as_approximation(run.posterior_at(posed.tolerance) if missed else run.posterior(), posed, run.simulations)
     likelihood = run.log_likelihood()
     return found if likelihood is None else replace(found, likelihood=np.asarray(likelihood.value))

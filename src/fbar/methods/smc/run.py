@@ -104,7 +104,8 @@ class SMCRun(Run):
 
     @property
     def has_final_tolerance(self) -> bool:
-        return self.schedule.last is not None
+        """An answer at the data needs none."""
+        return self.at_data or self.schedule.last is not None
 
     @property
     def final_tolerance(self) -> float | None:
@@ -112,6 +113,10 @@ class SMCRun(Run):
 
     @property
     def at_final_tolerance(self) -> bool:
+        return self.at_data or self._at_last_tolerance
+
+    @property
+    def _at_last_tolerance(self) -> bool:
         last = self.schedule.last
         return last is not None and any(round.complete and round.tolerance <= last for round in self.rounds)
 
@@ -199,7 +204,7 @@ class SMCRun(Run):
     def _short(self) -> str:
         """What there is to say of a run that has not come to its tolerance, or to none; or nothing."""
         last, at = self.schedule.last, self.tolerance
-        if self.at_final_tolerance or (last is None and at < math.inf) or not self.problem.has_summaries:
+        if self._at_last_tolerance or (last is None and at < math.inf) or not self.problem.has_summaries:
             return ""
         missed = "no tolerance was reached" if last is None else f"the requested tolerance {last:g} was not reached"
         if at == math.inf:
