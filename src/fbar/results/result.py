@@ -150,7 +150,8 @@ class Result:
     def at(self, tolerance: float) -> Result:
         """ABC's answer at a tolerance, from the same simulations.
 
-        Any tolerance after `Targeted` and `SMC`, which keep every simulation; a smaller one after others.
+        Any tolerance after `Targeted`, `SMC` and runs that answer at the data, which keep every simulation; a smaller
+        one after others.
         """
         at = non_negative_number(tolerance, "tolerance")
         posterior = self.run.posterior_at(at)
