@@ -291,3 +291,16 @@ def test_of_many_simulations_the_nearest_are_used():
     estimate = posterior.expect(fbar.mean("t"))
     assert estimate.value == pytest.approx(0.2, abs=4 * estimate.standard_error)
     assert estimate.trusted
+
+
+@pytest.mark.parametrize("observed", [2, 5])
+@pytest.mark.parametrize("method", ["targeted", "rejection", "smc"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_data_beyond_the_only_values_that_the_simulator_gives(observed, method, seed):
+    """0 or 1, whatever t is: all of the nearest simulations are at one place, which is not that of the data."""
+    problem = fbar.Problem(
+        fbar.Prior(t=stats.norm(0, 1)), lambda t, rng: (rng.random(t.rows) < 0.5).astype(np.int64), observed
+    )
+    estimate = fbar.infer(problem, fbar.mean("t"), method=method, budget=300, seed=seed)["t"]
+    assert not estimate.trusted
+    assert any("extrapolation" in text or "in a gap" in text for text in estimate.warnings)

@@ -165,11 +165,28 @@ def test_an_answer_at_the_data_does_not_go_on_at_a_tolerance(case, tmp_path):
     assert everything_of(do(case, tmp_path)) == everything_of(first)
 
 
-def test_smc_goes_on_to_a_tolerance_and_has_the_posterior_there(tmp_path):
+def test_smc_goes_on_to_a_tolerance_and_reports_what_its_answer_is_about_now(tmp_path):
     problem, _, _ = CASES["at data, smc"]()
-    assert do("at data, smc", tmp_path).run.at_data
+    first = do("at data, smc", tmp_path)
+    assert first.run.at_data
+    changed = "the answer was about the posterior until the run was extended to a tolerance; now it is about ABC's"
+    assert changed not in str(first)
     finer = fbar.extend(tmp_path, problem, tolerance=0.3, budget=4000, progress=False)
     assert not finer.run.at_data
     assert finer.run.reported_tolerance == 0.3
-    assert finer["mean:mu"].about != "the posterior"
-    assert everything_of(fbar.load(tmp_path, problem)) == everything_of(finer)
+    assert finer["mean:mu"].about == "ABC's posterior at tolerance 0.3"
+    assert str(finer).count(changed) == 1
+    assert any(changed in remark for remark in finer.as_dict()["remarks"])
+    assert finer.at_data()["mean:mu"].about == "the posterior"
+    loaded = fbar.load(tmp_path, problem)
+    assert everything_of(loaded) == everything_of(finer)
+    assert changed in str(loaded)
+    more = fbar.extend(tmp_path, problem, budget=4500, progress=False)
+    assert more.tolerance == 0.3
+    assert changed in str(more)
+
+
+def test_smc_at_a_tolerance_goes_on_to_a_smaller_one_without_a_remark(tmp_path):
+    problem, _, _ = CASES["at data, smc"]()
+    fbar.infer(problem, MU, method=fbar.SMC(accepted=100), tolerance=1, budget=1000, seed=1, run=tmp_path)
+    assert not fbar.extend(tmp_path, problem, tolerance=0.5, budget=3000, progress=False).remarks

@@ -12,7 +12,9 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy import stats
 
 import fbar
 from fbar import former
@@ -134,10 +136,55 @@ def test_a_run_of_now_is_known_by_its_settings(tmp_path):
     assert fbar.load(tmp_path / "run", model.problem).run.at_data
 
 
-@pytest.mark.parametrize("method", [None, 3, {}, {"type": "Targeted"}, {"type": "Rejection", "tolerance": None}])
+@pytest.mark.parametrize("method", [None, 3, {}, {"type": ["Targeted"]}, {"type": "SMC"}, {"type": "Mine"}])
 def test_settings_of_other_runs_are_left_alone(method):
-    given = {"method": method}
-    expected = {"type": "Targeted", "tolerance": "chosen"} if method == {"type": "Targeted"} else method
-    assert former.answer(given) == {"method": expected}
-    now = {"method": {"type": "Targeted", "tolerance": None}, "at_data": True}
+    assert former.answer({"method": method}) == {"method": method}
+
+
+@pytest.mark.parametrize(("kind", "then"), [("Targeted", "chosen"), ("Rejection", 0.0), ("Importance", 0.0)])
+def test_settings_without_a_tolerance_mean_what_they_meant(kind, then):
+    before = {"type": kind, "tolerance": then}
+    assert former.answer({"method": {"type": kind}}) == {"method": before}
+    assert former.answer({"method": before, "at_data": False}) == {"method": before, "at_data": False}
+    now = {"method": {"type": kind, "tolerance": None}, "at_data": True}
     assert former.answer(now) == now
+
+
+def test_draws_that_answered_at_the_data_at_tolerance_0_go_on_doing_so():
+    """The first runs that answered at the data recorded no other tolerance than 0 for plain draws."""
+    recorded = {"method": {"type": "Rejection", "tolerance": 0.0}, "at_data": True}
+    assert former.answer(recorded)["method"] == {"type": "Rejection", "tolerance": None}
+
+
+def counts(observed=2):
+    return fbar.Problem(
+        fbar.Prior(rate=stats.gamma(2)), lambda t, rng: rng.poisson(t["rate"]).astype(np.int64), observed=observed
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        (fbar.Rejection(), {"budget": 2000}),
+        (fbar.Importance(scheme="stratified"), {"budget": 2000}),
+        (fbar.Targeted(), {"precision": {"rate": 0.1}}),
+    ],
+    ids=["rejection", "importance", "precision"],
+)
+def test_whole_numbers_that_were_matched_exactly_are_so_again(method, options, tmp_path, monkeypatch):
+    """A run as it was recorded then: at the tolerance 0, without a word of answers at the data."""
+    monkeypatch.setenv("FBAR_STATE_DIR", str(tmp_path / "state"))
+    asked = {"seed": 1, "progress": False, "run": tmp_path / "run", **options}
+    first = fbar.infer(counts(), fbar.mean("rate"), method=method.at_tolerance(0.0), **asked)
+    with LedgerReader(asked["run"]) as ledger:
+        leg = ledger.legs[0]
+    assert leg.settings["method"]["tolerance"] == 0.0
+    write_leg(asked["run"], 0, Leg({key: value for key, value in leg.settings.items() if key != "at_data"}, leg.result))
+    (asked["run"] / "run.json").unlink()
+    again = fbar.infer(counts(), fbar.mean("rate"), method=method, **asked)
+    loaded = fbar.load(asked["run"], counts())
+    for result in (again, loaded):
+        assert not result.run.at_data
+        assert result["rate"].value == first["rate"].value
+        assert result["rate"].standard_error == first["rate"].standard_error
+    assert any("answers as it did then, by exact matching" in warning for warning in again.warnings)

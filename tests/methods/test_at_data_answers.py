@@ -149,11 +149,113 @@ def test_a_posterior_that_is_known(kind):
 # ---------------------------------------------------------------- too little
 
 
+# ---------------------------------------------------------------- who answers at the data
+
+
+GAMMA = fbar.Prior(rate=stats.gamma(3))
+COUNTS = counts()[0]
+EVENT = fbar.Problem.bernoulli(fbar.Prior(a=stats.norm(0, 1)), lambda t: np.exp(-(t["a"] ** 2)))
+LABELS = problem(lambda t, rng: np.where(t["a"] > rng.standard_normal(t.rows), "up", "down"), "up")
+VALUES = fbar.Problem(fbar.Finite(a=[1, 2, 3]), lambda t, rng: rng.poisson(t["a"]), 3)
+
+
+@pytest.mark.parametrize("method", [fbar.Rejection(), fbar.Importance(GAMMA), fbar.Rejection("sobol"), fbar.Targeted()])
+def test_whole_numbers_without_a_tolerance(method):
+    """λ|x ~ Gamma(5, ½), as with any other numbers."""
+    result = fbar.infer(COUNTS, fbar.mean("rate"), method=method, budget=2048, seed=1)
+    assert result.is_at_data
+    assert "estimated at the data" in result.about
+    assert abs(result["rate"].value - 2.5) < 4.5 * result["rate"].standard_error
+    assert result["rate"].standard_error < 0.25
+
+
+@pytest.mark.parametrize("kind", [fbar.Rejection, fbar.Importance])
+def test_tolerance_0_is_not_the_same_as_none(kind):
+    exact, free = kind(tolerance=0), kind()
+    assert exact != free
+    result = fbar.infer(COUNTS, fbar.mean("rate"), method=exact, budget=2000, seed=1)
+    assert not result.is_at_data
+    matched = result.accepted
+    assert 50 < matched < 1000  # P(3) is 1/8
+    named = fbar.infer(COUNTS, fbar.mean("rate"), method=free, tolerance=0, budget=2000, seed=1)
+    assert named["rate"].value == result["rate"].value
+    assert abs(result["rate"].value - 2.5) < 4.5 * result["rate"].standard_error
+
+
+@pytest.mark.parametrize("asked", [EVENT, LABELS, VALUES], ids=["event", "labels", "finite"])
+@pytest.mark.parametrize("kind", [fbar.Rejection, fbar.Importance])
+def test_what_can_only_be_matched_exactly_is_matched_exactly(kind, asked):
+    free = fbar.infer(asked, A, method=kind(), budget=1000, seed=1)
+    exact = fbar.infer(asked, A, method=kind(tolerance=0), budget=1000, seed=1)
+    assert not free.is_at_data
+    assert free["a"].value == exact["a"].value
+    assert free.settings["method"] == exact.settings["method"]  # as earlier versions recorded it
+
+
+def test_other_estimators_match_whole_numbers_exactly():
+    method = fbar.Importance(estimator=fbar.DoublyRobust())
+    assert not fbar.infer(COUNTS, fbar.mean("rate"), method=method, budget=1000, seed=1).is_at_data
+
+
 @pytest.mark.parametrize("method", ["targeted", "rejection", "smc"])
 @pytest.mark.parametrize("budget", [1, 5, 20])
 def test_a_handful_of_simulations_is_refused(method, budget):
     with pytest.raises(fbar.NoPosterior, match=f"^{budget} .* too few .* raise the budget"):
         fbar.infer(problem(), A, method=method, budget=budget, seed=1)
+
+
+NEVER = fbar.Problem.bernoulli(fbar.Prior(a=stats.norm(0, 1)), lambda t: np.full(t.rows, 1e-12))
+NOT_UP = problem(lambda t, rng: np.where(t["a"] > 9, "up", "down"), "up")
+MOSTLY_FAILED = problem(lambda t, rng: np.where(np.arange(t.rows) % 100 == 0, line(t, rng), np.nan))
+
+
+@pytest.mark.parametrize(
+    ("asked", "budget"),
+    [(NEVER, 200), (NOT_UP, 200), (MOSTLY_FAILED, 400), (problem(), 20), (COUNTS, 5)],
+    ids=["event", "labels", "failed", "few", "few counts"],
+)
+@pytest.mark.parametrize("method", ["targeted", "rejection", "importance"])
+def test_nobody_is_told_to_raise_a_tolerance_that_was_not_given(asked, budget, method):
+    target = fbar.mean(asked.prior.names[0])
+    with pytest.raises(fbar.NoPosterior, match="raise the budget") as caught:
+        fbar.infer(asked, target, method=method, budget=budget, seed=1)
+    assert "tolerance" not in str(caught.value)
+
+
+SMOOTH = fbar.Importance(GAMMA, kernel="epanechnikov")
+
+
+@pytest.mark.parametrize("method", [fbar.Rejection(), fbar.Rejection("sobol"), SMOOTH])
+def test_a_run_at_the_data_is_seen_at_any_tolerance(method):
+    """λ|x ~ Gamma(x + 2, ½) for x of 2, 3 and 4, whose probability is (x + 1)/2ˣ⁺², with K(|x − 3|/1.5)."""
+    result = fbar.infer(COUNTS, fbar.mean("rate"), method=method, budget=2048, seed=1)
+    edge = 1.0 if method.kernel == "uniform" else 1 - 1 / 1.5**2
+    weight = np.array([3 / 16 * edge, 4 / 32, 5 / 64 * edge])
+    there = result.run.posterior_at(1.5).expect(fbar.mean("rate"))
+    assert abs(there.value - weight @ [2, 2.5, 3] / weight.sum()) < 4.5 * there.standard_error
+    assert there.about == "ABC's posterior at tolerance 1.5"
+    assert result.at(1.5)["rate"].value == there.value
+    assert "differs from the posterior by" in result.at(1.5).about
+
+
+@pytest.mark.parametrize("asked", [problem(), COUNTS], ids=["line", "counts"])
+def test_smc_without_a_final_tolerance_ends_at_a_precision(asked):
+    target = fbar.mean(asked.prior.names[0])
+    method = fbar.SMC(accepted=200)
+    result = fbar.infer(asked, target, method=method, precision={target.name: 0.1}, seed=1, progress=False)
+    assert result.is_at_data
+    assert result.stopped_by == "stopping rule met"
+    assert result[target.name].standard_error <= 0.1
+    assert abs(result[target.name].value - (2.5 if asked is COUNTS else 0.4)) < 4.5 * 0.1
+
+
+def test_quantiles_of_whole_numbers_at_the_data():
+    asked, _ = whole_only()
+    result = fbar.infer(asked, fbar.quantile("k", 0.9), method="rejection", budget=1000, seed=1)
+    note = result["quantile:k,0.9"].warnings[-1]
+    assert note.startswith("this variable takes only ")
+    assert note.endswith(" values among the simulations used: the quantile is one of them, and so are its limits")
+    assert "accept" not in str(result)
 
 
 @pytest.mark.parametrize("method", ["targeted", "rejection", "smc"])

@@ -480,7 +480,7 @@ def test_settings_that_make_no_sense(options, message):
     [
         ({"summaries": "trees"}, "known: linear, boosting, network, auto"),
         ({"summaries": 5}, "name of a regression"),
-        ({"tolerance": None, "method": "rejection"}, "give a tolerance"),
+        ({"tolerance": 0, "method": "rejection"}, "never match exactly: give a tolerance"),
         ({"budget": 200}, "too small to learn"),
         ({"summaries": fbar.LearnedSummaries(simulations=5000)}, "use up the budget"),
     ],
@@ -488,6 +488,12 @@ def test_settings_that_make_no_sense(options, message):
 def test_questions_that_make_no_sense(options, message):
     with pytest.raises(fbar.InputError, match=message):
         fbar.infer(HIDDEN, MU, **{"summaries": "linear", "tolerance": 0.5, "budget": 5000, **options})
+
+
+def test_draws_without_a_tolerance_answer_at_the_data_with_learned_summaries():
+    result = fbar.infer(HIDDEN, MU, summaries="linear", method="rejection", budget=3000, seed=1, progress=False)
+    assert result.is_at_data
+    assert "the summaries were learned from" in str(result)
 
 
 @pytest.mark.parametrize(

@@ -103,4 +103,4 @@ def test_whole_numbers_have_quantiles_and_no_density():
     exact = n[np.searchsorted(np.cumsum(1 / (n + 1)), 0.9 * (1 / (n + 1)).sum())]
     assert found.interval()[0] <= exact <= found.interval()[1]
     assert found.value == int(found.value)
-    assert "simulations take only" in found.warnings[0]
+    assert "this variable takes only" in found.warnings[0]

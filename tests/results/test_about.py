@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import json
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from scipy import stats
 
 import fbar
 from fbar.estimation.at_data import PosteriorAtData
+from fbar.estimation.estimate import Comparison
 from fbar.results.account import Account
 from fbar.results.again import again
 from fbar.results.comparison import Reference
@@ -108,6 +110,63 @@ def test_components_of_a_vector_are_judged_one_by_one(wide):
     ]
 
 
+LONG = fbar.expectation(lambda t: np.stack([t["a"] * k for k in range(1, 9)], axis=1), name="multiples", vector=True)
+
+
+def test_the_line_has_the_differences_of_vectors(wide):
+    asked = wide.run.posterior().expect([VECTOR, LONG])
+    result = replace(wide, asked=(VECTOR, LONG), estimates=asked)
+    both, multiples = result.estimates
+    largest = int(np.argmax(np.abs(multiples.difference.value)))
+    assert f"; it differs from the posterior by: both {both.difference}, multiples " in result.about
+    assert result.about.endswith(f"multiples {multiples.component(largest).difference} (the largest of 8)")
+    assert largest == 7
+
+
+def test_the_line_has_the_bias_of_vectors(at_data):
+    found = replace(at_data, asked=(VECTOR, LONG), estimates=at_data.posterior.expect([VECTOR, LONG]))
+    both, multiples = found.estimates
+    assert (both.bias > 0).any()
+    assert f"both [{both.bias[0]:.2g}, {both.bias[1]:.2g}]" in found.about
+    assert found.about.endswith(f"multiples {multiples.bias.max():.2g} (the largest of 8)")
+
+
+@dataclass(frozen=True, eq=False)
+class OneOfMany(Comparison):
+    """A difference from the posterior, among those of some numbers."""
+
+    away: fbar.Estimate
+    among: int
+
+    @property
+    def numbers(self) -> int:
+        return self.among
+
+    def difference(self, estimate: fbar.Estimate) -> fbar.Estimate:
+        return self.away
+
+
+@pytest.mark.parametrize("df", [12.0, np.inf])
+@pytest.mark.parametrize("numbers", [1, 20])
+def test_answers_without_bias_are_rarely_called_biased_however_many_they_are(numbers, df):
+    """One of them in 5% of the results: 2000 results, whose differences are Student's t and larger than the bars."""
+    drawn = np.random.default_rng(3).standard_t(1e9 if df == np.inf else df, (2000, numbers))
+    alarms = 0
+    for away in drawn:
+        difference = fbar.Estimate("all", away, np.ones(numbers), df, 1, 1)
+        comparison = OneOfMany(difference, numbers)
+        answer = fbar.Estimate("all", away, np.full(numbers, 0.1), df, 1, 1, comparison=comparison)
+        alarms += answer.reliability == "biased"
+    assert 0.03 < alarms / 2000 < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 2000)
+
+
+def test_all_numbers_of_a_result_are_compared_together(wide):
+    """Those of vectors count; an answer that is asked for once more is still one of them."""
+    assert [item.comparison.numbers for item in wide.estimates] == [3, 3, 3]
+    assert wide.expect(fbar.mean("a")).comparison.numbers == 3
+    assert {item.comparison.numbers for item in wide.expect([VECTOR, LONG])} == {10}
+
+
 def test_the_posterior_is_estimated_once_and_only_when_it_is_asked_for(monkeypatch):
     calls = []
     found = Reference.posterior.func
@@ -135,6 +194,9 @@ def test_events_and_exact_matching_are_about_the_posterior():
     exact = fbar.infer(counts, fbar.mean("a"), tolerance=0, budget=500, seed=1)
     assert exact.about == "about the posterior"
     assert exact["mean:a"].difference is exact.bias is None
+    free = fbar.infer(counts, fbar.mean("a"), method="rejection", budget=500, seed=1)
+    assert free.is_at_data
+    assert free.at(0).about == "about the posterior"  # those that match exactly
     assert "tolerance" not in exact.as_dict()
 
 

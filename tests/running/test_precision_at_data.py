@@ -74,14 +74,27 @@ def test_without_a_budget_it_ends_when_the_total_error_is_the_wanted_one(monkeyp
     assert estimate.standard_error == result.posterior.expect(THETA).standard_error  # not the provisional one
 
 
-def test_whole_numbers_are_still_matched_exactly() -> None:
-    counts = fbar.Problem(
-        fbar.Prior(rate=stats.gamma(2)), lambda t, rng: rng.poisson(t["rate"]).astype(np.int64), observed=2
-    )
-    result = fbar.infer(counts, fbar.mean("rate"), precision={"rate": 0.05}, seed=1, progress=False)
-    assert result["rate"].standard_error <= 0.05
-    assert result["rate"].about != "the posterior" or result.run.at_data is False
-    assert abs(result["rate"].value - 2.0) < 4 * 0.05  # Gamma(4, 2)
+COUNTS = fbar.Problem(
+    fbar.Prior(rate=stats.gamma(2)), lambda t, rng: rng.poisson(t["rate"]).astype(np.int64), observed=2
+)
+
+
+@pytest.mark.parametrize("method", [None, fbar.Rejection(), fbar.Importance()], ids=["default", "rejection", "q"])
+def test_a_precision_of_whole_numbers_is_reached_at_the_data(method) -> None:
+    result = fbar.infer(COUNTS, fbar.mean("rate"), method=method, precision={"rate": 0.06}, seed=1, progress=False)
+    assert result.is_at_data
+    assert result["rate"].standard_error <= 0.06
+    assert abs(result["rate"].value - 2.0) < 4 * 0.06  # Gamma(4, 2)
+
+
+def test_at_tolerance_0_whole_numbers_are_matched_exactly() -> None:
+    result = fbar.infer(COUNTS, fbar.mean("rate"), tolerance=0, precision={"rate": 0.06}, seed=1, progress=False)
+    assert not result.is_at_data
+    assert result["rate"].standard_error <= 0.06
+    assert abs(result["rate"].value - 2.0) < 4 * 0.06
+    chosen = fbar.Targeted(tolerance="chosen")  # without a budget there is nothing to choose it from
+    again = fbar.infer(COUNTS, fbar.mean("rate"), method=chosen, precision={"rate": 0.06}, seed=1, progress=False)
+    assert again["rate"].value == result["rate"].value
 
 
 class Stop(Exception):

@@ -149,6 +149,13 @@ def test_other_settings_are_refused(tmp_path, options, message):
         Study(**arguments).run(tmp_path, workers=1, progress=False)
 
 
+def test_draws_without_a_tolerance_go_on_where_a_tolerance_of_0_was_recorded(tmp_path):
+    """A study has the tolerance: draws that name 0 and those that name none are the same contender."""
+    options = {"budgets": 100, "trials": 2, "seed": 3}
+    before = Study("ramp", {"rejection": fbar.Rejection(tolerance=0)}, **options).run(tmp_path, progress=False)
+    assert same(before, Study("ramp", {"rejection": fbar.Rejection()}, **options).run(tmp_path, progress=False))
+
+
 def test_a_problem_that_was_left_out_meanwhile_is_still_known(tmp_path):
     options = {"trials": 2, "scores": ["mse"]}
     for name in ("ramp", "gaussian-linear"):

@@ -71,7 +71,9 @@ class Draws:
 
     def require_acceptances(self) -> None:
         if not self.weight.any():
-            raise all_rejected(self.simulations, self.seen)
+            problem = self.problem
+            raised = problem.compares_numbers or (problem.has_summaries and problem.arguments["distance"] is not None)
+            raise all_rejected(self.simulations, self.seen, tolerance=raised)
 
 
 def recorded_columns(

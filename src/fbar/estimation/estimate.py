@@ -57,24 +57,35 @@ def shorthand(value: float, error: float) -> str:
 RELIABLE, BIASED, UNRELIABLE = "reliable", "biased", "unreliable"
 """The words of `Estimate.reliability`."""
 
-BEYOND_CHANCE = 2.0
-"""Standard errors of a difference beyond which it is not put down to chance."""
+FALSE_ALARMS = 0.05
+"""The share of results without bias in which an answer is called biased by chance, at most."""
 
 
 class Comparison(ABC):
     """Knows how far answers are from the posterior; what it takes is computed when it is first asked."""
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers are compared together, one of which may differ most by chance."""
+        return 1
 
     @abstractmethod
     def difference(self, estimate: Estimate) -> Estimate | None:
         """The estimate less the posterior's, with the error of both; None where it cannot be estimated."""
 
     def biased(self, estimate: Estimate) -> BoolArray:
-        """Where the estimate differs from the posterior's by more than its own error bar, and not by chance."""
+        """Where the estimate differs from the posterior's by more than its own error bar, and not by chance.
+
+        Of m numbers without bias, one exceeds Student's quantile at 1 − α/2m with probability α at most (Bonferroni).
+        """
         found = self.difference(estimate)
         if found is None:
             return np.zeros(np.shape(estimate.value), dtype=bool)
+        from scipy.special import stdtrit
+
+        by_chance = stdtrit(found.df, 1 - FALSE_ALARMS / (2 * self.numbers)) * np.asarray(found.standard_error)
         size = np.abs(found.value)
-        clear = (size > estimate.standard_error) & (size > BEYOND_CHANCE * np.asarray(found.standard_error))
+        clear = (size > estimate.standard_error) & (size > by_chance)
         return np.asarray(clear & np.asarray(found.trusted, dtype=bool))
 
 
@@ -295,6 +306,11 @@ class Estimates(Sequence[Estimate], ShownInNotebooks):
             warnings=tuple(dict.fromkeys(text for part in parts for text in part.warnings)),
             about=parts[0].about,
         )
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers are estimated: the components of all of them."""
+        return sum(int(np.size(estimate.value)) for estimate in self._estimates)
 
     def compared(self, comparison: Callable[[int], Comparison]) -> Estimates:
         """The same estimates, each with what knows its difference from the posterior, by its place."""

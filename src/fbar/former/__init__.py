@@ -89,18 +89,31 @@ def settings(recorded: Any) -> Any:
     return found
 
 
+_WITHOUT_TOLERANCE: dict[str, str | float] = {"Targeted": "chosen", "Rejection": 0.0, "Importance": 0.0}
+"""What methods did without a tolerance before there were answers at the data."""
+
+
 def answer(recorded: dict[str, Any]) -> dict[str, Any]:
     """The settings of a leg that was recorded before there were answers at the data (it has no ``at_data``).
 
-    A targeted run without a tolerance chose one from its budget then.
+    Without a tolerance, a targeted run chose one from its budget then, and other draws were matched exactly. The first
+    runs that answered at the data recorded the tolerance 0 of other draws.
 
     >>> answer({"method": {"type": "Targeted", "tolerance": None}})
     {'method': {'type': 'Targeted', 'tolerance': 'chosen'}}
+    >>> answer({"method": {"type": "Rejection", "tolerance": 0.0}, "at_data": True})["method"]["tolerance"] is None
+    True
     """
     method = recorded.get("method")
-    if "at_data" in recorded or not isinstance(method, dict) or method.get("type") != "Targeted":
+    then = _WITHOUT_TOLERANCE.get(str(method.get("type"))) if isinstance(method, dict) else None
+    if not isinstance(method, dict) or then is None:
         return recorded
-    return {**recorded, "method": {**method, "tolerance": "chosen"}} if method.get("tolerance") is None else recorded
+    tolerance = method.get("tolerance")
+    if recorded.get("at_data") is True and tolerance == 0 == then:
+        return {**recorded, "method": {**method, "tolerance": None}}
+    if "at_data" in recorded or tolerance is not None:
+        return recorded
+    return {**recorded, "method": {**method, "tolerance": then}}
 
 
 def result(recorded: Any) -> Any:

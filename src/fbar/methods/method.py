@@ -32,7 +32,7 @@ class Method(ABC):
 
     @property
     def chooses_tolerance(self) -> bool:
-        """Whether its runs choose their tolerance from the budget."""
+        """Whether its tolerance is left open: its runs choose one from the budget, or answer at the data."""
         return False
 
     @property
@@ -43,6 +43,10 @@ class Method(ABC):
     def answers_at_data(self, problem: Problem) -> bool:
         """Whether its runs of a problem answer at the data, see `fbar.estimation.at_data`."""
         return False
+
+    def for_problem(self, problem: Problem) -> Self:
+        """The method with the tolerance that it has for a problem, where none was given and only one is possible."""
+        return self
 
     def at_tolerance(self, tolerance: float) -> Self:
         """The method with another tolerance, at which its runs end."""

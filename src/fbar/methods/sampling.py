@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -64,7 +65,9 @@ class Importance(Method):
         In how many parts the budget is spent; stopping rules are read in between. 16 for independent draws and 1
         for others by default, since draws are stratified within their round.
     tolerance, kernel
-        When a simulation is accepted, see `Acceptance`.
+        When a simulation is accepted, see `Acceptance`. Without a tolerance, the answer is about the posterior, by
+        regression at the data, see `fbar.estimation.at_data`; where data are not numbers, on a finite space, with
+        another estimator and where acceptance probabilities are known, by exact matching (tolerance 0).
     """
 
     q: str | Sequence[float] | npt.NDArray[np.float64] | Distribution = "prior"
@@ -73,11 +76,12 @@ class Importance(Method):
     weighting: str = "expected"
     pseudo_count: float = 0.0
     rounds: int | None = None
-    tolerance: float = 0.0
+    tolerance: float | None = None
     kernel: str = "uniform"
 
     def __post_init__(self) -> None:
-        store_number(self, "tolerance", non_negative_number(self.tolerance, "tolerance"))
+        if self.tolerance is not None:
+            store_number(self, "tolerance", non_negative_number(self.tolerance, "tolerance"))
         Acceptance(self.tolerance or 1.0, self.kernel)  # a kernel may be given its tolerance later
         choice(self.weighting, ("expected", "actual"), "weighting")
         store_number(
@@ -86,12 +90,25 @@ class Importance(Method):
         if self.rounds is not None:
             positive_integer(self.rounds, "rounds")
 
+    @property
+    def chooses_tolerance(self) -> bool:
+        return self.tolerance is None
+
     def answers_at_data(self, problem: Problem) -> bool:
-        """Whole numbers and labels can be matched exactly at tolerance 0, other numbers cannot."""
-        if self.tolerance > 0 or problem.is_finite or not problem.compares_numbers or problem.knows_acceptance:
+        """Without a tolerance, where data are numbers; a known acceptance probability is that of exact matching."""
+        if self.tolerance is not None or problem.is_finite or not problem.compares_numbers or problem.knows_acceptance:
             return False
-        plain = isinstance(self.estimator, WeightedAverage) and (self.q == "prior" or not isinstance(self.q, str))
-        return plain and np.asarray(problem.observed).dtype.kind == "f"
+        return isinstance(self.estimator, WeightedAverage) and (not isinstance(self.q, str) or self.q == "prior")
+
+    def for_problem(self, problem: Problem) -> Self:
+        """Without a tolerance, what does not answer at the data matches exactly."""
+        exact = self.tolerance is None and not self.answers_at_data(problem)
+        return self.at_tolerance(0.0) if exact else self
+
+    @property
+    def _matching(self) -> float:
+        """The tolerance of what is accepted; 0 where none is given."""
+        return 0.0 if self.tolerance is None else self.tolerance
 
     def distribution(self, problem: Problem, targets: Sequence[Target]) -> FloatArray:
         """q on a finite space."""
@@ -113,7 +130,7 @@ class Importance(Method):
     def design(self, problem: Problem, targets: Sequence[Target]) -> Distribution:
         """q on any other space."""
         if isinstance(self.q, str):
-            return named(choice(self.q, NAMED, "design"), problem, tuple(targets), self.tolerance)
+            return named(choice(self.q, NAMED, "design"), problem, tuple(targets), self._matching)
         if not isinstance(self.q, Distribution):
             raise InputError(f"q must be a distribution of {', '.join(problem.prior.names)}; got {shown(self.q)}")
         if set(self.q.names) != set(problem.prior.names):
@@ -122,7 +139,7 @@ class Importance(Method):
                 "they must be the same"
             )
         q: Any = self.q
-        lost = lost_mass(problem, q, self.tolerance)
+        lost = lost_mass(problem, q, self._matching)
         if lost > 0:
             whose = "posterior" if problem.knows_acceptance else "prior"
             raise InputError(
@@ -146,7 +163,7 @@ class Importance(Method):
         return SamplingRun(
             q,
             start,
-            acceptance=Acceptance(self.tolerance, self.kernel),
+            acceptance=Acceptance(self._matching, self.kernel),
             estimator=ExpectedCounts(q) if self.weighting == "expected" else ActualCounts(self.pseudo_count),
             rounds=ROUNDS if self.rounds is None else self.rounds,
         )
@@ -154,10 +171,10 @@ class Importance(Method):
     def _by_draws(self, start: Start) -> DrawRun:
         """One draw a simulation, on any other space."""
         problem = start.problem
-        acceptance = Acceptance(self.tolerance, self.kernel)
+        acceptance = Acceptance(math.inf if start.at_data else self._matching, self.kernel)
         if start.trials is not None:
             raise InputError("trials= needs a finite parameter space; run one trial at a time")
-        problem.check_acceptance_probability(self.tolerance)
+        problem.check_acceptance_probability(self._matching)
         if isinstance(self.estimator, KernelRegression):
             self.estimator.check(problem)
         scheme = self._drawing_scheme()
@@ -194,19 +211,28 @@ class Importance(Method):
 class Rejection(Method):
     """ABC rejection sampling (algorithm 1 of the paper): draw θ from the prior, keep what matches the data.
 
-    ``scheme`` places the draws as in `Importance`.
+    ``scheme`` places the draws as in `Importance`, and without a ``tolerance`` it answers as that does.
     """
 
     scheme: str | Scheme = "independent"
     rounds: int | None = None
-    tolerance: float = 0.0
+    tolerance: float | None = None
     kernel: str = "uniform"
 
     def __post_init__(self) -> None:
-        store_number(self, "tolerance", self._as_importance().tolerance)
+        tolerance = self._as_importance().tolerance
+        if tolerance is not None:
+            store_number(self, "tolerance", tolerance)
 
     def _as_importance(self) -> Importance:
         return Importance("prior", self.scheme, rounds=self.rounds, tolerance=self.tolerance, kernel=self.kernel)
+
+    @property
+    def chooses_tolerance(self) -> bool:
+        return self._as_importance().chooses_tolerance
+
+    def for_problem(self, problem: Problem) -> Self:
+        return replace(self, tolerance=self._as_importance().for_problem(problem).tolerance)
 
     def answers_at_data(self, problem: Problem) -> bool:
         return self._as_importance().answers_at_data(problem)

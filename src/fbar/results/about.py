@@ -16,21 +16,21 @@ LEAST_BIAS = 1e-3
 """The share of the standard error from which on a bias is printed."""
 
 MOST_SHOWN = 6
-"""Targets whose bias is printed, at most."""
+"""Targets whose bias is printed, at most; of a longer vector, only the largest is."""
 
 
 def about(result: Result) -> str:
     """What was estimated, and what is known of its bias."""
     words = f"about {result.posterior.about or 'the posterior'}"
     if result.is_at_data:
-        left = [f"{item.name} {float(item.bias):.2g}" for item in _scalar(result.estimates) if _matters(item)]
+        left = [f"{item.name} {_bias(item)}" for item in result.estimates if _matters(item)]
         some = ", ".join(left[:MOST_SHOWN])
         return f"{words}, estimated at the data" + (f"; the errors allow for bias: {some}" if left else "")
-    if result.tolerance is None or np.ndim(result.simulations):
+    if not result.tolerance or np.ndim(result.simulations):
         return words
     words += ", chosen from the budget" if result.own and result.run.chooses_tolerance else ""
-    away = [item.difference for item in _scalar(result.estimates)[:MOST_SHOWN]]
-    known = ", ".join(f"{item.name} {item}" for item in away if item is not None)
+    away = [item.difference for item in result.estimates[:MOST_SHOWN]]
+    known = ", ".join(f"{item.name} {_difference(item)}" for item in away if item is not None)
     if known:
         return f"{words}; it differs from the posterior by: {known}"
     return f"{words}; how far it is from the posterior cannot be estimated from these simulations"
@@ -70,8 +70,21 @@ def remaining_bias(estimates: Estimates) -> Estimates:
 
 def _matters(item: Estimate) -> bool:
     """Whether a bias is more than rounding beside the error that contains it."""
-    return bool(item.bias > LEAST_BIAS * item.standard_error)
+    return bool(np.any(np.asarray(item.bias) > LEAST_BIAS * np.asarray(item.standard_error)))
 
 
-def _scalar(estimates: Estimates) -> list[Estimate]:
-    return [item for item in estimates if not np.ndim(item.value)]
+def _bias(item: Estimate) -> str:
+    """The bias that may remain in a number, in each of a few, or in the one of many where it is largest."""
+    sizes = np.ravel(np.broadcast_to(item.bias, np.shape(item.value)))
+    if sizes.size > MOST_SHOWN:
+        return f"{sizes.max():.2g} (the largest of {sizes.size})"
+    shown = ", ".join(f"{size:.2g}" for size in sizes)
+    return f"[{shown}]" if np.ndim(item.value) else shown
+
+
+def _difference(item: Estimate) -> str:
+    """The same of a difference from the posterior."""
+    size = np.abs(np.ravel(item.value))
+    if size.size <= MOST_SHOWN:
+        return str(item)
+    return f"{item.component(int(np.argmax(size)))} (the largest of {size.size})"

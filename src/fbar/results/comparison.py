@@ -22,8 +22,8 @@ from fbar.estimation.estimate import Comparison, Estimate, Estimates
 from fbar.methods import Run
 from fbar.question.targets import Target
 
-FALSE_ALARMS = 0.01
-"""The share of results in which an extrapolation finds a bias by chance."""
+EXTRAPOLATION_FALSE_ALARMS = 0.01
+"""The share of results in which an extrapolation finds a bias by chance, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,11 +43,16 @@ class Reference:
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """What the answers about some targets are compared with; ``own`` is whether they are the run's own answers."""
+    """What the answers about some targets are compared with; ``own`` is whether they are the run's own answers.
+
+    ``numbers`` is how many numbers the result has answers of, so that the same answer gets the same word when it is
+    asked for once more.
+    """
 
     reference: Reference
     targets: tuple[Target, ...]
     own: bool
+    numbers: int
 
     @cached_property
     def posterior(self) -> Estimates | None:
@@ -70,6 +75,10 @@ class _Compared(Comparison):
 
     whole: Compared
     place: int
+
+    @property
+    def numbers(self) -> int:
+        return self.whole.numbers
 
     @property
     def _at_data(self) -> Estimate | None:
@@ -112,6 +121,6 @@ class _Compared(Comparison):
         extrapolated = self._by_extrapolation
         if extrapolated is None:
             return super().biased(estimate)
-        low, high = extrapolated.interval(1 - FALSE_ALARMS / len(self.whole.targets))
+        low, high = extrapolated.interval(1 - EXTRAPOLATION_FALSE_ALARMS / self.numbers)
         least = np.maximum(np.maximum(low, -np.asarray(high)), 0.0)  # of its size
         return np.asarray((least > estimate.standard_error) & np.asarray(extrapolated.trusted, dtype=bool))

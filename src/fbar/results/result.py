@@ -138,13 +138,10 @@ class Result:
 
     def _compared(self, targets: tuple[Target, ...], estimates: Estimates) -> Estimates:
         """Estimates at a tolerance with what knows how far they are from the posterior."""
-        compared = self._compared_with(targets)
-        return estimates if compared is None else estimates.compared(compared.of)
-
-    def _compared_with(self, targets: tuple[Target, ...]) -> Compared | None:
         if not self.tolerance or np.ndim(self.simulations) or not self.run.problem.compares_numbers:
-            return None
-        return Compared(self._reference, targets, self.own)
+            return estimates
+        compared = Compared(self._reference, targets, self.own, max(self.estimates.numbers, estimates.numbers))
+        return estimates.compared(compared.of)
 
     @cached_property
     def _reference(self) -> Reference:
@@ -153,7 +150,8 @@ class Result:
     def at(self, tolerance: float) -> Result:
         """ABC's answer at a tolerance, from the same simulations.
 
-        Any tolerance after `Targeted` and `SMC`, which keep every simulation; a smaller one after others.
+        Any tolerance after `Targeted`, `SMC` and runs that answer at the data, which keep every simulation; a smaller
+        one after others.
         """
         at = non_negative_number(tolerance, "tolerance")
         posterior = self.run.posterior_at(at)

@@ -122,8 +122,8 @@ def _targets_named(names: Sequence[str], known: Sequence[Target]) -> tuple[Targe
 
 
 EARLIER = (
-    "the run was started by an earlier version of fbar and answers as it did then, by ABC's posterior at a tolerance "
-    "that the run came to; for the posterior itself, start a run in another directory"
+    "the run was started by an earlier version of fbar and answers as it did then, by {}; for the posterior itself, "
+    "start a run in another directory"
 )
 
 
@@ -134,8 +134,14 @@ def as_recorded(leg: Leg, task: Task) -> tuple[Task, tuple[str, ...]]:
     """
     if "at_data" in leg.settings or not task.answers_at_data:
         return task, ()
-    method = former.answer({"method": describe(task.method)})["method"]
-    return replace(task, method=restored(method), at_data=False), (EARLIER,)
+    described = describe(task.method)
+    then = former.answer({"method": described})["method"]
+    exact = leg.settings["method"].get("tolerance") == 0
+    if exact and task.stop is not None:  # a precision of whole numbers was reached by exact matching
+        then = {**then, "tolerance": 0.0}
+    method = replace(task.method, **{name: value for name, value in then.items() if value != described[name]})
+    how = "exact matching" if exact else "ABC's posterior at a tolerance that the run came to"
+    return replace(task, method=method, at_data=False), (EARLIER.format(how),)
 
 
 def require_same(recorded: Mapping[str, Any], asked: Mapping[str, Any], run: str | Path) -> tuple[str, ...]:

@@ -135,6 +135,7 @@ def make_task(
     method = as_method(method)
     if tolerance is not None:
         method = method.at_tolerance(non_negative_number(tolerance, "tolerance"))
+    method = method.for_problem(problem)
     listed = as_targets(targets)
     budget = None if budget is None else positive_integer(budget, "budget")
     if precision is not None and stop is not None:
@@ -173,14 +174,15 @@ def make_task(
 
 
 def _with_tolerance(method: Method, problem: Problem) -> Method:
-    """Without a budget there is nothing to choose a tolerance from: whole numbers and labels are matched exactly."""
+    """Without a budget there is nothing to choose a tolerance from: whole numbers and labels are matched exactly.
+
+    An answer at the data needs none.
+    """
     if not method.chooses_tolerance or not problem.has_summaries:
         return method
-    if problem.is_finite:
+    if problem.is_finite or method.answers_at_data(problem):
         return method
     if problem.observed is not None and problem.observed.dtype.kind == "f":
-        if method.answers_at_data(problem):
-            return method
         raise InputError(
             "a precision is reached at a tolerance: give how close simulations must come to the data (tolerance=, "
             "--tolerance), or a budget (budget=, --budget) from which it is chosen"

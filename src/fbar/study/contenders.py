@@ -12,7 +12,7 @@ import numpy as np
 from fbar.checks import shown
 from fbar.errors import InputError
 from fbar.ledger.settings import describe
-from fbar.methods import Method, Run
+from fbar.methods import Importance, Method, Rejection, Run
 from fbar.methods.registry import Registered, find, registered
 from fbar.methods.stopping import StandardError, StoppingRule
 from fbar.question.targets import Target
@@ -68,10 +68,17 @@ class Contender:
         if self.precision is not None:
             return {"method": replace(self, precision=None).described(), "precision": dict(self.precision)}
         if self.method is not None:
-            return describe(self.method)
+            return describe(_with_former_tolerance(self.method))
         if self.method_for is not None:
             return describe(self.method_for(1000))
         return describe(self.algorithm if self.question is None else self.question)
+
+
+def _with_former_tolerance(method: Method) -> Method:
+    """Draws without a tolerance as the same at 0: a study gives both its own, and its earlier trials recorded a 0."""
+    return (
+        method.at_tolerance(0.0) if isinstance(method, Importance | Rejection) and method.tolerance is None else method
+    )
 
 
 def _run_method(method: Method, posed: Posed, targets: Sequence[Target], seeds: Seeds) -> Approximation:
@@ -106,7 +113,7 @@ def _at_the_tolerance(method: Method, posed: Posed) -> Method:
 
 def _found(run: Run, posed: Posed) -> Approximation:
     # At the study's tolerance, also where the rounds did not come down to it.
-    missed = posed.has_summaries and not run.at_final_tolerance
+    missed = posed.has_summaries and (run.at_data or not run.at_final_tolerance)
     found = as_approximation(run.posterior_at(posed.tolerance) if missed else run.posterior(), posed, run.simulations)
     likelihood = run.log_likelihood()
     return found if likelihood is None else replace(found, likelihood=np.asarray(likelihood.value))

@@ -32,6 +32,9 @@ from fbar.weights import effective_size
 RIDGE = 1e-3
 """In units of the summaries' variance under ω."""
 
+LEAST_VARIANCE = 1e-9
+"""The share of the mean square that a variance is taken for at least."""
+
 MOST_LEVERAGE = 0.8
 
 TIMES = 20
@@ -100,8 +103,9 @@ def local(moved: Moved, share: float, order: int = 1) -> Local | None:
 
 
 def _equivalent(x: FloatArray, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """G⁻¹ and ℓ."""
-    ridge = RIDGE * np.maximum(omega @ (x - omega @ x) ** 2, 1e-6)
+    """G⁻¹ and ℓ; the ridge is more than rounding also where all draws are at one place far from the data."""
+    variance, square = omega @ (x - omega @ x) ** 2, omega @ x**2
+    ridge = RIDGE * np.maximum(variance, np.maximum(LEAST_VARIANCE * square, 1e-6))
     ridge[0] = 0.0
     inverse = np.linalg.inv((omega[:, None] * x).T @ x + np.diag(ridge))
     return np.asarray(inverse, dtype=np.float64), np.asarray(omega * (x @ inverse[:, 0]))

@@ -99,11 +99,16 @@ def least(radius: FloatArray, most: int) -> IntArray:
     return np.asarray(np.sort(np.argpartition(radius, most - 1)[:most]))
 
 
+ROUNDING = 1e-12
+"""A deviation of this part of the distances is rounding: all simulations are at the same place."""
+
+
 def whitening(x: FloatArray, weights: FloatArray) -> FloatArray:
     """L with uncorrelated columns x L of variance 1 under the weights; directions without variance are left out."""
     centred = x - weights @ x / weights.sum()
     values, vectors = np.linalg.eigh((weights[:, None] * centred).T @ centred / weights.sum())
-    kept = values > NO_VARIANCE * max(float(values.max(initial=0.0)), 1e-300)
+    rounding = ROUNDING**2 * float(weights @ (x**2).sum(axis=1) / weights.sum())
+    kept = values > max(NO_VARIANCE * float(values.max(initial=0.0)), rounding, 1e-300)
     return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
 
 

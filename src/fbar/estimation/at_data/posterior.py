@@ -157,7 +157,7 @@ class PosteriorAtData(Posterior):
         radius = self.step.moved.radius
         dimension = self.step.moved.u.shape[1]
         usual = float(np.median(radius))
-        return 0 < dimension <= MOST_GAP_DIMENSIONS and usual > 0 and float(radius.min()) > GAP * usual
+        return dimension <= MOST_GAP_DIMENSIONS and usual > 0 and float(radius.min()) > GAP * usual
 
     def value(self, target: Target) -> FloatArray:
         """The target's value in the sample, and what the local linear regression adds to it."""

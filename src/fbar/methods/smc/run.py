@@ -37,6 +37,11 @@ if TYPE_CHECKING:
 
 MOST_BLOCK = 4096
 
+NO_LONGER_AT_DATA = (
+    "the answer was about the posterior until the run was extended to a tolerance; now it is about ABC's posterior at "
+    "that tolerance (result.at_data() is about the posterior)"
+)
+
 
 class SMCRun(Run):
     """ABC-SMC at work. ``rounds`` keeps every simulation, so that its posterior takes any tolerance and weighting."""
@@ -60,6 +65,7 @@ class SMCRun(Run):
         self._ended = ""
         self._extra = 0
         self._stuck = False  # no simulation came closer, so the tolerance stays
+        self._was_at_data = False
         pilot = method.distance is not None  # scales are learnt from a round that accepts all
         self._open(FromPrior(self.space), math.inf if pilot else self.schedule.first())
 
@@ -98,7 +104,8 @@ class SMCRun(Run):
 
     @property
     def has_final_tolerance(self) -> bool:
-        return self.schedule.last is not None
+        """An answer at the data needs none."""
+        return self.at_data or self.schedule.last is not None
 
     @property
     def final_tolerance(self) -> float | None:
@@ -106,6 +113,10 @@ class SMCRun(Run):
 
     @property
     def at_final_tolerance(self) -> bool:
+        return self.at_data or self._at_last_tolerance
+
+    @property
+    def _at_last_tolerance(self) -> bool:
         last = self.schedule.last
         return last is not None and any(round.complete and round.tolerance <= last for round in self.rounds)
 
@@ -193,7 +204,7 @@ class SMCRun(Run):
     def _short(self) -> str:
         """What there is to say of a run that has not come to its tolerance, or to none; or nothing."""
         last, at = self.schedule.last, self.tolerance
-        if self.at_final_tolerance or (last is None and at < math.inf) or not self.problem.has_summaries:
+        if self._at_last_tolerance or (last is None and at < math.inf) or not self.problem.has_summaries:
             return ""
         missed = "no tolerance was reached" if last is None else f"the requested tolerance {last:g} was not reached"
         if at == math.inf:
@@ -299,6 +310,7 @@ class SMCRun(Run):
         if not self.problem.records:
             self.problem.check_targets(self.targets)
         if tolerance is not None:
+            self._was_at_data = self._was_at_data or self.at_data
             self.at_data = False  # from here on ABC's posterior, at the tolerance that it ends at
             self.schedule, self._stuck = self.schedule.down_to(tolerance), False
         was_open, self._ended = not self._ended, ""
@@ -324,7 +336,9 @@ class SMCRun(Run):
         """The posterior at the last complete round's tolerance, from the particles of all rounds; or at the data."""
         if self.at_data:
             return self.posterior_at_data()
-        return self.reweighted(self.method.weights)
+        found = self.reweighted(self.method.weights)
+        found.remark = NO_LONGER_AT_DATA if self._was_at_data else ""
+        return found
 
     def posterior_at(self, tolerance: float) -> Posterior:
         return self.reweighted(self.method.weights, tolerance)

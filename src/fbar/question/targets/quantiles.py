@@ -20,7 +20,7 @@ doubted where one draw carries over a fifth of the weight beyond the quantile. W
 draws, trusted intervals at the level 0.9 held in 96% (93% of 400 runs were trusted); without, and with a doubt where
 one draw carries over a fifth of V̂, in 92% (55% were).
 
-A discrete variable, of which accepted simulations take few values, has no interpolation: the quantile and its limits
+A discrete variable, which takes few values among the simulations, has no interpolation: the quantile and its limits
 are order statistics, the limits rounded outwards, and cover at least as often as stated.
 
 Where k would be below 1 or above n_eff, fewer simulations lie beyond the quantile than a limit needs: there is none.
@@ -39,7 +39,7 @@ from functools import lru_cache
 import numpy as np
 
 from fbar.arrays import BoolArray, FloatArray
-from fbar.checks import number, shown
+from fbar.checks import counted, number, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.targets.base import Target, column_of, present, restricted
@@ -166,7 +166,7 @@ class Inverted:
         """A remark about a discrete variable."""
         if not self.atoms:
             return ""
-        few = f"the accepted simulations take only {self.atoms} values"
+        few = f"this variable takes only {counted(self.atoms, 'value')} among the simulations used"
         return f"{few}: the quantile is one of them, and so are its limits"
 
     def standard_error(self) -> float:
