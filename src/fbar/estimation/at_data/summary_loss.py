@@ -90,6 +90,8 @@ class RawSample:
 
     def __init__(self, raw: FloatArray, observed: FloatArray, summaries: FloatArray, centre: FloatArray) -> None:
         z = scaled(differences(summaries, centre))
+        if not z.shape[1]:  # the same summaries in all simulations
+            z = np.zeros((len(summaries), 1))
         radius = np.sqrt((z**2).sum(axis=1))
         number = max(int(NEAR * len(z)), min(FEWEST, len(z)))
         self._rows = np.sort(np.argsort(radius, kind="stable")[:number])
