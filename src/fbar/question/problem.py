@@ -62,7 +62,7 @@ class Problem:
         output is masked, the simulation has failed.
     summary
         Summary statistics: a function of a batch of outputs, which must treat every row by itself. Applied to the data
-        too, as a batch of one.
+        too, as a batch of one. If the raw data predict the parameters better, the result reports the loss.
     distance
         ``distance(summaries, observed)`` for a batch, each row by itself; Euclidean by default.
     accept

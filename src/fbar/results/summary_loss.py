@@ -28,8 +28,9 @@ from fbar.question.points import Points
 from fbar.question.priors import structure
 from fbar.question.targets import Target
 
-MOST_SUMMARIES = 60
-"""Summaries, at most, that a loss is sought for: of more, a regression is not flexible enough to be compared with."""
+MOST_SUMMARIES = 12
+"""Summaries, at most, that a loss is sought for. A regression on more is not flexible enough: its lack of fit could be
+taken for a loss."""
 
 MOST_NAMED = 4
 """Parameters that the remark names, at most."""

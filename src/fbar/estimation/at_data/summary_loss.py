@@ -48,7 +48,7 @@ LEAST_LOSS = 0.02
 BEYOND_CHANCE = 2.0
 """Standard errors by which a loss must exceed 0; more where several are tested, see `Losses.found`."""
 
-MOST_SUMMARIES = 8
+MOST_SUMMARIES = 12
 """Summaries whose products, and whose functions of pieces, enter the regression on the summaries."""
 
 KNOTS = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -186,25 +186,39 @@ class _Prediction:
 
 
 class _Summaries:
-    """Functions of the summaries: themselves, squares and products; the bank of features of many; pieces and bumps.
+    """Functions of the summaries: themselves, squares and products; the same of their ranks, in normal scores, with
+    the bank of features of many and functions of single ones that bend at `KNOTS`; bumps.
 
-    Pieces are functions of single summaries that bend at `KNOTS`. Bumps are Gaussian functions of the distance to some
-    of the simulations, in directions of equal variance; the last set adds narrow ones to the wide ones.
+    With ranks it does not matter whether numbers or, say, their exponentials are given. Bumps are Gaussian functions of
+    the distance to some of the simulations, in directions of equal variance; the last set adds narrow ones.
     """
 
     def __init__(self, z: FloatArray, summaries: FloatArray, kernel: FloatArray) -> None:
-        some = z[:, :MOST_SUMMARIES]
-        first, second = np.triu_indices(some.shape[1], 1)
+        ranks = np.stack([_normal_scores(column) for column in z.T], axis=1)
+        some = ranks[:, :MOST_SUMMARIES]
         knots = np.quantile(some, KNOTS, axis=0)
         pieces = np.maximum(some[:, :, None] - knots.T, 0.0).reshape(len(z), -1)
-        products = some[:, first] * some[:, second]
-        parts = [z, z**2, products, Numbers.of(summaries).bank, pieces, *_bumps(z, kernel)]
+        parts = [_squared(z), _squared(ranks), Numbers.of(summaries).bank, pieces, *_bumps(z, kernel)]
         self.columns = np.hstack(parts)
         ends = np.cumsum([part.shape[1] for part in parts]).tolist()
-        self.smooth = np.arange(ends[2])
-        names = {"themselves": ends[0], "products": ends[2], "pieces": ends[4], "wide bumps": ends[5]}
-        self.simple = [(name, np.arange(end)) for name, end in names.items()]
-        self.flexible = [("narrow bumps", np.arange(ends[6]))]
+        self.smooth = np.arange(ends[0])
+        names = {"themselves": z.shape[1], "products": ends[0], "ranks": ends[1], "pieces": ends[3]}
+        self.simple = [(name, np.arange(end)) for name, end in {**names, "wide bumps": ends[4]}.items()]
+        self.flexible = [("narrow bumps", np.arange(ends[5]))]
+
+
+def _normal_scores(values: FloatArray) -> FloatArray:
+    """Φ⁻¹ of the ranks, the same for equal values."""
+    ordered = np.sort(values)
+    ranks = (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")) / 2
+    return np.asarray(ndtri((ranks + 0.5) / (len(values) + 1)))
+
+
+def _squared(z: FloatArray) -> FloatArray:
+    """z with the squares, and the products of some."""
+    some = z[:, :MOST_SUMMARIES]
+    first, second = np.triu_indices(some.shape[1], 1)
+    return np.hstack([z, z**2, some[:, first] * some[:, second]])
 
 
 def _bumps(z: FloatArray, kernel: FloatArray) -> list[FloatArray]:
