@@ -19,6 +19,7 @@ from fbar.errors import FbarError
 from fbar.question.outcomes import Batch, Failure, Outcomes, Simulated
 from fbar.question.points import Points
 from fbar.question.problem import Problem
+from fbar.question.raw_numbers import number_kept
 from fbar.question.simulators import (
     PASSES,
     RowFailed,
@@ -120,8 +121,9 @@ def attempt_together(problem: Problem, batch: Batch, part: Part, timeout: float 
 
 def _outcomes(problem: Problem, batch: Batch, output: object, rows: int) -> Simulated | RowFailed:
     """What an output tells; or why it cannot be used, where its rows do not tell which of them are at fault."""
+    keep = number_kept(batch, problem.raw_numbers) if rows == batch.simulations else 0
     try:
-        return problem.outcomes(output, rows, check_rows=batch.key == FIRST)
+        return problem.outcomes(output, rows, check_rows=batch.key == FIRST, keep_raw=keep)
     except Unusable as error:
         return RowFailed.of(error)
     except FbarError:

@@ -109,6 +109,8 @@ def encode(batch: Batch, outcomes: Outcomes) -> bytes:
         arrays["failure"] = outcomes.failure
     if outcomes.cost is not None:
         arrays["cost"] = outcomes.cost
+    if outcomes.raw is not None:
+        arrays["raw"] = outcomes.raw
     return pack(
         arrays,
         kind="simulated",
@@ -178,16 +180,18 @@ def _tally(arrays: Arrays, about: Mapping[str, Any], rows: int, repeats: IntArra
 def _simulated(arrays: Arrays, about: Mapping[str, Any], recorded: Arrays, rows: int, seconds: float) -> Simulated:
     summaries = arrays["summaries"]
     failure, cost = arrays.get("failure", np.zeros(rows, dtype=np.int8)), arrays.get("cost")
+    raw = arrays.get("raw")
     _require(failure.dtype.kind in "iu" and failure.shape == (rows,) and summaries.shape[:1] == (rows,))
     _require(summaries.dtype.kind in NUMBERS_AND_LABELS)
     _require(rows == 0 or (failure.min() >= 0 and failure.max() < len(Failure)))
     _require(cost is None or (cost.dtype.kind == "f" and cost.shape == (rows,)))
+    _require(raw is None or (raw.dtype.kind == "f" and raw.ndim >= 1 and len(raw) <= rows))
     _require(all(values.shape[:1] == (rows,) for values in recorded.values()))
     _require(isinstance(seconds, int | float))
     examples, details = (
         {Failure(int(kind)): str(text) for kind, text in about[name].items()} for name in ("examples", "details")
     )
-    return Simulated(summaries, recorded, failure, examples, details, seconds, cost)
+    return Simulated(summaries, recorded, failure, examples, details, seconds, cost, raw)
 
 
 def _require(holds: Any) -> None:

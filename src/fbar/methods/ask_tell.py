@@ -15,6 +15,7 @@ from fbar.errors import InputError
 from fbar.methods.records import RecordedKinds
 from fbar.methods.start import Start
 from fbar.question.outcomes import Batch, Failure, Outcomes, Seen, Simulated
+from fbar.question.raw_numbers import RawNumbers
 
 SLOW_BLOCK = 64
 """Simulations in a block, at most, of a simulator that runs them one by one: what is under way can be lost."""
@@ -35,6 +36,8 @@ class AskTell(ABC):
         """How many of its simulations came from a record, where one was replayed."""
         self.mistake = ""
         """What is wrong with the problem, if the first simulations gave nothing that can be used, or nonsense."""
+        self.raw_numbers = RawNumbers(start.problem.raw_numbers)
+        """Those of a sample of its simulations, where the problem has a summary function."""
         self._proven = False
         self._kinds = RecordedKinds(start.problem)
         self._largest_block = SLOW_BLOCK if start.problem.simulator.one_by_one else None
@@ -175,6 +178,8 @@ class AskTell(ABC):
                 self.seen = self.seen.all_failed(self._told_so_far, Failure.UNUSABLE, wrong)
                 self._all_failed()
             outcomes = self._kinds.matched(outcomes)
+            if isinstance(outcomes, Simulated) and outcomes.raw is not None:
+                self.raw_numbers.add(self.simulations, batch.simulations, outcomes.raw)
             self._absorb(batch, outcomes)
             self._told_so_far += batch.simulations
             self._spend(batch, outcomes)

@@ -20,7 +20,8 @@ from fbar.errors import InputError
 from fbar.question.costs import CostRule
 from fbar.question.distances import PNorm, euclidean
 from fbar.question.outcomes import SAMPLE, Failure, Seen, Simulated
-from fbar.question.outputs import COMPARABLE, Form, Table, as_row, by_parts, read, require_comparable
+from fbar.question.outputs import COMPARABLE, NUMBERS, Form, Table, as_row, by_parts, read, require_comparable
+from fbar.question.raw_numbers import places_kept
 from fbar.question.simulators import COST, Nonsense, RowFailed, Rows, Unusable, without_costs
 from fbar.question.simulators.calls import called, for_user
 
@@ -171,7 +172,25 @@ class Comparison:
 
     # ------------------------------------------------------------ outcomes
 
-    def outcomes(self, output: Any, simulations: int, check_rows: bool) -> Simulated:
+    @property
+    def raw_numbers(self) -> int:
+        """How many numbers a summary function replaces in a simulation; 0 without one, and where data are labels."""
+        raw = self.raw
+        return 0 if self.summary is None or raw is None or raw.dtype.kind not in NUMBERS else raw.size
+
+    def _raw(self, table: Table, places: IntArray) -> FloatArray | None:
+        """The raw numbers at some rows, NaN for those that failed; None if not all that succeeded are alike."""
+        assert self.raw is not None
+        raw = np.full((places.size, *self.raw.shape), np.nan)
+        for group, x in table.groups:
+            if x.shape[1:] != self.raw.shape or x.dtype.kind not in NUMBERS:
+                return None
+            at = np.minimum(np.searchsorted(group, places), len(group) - 1)
+            there = group[at] == places
+            raw[there] = x[at[there]]
+        return raw
+
+    def outcomes(self, output: Any, simulations: int, check_rows: bool, keep_raw: int = 0) -> Simulated:
         """A simulator's output as outcomes: summarised, and rows that cannot be used marked as failures."""
         output, costs = without_costs(output)
         table = read(output, simulations, self.form)
@@ -194,7 +213,10 @@ class Comparison:
             {why.kind: why.detail for _, why in first},
         )
         cost = self._costs.of_output(costs, failure)
-        return found if cost is None else replace(found, cost=cost)
+        if cost is not None:
+            found = replace(found, cost=cost)
+        raw = self._raw(table, places_kept(simulations, keep_raw)) if keep_raw else None
+        return found if raw is None else replace(found, raw=raw)
 
     def usable(self, rows: Rows) -> Rows:
         """Outputs of single simulations in a form that can travel; a `RowFailed` for each that cannot be used."""

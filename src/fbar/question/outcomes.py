@@ -117,6 +117,8 @@ class Simulated:
     details: Mapping[Failure, str] = field(default_factory=dict)
     seconds: float = 0.0
     cost: FloatArray | None = None
+    raw: FloatArray | None = None
+    """The raw numbers of some of the simulations, see `fbar.question.raw_numbers`; None where none are kept."""
 
     @property
     def simulations(self) -> int:

@@ -62,7 +62,7 @@ class Problem:
         output is masked, the simulation has failed.
     summary
         Summary statistics: a function of a batch of outputs, which must treat every row by itself. Applied to the data
-        too, as a batch of one.
+        too, as a batch of one. If the raw data predict the parameters better, the result reports the loss.
     distance
         ``distance(summaries, observed)`` for a batch, each row by itself; Euclidean by default.
     accept
@@ -344,14 +344,21 @@ class Problem:
         """The distance as a function of summaries and the data that they are compared with."""
         return self._comparison.measure
 
-    def outcomes(self, output: Any, simulations: int, *, check_rows: bool = True) -> Simulated:
+    @property
+    def raw_numbers(self) -> int:
+        """How many numbers a summary function replaces in a simulation; 0 without one, and where data are labels."""
+        return self._comparison.raw_numbers
+
+    def outcomes(self, output: Any, simulations: int, *, check_rows: bool = True, keep_raw: int = 0) -> Simulated:
         """A simulator's output as outcomes: summarised, and rows that cannot be used marked as failures.
 
         An output that cannot be used as a whole, such as one of another number of rows, is refused. With
         ``check_rows`` so is a summary that gives nonsense or, as is tried once, does not treat every row by itself.
+        ``keep_raw`` is the number of simulations, spread evenly, whose numbers before the summary are kept.
         """
         simulations = whole_number(simulations, "simulations")
-        return self._comparison.outcomes(output, simulations, flag(check_rows, "check_rows"))
+        keep = min(whole_number(keep_raw, "keep_raw"), simulations) if self.raw_numbers else 0
+        return self._comparison.outcomes(output, simulations, flag(check_rows, "check_rows"), keep)
 
     def usable(self, rows: Rows) -> Rows:
         """Outputs of single simulations in a form that can travel; a ``RowFailed`` for each that cannot be used."""

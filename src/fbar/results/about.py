@@ -37,8 +37,11 @@ def about(result: Result) -> str:
 
 
 def warning_of_bias(result: Result) -> str:
-    """A warning of the estimates that a tolerance biases, with what would help; nothing where there are none."""
+    """A warning of the estimates that a tolerance or lossy summaries bias, with what would help; or nothing."""
     large = [item.name for item in result.estimates if item.reliability == BIASED]
+    if large and result.summary_loss is not None:
+        error_bar = "its error bar" if len(large) == 1 else "their error bars"
+        return f"the summaries lose information, which may shift {', '.join(large)} by more than {error_bar}"
     if not large or result.tolerance is None:
         return ""
     return f"the tolerance biases {', '.join(large)} by more than the error bar; lower it, or see result.at_data()"

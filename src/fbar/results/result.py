@@ -34,6 +34,7 @@ from fbar.results.exports import to_arviz, to_pandas
 from fbar.results.markup import paragraph
 from fbar.results.notebook import joined
 from fbar.results.notebook import warnings as warned
+from fbar.results.summary_loss import LossOfTargets, SummaryLoss
 
 if TYPE_CHECKING:
     import pandas
@@ -136,12 +137,31 @@ class Result:
         found = self._compared(listed, self.posterior.expect(list(listed)))
         return found[0] if isinstance(targets, Target) else found
 
+    @property
+    def all_remarks(self) -> tuple[str, ...]:
+        """What was done beforehand, and what the summary function loses, as far as that can be detected."""
+        lost = "" if self.summary_loss is None else self.summary_loss.remark
+        return tuple(text for text in (*self.remarks, lost) if text)
+
+    @cached_property
+    def summary_loss(self) -> SummaryLoss | None:
+        """Of an answer at the data: what raw data show of a loss by the summary function; None where it is not known.
+
+        Its ``losses`` are the shares of the remaining variance of the parameters that the raw data explain.
+        """
+        return SummaryLoss.of(self.run) if self.is_at_data and not np.ndim(self.simulations) else None
+
     def _compared(self, targets: tuple[Target, ...], estimates: Estimates) -> Estimates:
-        """Estimates at a tolerance with what knows how far they are from the posterior."""
+        """Estimates with what knows how far they are from the posterior: at a tolerance, or by lossy summaries."""
+        compared = self._compared_with(targets, estimates.numbers)
+        return estimates if compared is None else estimates.compared(compared.of)
+
+    def _compared_with(self, targets: tuple[Target, ...], numbers: int) -> Compared | LossOfTargets | None:
+        if self.is_at_data and self.summary_loss is not None:
+            return LossOfTargets(self.summary_loss, self.posterior, targets)
         if not self.tolerance or np.ndim(self.simulations) or not self.run.problem.compares_numbers:
-            return estimates
-        compared = Compared(self._reference, targets, self.own, max(self.estimates.numbers, estimates.numbers))
-        return estimates.compared(compared.of)
+            return None
+        return Compared(self._reference, targets, self.own, max(self.estimates.numbers, numbers))
 
     @cached_property
     def _reference(self) -> Reference:
@@ -331,7 +351,7 @@ class Result:
             self.run.spent_cost,
             self.run.problem.measures_cost,
             self.unused,
-            self.remarks,
+            self.all_remarks,
             self.about,
             self.missing,
             self.what,

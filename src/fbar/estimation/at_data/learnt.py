@@ -210,7 +210,9 @@ def learn(x: FloatArray | Numbers, observed: FloatArray, v: FloatArray, group: I
     numbers = all_numbers[everywhere]
     distance = distances(numbers.raw, star.raw[0])
     half = distance <= np.median(distance)
-    about = _About(_targets(v[everywhere], np.ones(len(everywhere))), np.ones(len(everywhere)), position[everywhere])
+    about = _About(
+        standardised(v[everywhere], np.ones(len(everywhere))), np.ones(len(everywhere)), position[everywhere]
+    )
     basis = Basis.near(numbers[half], star, about.targets[half])
     columns = basis(numbers)
     regressions = Regressions(columns, about.kernel, about.position)
@@ -229,7 +231,7 @@ def learn(x: FloatArray | Numbers, observed: FloatArray, v: FloatArray, group: I
         return None
     edge = max(float(distance[rows].max()), 1e-300)
     kernel = 1 - 0.9999 * (distance[rows] / edge) ** 2
-    about = _About(_targets(v[rows], kernel), kernel, position[rows])
+    about = _About(standardised(v[rows], kernel), kernel, position[rows])
     means = max(int(wide.kept[: v.shape[1]].sum()), 1)  # coefficients vary with the mean functions of the first pass
     near, functions = _near(all_numbers[rows], star, first[rows][:, :means], about)
     if near is None:
@@ -360,7 +362,7 @@ def _first(stage: _Stage, numbers: Numbers, position: IntArray) -> FloatArray:
     return result
 
 
-def _targets(v: FloatArray, kernel: FloatArray) -> FloatArray:
+def standardised(v: FloatArray, kernel: FloatArray) -> FloatArray:
     """v with mean 0 and variance 1 under the kernel, cut at `MOST_DEVIATIONS`; what is not finite is the mean."""
     finite = np.isfinite(v)
     weight = kernel[:, None] * finite

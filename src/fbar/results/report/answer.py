@@ -45,7 +45,12 @@ def answer(result: Result, explained: Explained) -> Section:
     main = element("div", table(["target", "estimate", "error bar", "95% interval"], rows, left=4), class_="answer")
     warnings = dict.fromkeys(text for estimate in result.estimates for text in estimate.warnings)
     other = [] if result.own else [f"Not the run's own estimates: {result.what}, by {result.how[1:]}."]
-    lines = [sentence(result.about), *other, f"{accepted_of(result)}; {result.stopped_by}.", *result.remarks]
+    lines = [
+        sentence(result.about),
+        *other,
+        f"{accepted_of(result)}; {result.stopped_by}.",
+        *map(sentence, result.all_remarks),
+    ]
     why = join(paragraph(f"{name}: {_why(found)}", class_="soft") for name, found in explained.items())
     body = join(
         [
