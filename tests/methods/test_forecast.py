@@ -190,7 +190,7 @@ def test_a_decline_that_is_there_needs_nothing_and_one_that_stays_has_no_end():
     assert Decline.of(sizes, [3.0, 2.0, 1.0, 0.5, -0.1]).forecast() == Forecast(0, 0, 0, 16_000)
     falling = Decline.of(sizes, [4.0, 3.3, 2.6, 1.9, 1.2])
     flat = Decline.of(sizes, [1.2] * 5)
-    assert flat.rate < 0.5 < falling.rate
+    assert falling.stuck < 0.05 < 0.4 < flat.stuck
     assert falling.forecast().high < flat.forecast().high
     assert str(Decline.of(sizes, [60.0] * 5).forecast()) == "more simulations than can be forecast"
     assert str(Forecast(10**15, 9871, 10**15, 1000)) == "at least 9,900 more simulations"

@@ -7,8 +7,9 @@ noise,
 
     y_k = l_k + v σ ε_k,     l_{k+1} = l_k − s log(N_{k+1}/N_k) + v q √log(N_{k+1}/N_k) η_k,
 
-with ε and η standard normal, a rate s ≥ 0 with a normal prior and a roughness v with a log-normal one, both of the run.
-For each s and v on a grid the Kalman filter gives the present level l and the probability of what was read.
+with ε and η standard normal, a rate s ≥ 0 and a roughness v of the run. The prior of v is log-normal. That of s is
+normal, or with a small probability s is hardly above 0, since there are problems whose bias stays. For each s and v on
+a grid the Kalman filter gives the present level l and the probability of what was read.
 
 A run ends at the first reading whose error is small enough, and an error that goes up and down is small enough sooner
 than its level is. So the forecast is the distribution of that first passage over the readings to come, whose numbers of
@@ -29,11 +30,11 @@ from fbar.estimation.estimate import Estimate
 from fbar.methods.forecasts import MOST, SURE, Forecast
 from fbar.methods.history import Moment
 
-WINDOW = 16.0
-"""Readings at fewer than N over this many simulations do not count."""
-
 RATE, RATE_SPREAD = 0.9, 0.35
-"""The prior of the rate s."""
+"""The prior of the rate s, where the error falls."""
+
+HARDLY_FALLS, STUCK = 0.3, 0.1
+"""A rate s below this is that of an error that hardly falls, and the prior probability of such a problem."""
 
 NOISE, WALK, ROUGHNESS = 0.3, 0.75, 0.6
 """σ, q, and the prior deviation of log v.
@@ -53,14 +54,19 @@ PATHS = 1000
 READINGS, GROWN = 5, 8.0
 """Readings, and how many times the simulations must have grown between them, before a bias is found not to fall."""
 
+LIKELY_STUCK = 0.4
+"""The probability that the error hardly falls from which a run may give up."""
+
 UNLIKELY = 0.02
 """The probability of reaching the wanted error within the limit below which a run gives up."""
 
-HARDLY_FALLS = 0.3
-"""An expected rate s below this is that of an error that hardly falls."""
-
 RATES = np.linspace(0.0, 3.0, 61)[:, None]
 ROUGH = np.exp(np.linspace(-math.log(10), math.log(5), 12))[None, :]
+
+
+def _prior_of_rates() -> FloatArray:
+    falls, hardly = np.exp(-((RATES - RATE) ** 2) / (2 * RATE_SPREAD**2)), RATES <= HARDLY_FALLS
+    return np.asarray((1 - STUCK) * falls / falls.sum() + STUCK * hardly / hardly.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +81,7 @@ class Walk:
     def of(cls, log_simulations: FloatArray, y: FloatArray) -> Walk:
         """By the Kalman filter for every s and v; before the first reading nothing is known of the level."""
         noise, walk = (ROUGH * NOISE) ** 2, (ROUGH * WALK) ** 2
-        log_weights = -((RATES - RATE) ** 2) / (2 * RATE_SPREAD**2) - np.log(ROUGH) ** 2 / (2 * ROUGHNESS**2)
+        log_weights = np.log(_prior_of_rates()) - np.log(ROUGH) ** 2 / (2 * ROUGHNESS**2)
         level, variance = np.full(log_weights.shape, y[0]), np.broadcast_to(noise, log_weights.shape)
         for step, seen in zip(np.diff(log_simulations), y[1:], strict=True):
             level, variance = level - RATES * step, variance + walk * step
@@ -86,9 +92,9 @@ class Walk:
         return cls(weights / weights.sum(), level, variance)
 
     @property
-    def rate(self) -> float:
-        """The expected rate s."""
-        return float((self.weights * RATES).sum())
+    def stuck(self) -> float:
+        """The probability that the error hardly falls."""
+        return float((self.weights * (RATES <= HARDLY_FALLS)).sum())
 
     def first_passage(self, steps: FloatArray) -> FloatArray:
         """The probabilities that y was 0 or less at one of the next 0, 1, 2, … readings, ``steps`` of log N apart."""
@@ -109,8 +115,8 @@ class Decline:
     at: int
     last: float
     """log(e²/wanted²) at present."""
-    rate: float
-    """The expected rate s."""
+    stuck: float
+    """The probability that the error hardly falls."""
     readings: tuple[int, ...]
     """Simulations at the readings to come, after that of the present."""
     reached: FloatArray
@@ -125,13 +131,12 @@ class Decline:
         ``read`` are the simulations at the last reading, if that was before the present.
         """
         n, y = np.asarray(simulations, dtype=np.float64), np.asarray(log_ratio, dtype=np.float64)
-        recent = n >= n[-1] / WINDOW
         at = int(n[-1])
         to_come = [max(math.floor(growth * (at if read is None else read)), at + 1)]
         while len(to_come) < AHEAD:
             to_come.append(max(math.floor(growth * to_come[-1]), to_come[-1] + 1))
-        walk, readings = Walk.of(np.log(n[recent]), y[recent]), (at, *to_come)
-        return cls(at, float(y[-1]), walk.rate, readings, walk.first_passage(np.diff(np.log(readings))))
+        walk, readings = Walk.of(np.log(n), y), (at, *to_come)
+        return cls(at, float(y[-1]), walk.stuck, readings, walk.first_passage(np.diff(np.log(readings))))
 
     @classmethod
     def of_history(
@@ -194,15 +199,14 @@ def stays_biased(history: Sequence[Moment], name: str, wanted: Any, limit: int |
 
 def _is_stuck(history: Sequence[Moment], name: str, wanted: Any, limit: int | None) -> bool:
     simulations = history[-1].simulations
-    recent = [m for m in history if m.simulations >= simulations / WINDOW]
-    if len(recent) < READINGS or simulations < GROWN * recent[0].simulations:
+    if len(history) < READINGS or simulations < GROWN * history[0].simulations:
         return False
-    found = [m.estimate(name) for m in recent if m.simulations >= simulations / 4]
+    found = [m.estimate(name) for m in history if m.simulations >= simulations / 4]
     last = found[-1]
     if last is None or not all(one is not None and _mostly_bias(one) for one in found):
         return False
     decline = Decline.of_history(history, last, wanted, simulations)
-    if decline is None or decline.rate > HARDLY_FALLS:
+    if decline is None or decline.stuck < LIKELY_STUCK:
         return False
     return decline.reached_within(MOST if limit is None else limit) < UNLIKELY
 
