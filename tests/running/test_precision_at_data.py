@@ -221,6 +221,8 @@ def test_a_run_with_too_many_summaries_gives_up_and_what_it_advises_helps() -> N
     assert not result["theta"].trusted
     (why,) = (one for one in result.warnings if "mean:theta ± 0.003 will not be reached" in one)
     assert "learned summaries" in why
+    assert result.forecast({"theta": 0.5}) is None  # it is not known when an estimate becomes reliable
+    assert result.missing == {}
     unsummarised = fbar.Problem(prior, scaled, observed=observed)
     learned = fbar.infer(unsummarised, THETA, budget=2000, seed=3, progress=False)
     assert learned["theta"].standard_error < 0.2 < 0.5 < result["theta"].standard_error

@@ -39,7 +39,8 @@ HARDLY_FALLS, STUCK = 0.3, 0.1
 NOISE, WALK, ROUGHNESS = 0.3, 0.75, 0.6
 """σ, q, and the prior deviation of log v.
 
-With the mean of s they are the most likely values for runs on odd observations of six problems of the catalogue.
+With the mean of s they are about the most likely values for runs on odd observations of six problems of the catalogue
+(gaussian-linear, gaussian-mixture, two-moons, sir, filippi, lotka-volterra).
 """
 
 GROWTH = 1.5
