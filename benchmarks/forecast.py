@@ -161,7 +161,7 @@ def main() -> None:
     kept = []
     if asked.only and asked.out.exists():
         with asked.out.open(newline="") as file:
-            kept = list(csv.reader(file))[1:]
+            kept = [row + [""] * (len(COLUMNS) - len(row)) for row in list(csv.reader(file))[1:]]
     rows = []
     for name, title, runs, one in cases:
         found = [row for row in kept if row[:2] == [name, title]]
