@@ -213,6 +213,35 @@ def test_a_run_whose_bias_stays_ends_and_its_result_has_the_reason() -> None:
     assert at.stopped_by == "stopping rule met"  # at a tolerance the error has no bias in it
 
 
+def scaled(theta, rng):
+    return np.exp(theta["theta"])[:, None] * rng.standard_normal((theta.rows, 12))
+
+
+def test_a_run_with_too_many_summaries_gives_up_and_what_it_advises_helps() -> None:
+    """Twelve numbers that show how large θ is only by their squares: regressions on them do not see it.
+
+    The wanted error is far less than a hundredth of theirs. When such an error is known to stay depends on the seed.
+    """
+    prior, observed = fbar.Prior(theta=stats.norm(0, 1)), 1.5 * np.sin(1 + 3 * np.arange(12))
+    many = fbar.Problem(prior, scaled, observed=observed, summary=lambda data: data)
+
+    def ended(seed: int) -> fbar.Result:
+        return fbar.infer(many, THETA, precision={"theta": 0.003}, budget=60_000, seed=seed, progress=False)
+
+    gave_up = "more simulations will not help; stopping rule not met"
+    result = next(one for one in map(ended, (3, 1, 2)) if one.stopped_by == gave_up)
+    assert 8000 <= result.simulations < 60_000
+    assert not result["theta"].trusted
+    (why,) = (one for one in result.warnings if "mean:theta ± 0.003 will not be reached" in one)
+    assert "learned summaries" in why
+    assert result.forecast({"theta": 0.5}) is None  # it is not known when an estimate becomes reliable
+    assert result.missing == {}
+    unsummarised = fbar.Problem(prior, scaled, observed=observed)
+    learned = fbar.infer(unsummarised, THETA, budget=2000, seed=3, progress=False)
+    assert learned["theta"].standard_error < 0.2 < 0.5 < result["theta"].standard_error
+    assert abs(learned["theta"].value - math.log(np.sqrt(np.mean(observed**2)))) < 0.3
+
+
 def test_forecasts_while_it_runs_and_of_a_result() -> None:
     seen = []
 

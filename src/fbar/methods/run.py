@@ -22,7 +22,7 @@ from fbar.estimation.posterior import Posterior
 from fbar.estimation.simulations import Drawn, Simulations
 from fbar.methods.ask_tell import AskTell
 from fbar.methods.forecasts import Forecast, VarianceAfter, proportional, until_error
-from fbar.methods.history import Moment
+from fbar.methods.history import AT_DATA_GROWTH, Moment
 from fbar.methods.other_tolerances import OtherTolerances
 from fbar.methods.records import RecordedBlocks, Replayed
 from fbar.methods.start import Start
@@ -254,6 +254,11 @@ class Run(AskTell, OtherTolerances):
         """The variance of a target's estimate after more simulations, if the run goes on as it would now."""
         return proportional(posterior, target)
 
+    @property
+    def reading_growth(self) -> float:
+        """Simulations when a stopping rule reads a run at the data over those at the reading before, about."""
+        return AT_DATA_GROWTH
+
     def forecast(self, target: Target, wanted: Any, posterior: Posterior | None = None) -> Forecast | None:
         """How many more simulations until a target's standard error is ``wanted``; None where that is not known.
 
@@ -273,7 +278,8 @@ class Run(AskTell, OtherTolerances):
         if np.ndim(posterior.simulations):
             return None  # trials, each with a number of its own
         if isinstance(posterior, PosteriorAtData):
-            found = Decline.of_history(self.history, self.estimate_so_far(target, posterior), wanted, self.simulations)
+            present = self.estimate_so_far(target, posterior)
+            found = Decline.of_history(self.history, present, wanted, self.simulations, self.reading_growth)
             return None if found is None else found.forecast()
         estimate = posterior.expect(target)
         share = posterior.known_share(target.influence(posterior.points, posterior.weights))

@@ -272,6 +272,8 @@ class StandardError(StoppingRule):
             return None
         target = next(target for target in run.targets if target.name == self.target)
         estimate = run.estimate_so_far(target, posterior)
+        if run.at_data and not np.all(estimate.trusted):
+            return None  # the rule waits for a reliable estimate, and when that comes cannot be forecast
         found = run.forecast(target, self._wanted(estimate), posterior)
         needed = [until_count(posterior.accepted, ENOUGH_ACCEPTED, run.simulations)]
         rarer = _rarer_side(target, estimate, posterior)

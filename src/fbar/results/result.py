@@ -246,7 +246,9 @@ class Result:
     def forecast(self, precision: StoppingRule | Mapping[str, float | str]) -> Forecast | None:
         """How many more simulations would give the wanted errors, as in ``precision=``; None if it is not known.
 
-        From the variance of the run's own estimates, at its own tolerance, see `fbar.methods.forecasts`.
+        At a tolerance it follows from the variance of the run's estimates, see `fbar.methods.forecasts`. At the data it
+        follows from how the total error has fallen, see `fbar.methods.total_error`, and it is None while an estimate
+        is unreliable.
         """
         return as_rule(precision, self.run.targets).forecast(self.run)
 

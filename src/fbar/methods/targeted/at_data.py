@@ -29,6 +29,7 @@ from fbar.methods.run import Stage
 from fbar.methods.start import Start
 from fbar.methods.targeted.aim import Aim
 from fbar.methods.targeted.rounds import LEAST_ROUND, TargetedRounds
+from fbar.methods.total_error import GROWTH
 from fbar.question.space import Particles, Proposal
 from fbar.seeds import Purpose
 from fbar.weights import systematic
@@ -86,6 +87,10 @@ class TargetedAtDataRun(TargetedRounds):
     @property
     def learning(self) -> bool:
         return not self.finished and self.round < LEARNED_ROUNDS
+
+    @property
+    def reading_growth(self) -> float:
+        return GROWTH
 
     def stages(self) -> list[Stage]:
         found = []
