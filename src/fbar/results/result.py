@@ -145,10 +145,7 @@ class Result:
 
     @cached_property
     def summary_loss(self) -> SummaryLoss | None:
-        """Of an answer at the data: what raw data show of a loss by the summary function; None where it is not known.
-
-        Its ``losses`` are the shares of the remaining variance of the parameters that the raw data explain.
-        """
+        """What raw data show of a loss by the summary function; None where it is not known, or not at the data."""
         return SummaryLoss.of(self.run) if self.is_at_data and not np.ndim(self.simulations) else None
 
     def _compared(self, targets: tuple[Target, ...], estimates: Estimates) -> Estimates:
