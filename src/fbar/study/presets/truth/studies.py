@@ -57,7 +57,7 @@ class Inferred:
         seed = int(seeds.generator(Purpose.DESIGN, 0, 0).integers(2**63))
         problem = Problem(**{**posed.arguments, "summary": None, "distance": None}) if self.raw else posed
         found = infer(problem, list(targets), method=self.method, budget=posed.budget, seed=seed, progress=False)
-        return found.estimates
+        return [estimate for estimate in found.estimates if np.isfinite(estimate.value).all()]  # others have no answer
 
 
 def contenders() -> list[Contender]:
