@@ -278,7 +278,7 @@ def test_the_report_says_how_to_run_it_again(tmp_path, monkeypatch, capsys):
         return command(capsys, *shlex.split(line)[1:])
 
     call("fbar init model.py")
-    for options in ("--budget 4000", "--tolerance 1 --method smc", "--tolerance 0.8 --precision rate=2% spread:0.9=1"):
+    for options in ("--budget 1500", "--tolerance 1 --method smc", "--tolerance 0.8 --precision rate=2% spread:0.9=1"):
         options = options.replace("spread:0.9=1", "'probability:rate > 10=0.05'")
         first = call(f"fbar infer model.py {options} --seed 7 --run my-run")
         call("fbar report my-run --predictive 0")

@@ -314,8 +314,8 @@ def test_looking_after_every_block_changes_no_bit(name: str, clock: Clock) -> No
         return [(e.value, e.standard_error, e.df) for e in result.estimates] + [result.simulations, result.run.round]
 
     method = LOOKED_AT[name]
-    looked = estimates(asked(clock, method=method, progress=look))
-    assert looked == estimates(asked(clock, method=method, progress=False))
+    looked = estimates(asked(clock, method=method, budget=3000, progress=look))
+    assert looked == estimates(asked(clock, method=method, budget=3000, progress=False))
 
 
 def test_looks_take_little_of_the_time(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
