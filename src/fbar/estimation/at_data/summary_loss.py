@@ -9,7 +9,7 @@ the posterior given s* may be about √λ posterior deviations from the posterio
 simulations near the data, of which the raw numbers were kept:
 
 1. In one half of them, y is predicted from functions of the raw numbers and the bank of features
-   (`fbar.estimation.at_data.basis`) together with functions of the summaries: g(x, s).
+   (``fbar.estimation.at_data.basis``) together with functions of the summaries: g(x, s).
 2. In the other half, y and g are both regressed on the summaries, cross-fitted, with residuals r_y and r_g. If s
    loses nothing, E[r_y r_g] is 0 whatever g is, up to the *product* of the errors of the two regressions: a
    regression on s that is not flexible enough is not taken for a loss. The halves change places.
