@@ -10,7 +10,7 @@ from scipy import stats
 
 import fbar
 from fbar.estimation.at_data import AtData
-from fbar.estimation.at_data.choice import ladder
+from fbar.estimation.at_data.choice import choose, ladder
 from fbar.estimation.at_data.moments import Difference, Moments
 from fbar.estimation.at_data.moving import move
 from fbar.estimation.at_data.prepared import prepare
@@ -151,3 +151,16 @@ def test_what_learned_summaries_lost_is_in_the_error():
     # One coefficient for each of 12 numbers, and some for their squares and features, from 2,000 effective simulations.
     assert 0.002 < learned.learnt.loss < 0.05
     assert with_loss.bias - without.bias == pytest.approx(2 * learned.learnt.loss)
+
+
+def test_what_a_quadratic_regression_changes_counts_as_what_it_may_leave():
+    """E[v | s] bends in one of six directions: the regressions of order one and two differ beyond doubt."""
+    rng = np.random.default_rng(6)
+    s = rng.standard_normal((4000, 6))
+    mu = 0.3 * s[:, 0] ** 2 + 0.2 * rng.standard_normal(4000)
+    prepared = prepare(portion(fbar.Prior(mu=stats.norm(0, 1)), fbar.Points({"mu": mu}), s, np.zeros(6)))
+    alone, compared = (choose(prepared, (0.8,), orders, (1.0,), first=True) for orders in ((2,), (1, 2)))
+    assert alone is None  # nothing to compare it with
+    alone, compared = (choose(prepared, (0.8,), orders, (1.0, 0.5), first=True) for orders in ((2,), (1, 2)))
+    assert alone.moved.order == 2
+    assert compared.bias > 2 * alone.bias
