@@ -82,7 +82,7 @@ class AtData:
         learnt = prepared.in_learnt_coordinates() if self.learn else None
         found = None if learnt is None else self._chosen(learnt)
         if found is not None:
-            return PosteriorAtData(found)
+            return PosteriorAtData(found, replace(self, learn=False))
         step, used = self._chosen(prepared), prepared
         while step is None and used.z.shape[1] > 1:
             used = used.in_main_directions(used.z.shape[1] // 2)
@@ -93,7 +93,7 @@ class AtData:
             raise NoPosterior(
                 f"{len(prepared):,} usable simulations{worth} are too few for an estimate at the data; raise the budget"
             )
-        return PosteriorAtData(step)
+        return PosteriorAtData(step, replace(self, learn=False))
 
     def _chosen(self, prepared: Prepared) -> Step | None:
         """The step of least total error; None where there are too few simulations for any.
