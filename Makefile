@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(VERSION)
 
-.PHONY: setup run paper test check test-arithmetic lint docs attack map bench bench-peers test-peers truths tables constraints clean
+.PHONY: setup run paper test check test-arithmetic lint docs outputs attack map bench bench-peers test-peers truths tables constraints clean
 
 setup: $(STAMP)
 
@@ -45,6 +45,11 @@ lint: setup
 docs: setup  ## the pages, with their code executed anew
 	$(BIN)/python -m sphinx -W --keep-going -E -q -j 2 -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+PAGES ?=
+outputs: setup  ## store in the pages what their code prints, and the text of the reference; PAGES="docs/tutorial.md …" for some
+	$(BIN)/python docs/_ext/reference_text.py
+	$(BIN)/python docs/_ext/stored_outputs.py $(PAGES)
 
 map: setup  ## the picture of the rooms in CONTRIBUTING, from the real imports
 	$(BIN)/python docs/_ext/house.py docs/house.svg
