@@ -18,7 +18,7 @@ import math
 import re
 from collections.abc import Iterator
 
-ERRORS, FACTOR, PART = 5, 3, 0.3
+ERRORS, FACTOR, PART = 5, 3, 1 / 3
 
 NUMBER = re.compile(
     r"(?<![\w.])(?P<sign>[-−+]?)(?P<value>\d[\d,_]*(?:\.\d+)?|\.\d+)(?:\((?P<error>\d+(?:\.\d+)?)\))?(?P<power>e[-+]?\d+)?"

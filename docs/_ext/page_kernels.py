@@ -22,6 +22,18 @@ c.HistoryManager.enabled = False
 c.IPKernelApp.log_level = 'ERROR'
 """
 
+BASH = """
+import subprocess
+
+
+def bash(line, cell):
+    print(subprocess.run(["bash", "-e"], input=cell, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+get_ipython().register_magic_function(bash, "cell")
+"""
+"""What commands print comes in one piece: IPython's own %%bash gives it in pieces that end anywhere."""
+
 
 def prepare() -> None:
     """Set the environment that kernels started from this process inherit."""
@@ -29,6 +41,8 @@ def prepare() -> None:
     atexit.register(shutil.rmtree, profile, ignore_errors=True)
     (profile / "profile_default").mkdir()
     (profile / "profile_default" / "ipython_kernel_config.py").write_text(SETTINGS, encoding="utf-8")
+    (profile / "profile_default" / "startup").mkdir()
+    (profile / "profile_default" / "startup" / "bash.py").write_text(BASH, encoding="utf-8")
     (profile / "matplotlibrc").write_text("svg.hashsalt: fbar\n", encoding="utf-8")  # the same picture, the same file
     os.environ["MATPLOTLIBRC"] = str(profile / "matplotlibrc")
     os.environ["IPYTHONDIR"] = str(profile)

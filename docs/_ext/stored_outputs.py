@@ -111,21 +111,25 @@ def without_outputs(text: str) -> str:
 
 
 def outputs(cell: Any) -> tuple[Output, ...]:
-    """What an executed cell of a notebook gave: streams joined, of a value its picture or else its text."""
-    found: list[Output] = []
+    """What an executed cell gave, its streams merged: what was printed, and of values their picture or else their text.
+
+    myst-nb merges a stream into its first piece, and leaves the other pieces in the notebook that it writes.
+    """
+    found: list[str | Picture] = []
+    merged: set[str] = set()
     for item in cell.outputs:
         data = item.get("data", {})
         if "image/svg+xml" in data:
             found.append(Picture(DATE.sub("", data["image/svg+xml"]).encode(), ".svg"))
         elif "image/png" in data:
             found.append(Picture(b64decode(data["image/png"]), ".png"))
-        else:
-            text = _clean(item.get("text", "") or data.get("text/plain", ""))
-            if text and found and isinstance(found[-1], Text):
-                found[-1] = Text(f"{found[-1].text}\n{text}")
-            elif text:
-                found.append(Text(text))
-    return tuple(found)
+        elif item.get("name") not in merged:
+            before = found.pop() if found and isinstance(found[-1], str) else ""
+            found.append(f"{before}\n{item.get('text', data.get('text/plain', ''))}")
+        if item.output_type == "stream":
+            merged.add(item.name)
+    cleaned = [item if isinstance(item, Picture) else Text(_clean(item)) for item in found]
+    return tuple(item for item in cleaned if item != Text(""))
 
 
 def _clean(text: str) -> str:
@@ -137,11 +141,15 @@ def _clean(text: str) -> str:
 def executed(page: Path) -> Any:
     """The notebook of a page after its code has run."""
     from myst_nb.core.read import read_myst_markdown_notebook
+    from myst_nb.core.utils import coalesce_streams
     from nbclient import NotebookClient
 
     notebook = read_myst_markdown_notebook(without_outputs(page.read_text(encoding="utf-8")), path=page)
     with tempfile.TemporaryDirectory() as directory:
         NotebookClient(notebook, timeout=page_kernels.TIMEOUT, resources={"metadata": {"path": directory}}).execute()
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = coalesce_streams(cell.outputs)
     return notebook
 
 
