@@ -27,12 +27,15 @@ import subprocess
 
 
 def bash(line, cell):
-    print(subprocess.run(["bash", "-e"], input=cell, stdout=subprocess.PIPE, text=True, check=True).stdout)
+    done = subprocess.run(["bash", "-e"], input=cell, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    print(done.stdout)
 
 
 get_ipython().register_magic_function(bash, "cell")
 """
-"""What commands print comes in one piece: IPython's own %%bash gives it in pieces that end anywhere."""
+"""What commands print comes in one piece, without progress: IPython's own %%bash gives it in pieces that end anywhere."""
 
 
 def prepare() -> None:
