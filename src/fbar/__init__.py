@@ -77,6 +77,7 @@ from fbar.seeds import Seeds
 if TYPE_CHECKING:
     from fbar import plot, problems, scores
     from fbar.diagnostics.explanation import Explanation
+    from fbar.diagnostics.model_check import ModelCheck
     from fbar.results.result import Result
     from fbar.running import drive, extend, infer, load
     from fbar.running.summaries import LearnedSummaries
@@ -120,6 +121,7 @@ __all__ = [
     "MissingExtra",
     "Mixture",
     "Model",
+    "ModelCheck",
     "ModelChoice",
     "NoPosterior",
     "NormalKernel",
@@ -183,6 +185,7 @@ _MODULES = ("plot", "problems", "scores", "study")
 _LATER = {
     "Explanation": "fbar.diagnostics.explanation",
     "LearnedSummaries": "fbar.running.summaries",
+    "ModelCheck": "fbar.diagnostics.model_check",
     "Result": "fbar.results.result",
     "Study": "fbar.study",
     "StudyResult": "fbar.study",

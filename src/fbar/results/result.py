@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from fbar.checks import counted, non_negative_number, number
+from fbar.checks import non_negative_number, number
 from fbar.diagnostics.explanation import Explanation, explain, target_of
+from fbar.diagnostics.model_check import ModelCheck, check_model
 from fbar.diagnostics.predictive import Predictions, predict
 from fbar.engine import Engine, as_before
 from fbar.errors import InputError
@@ -25,7 +26,7 @@ from fbar.methods.history import Moment
 from fbar.methods.stopping import StoppingRule, as_rule
 from fbar.question.outcomes import FailedPlace
 from fbar.question.targets import Target, as_targets
-from fbar.results.about import about, remaining_bias, warning_of_bias
+from fbar.results.about import about, remaining_bias
 from fbar.results.account import Account
 from fbar.results.comparison import Compared, Reference
 from fbar.results.described import described
@@ -35,6 +36,7 @@ from fbar.results.markup import paragraph
 from fbar.results.notebook import joined
 from fbar.results.notebook import warnings as warned
 from fbar.results.summary_loss import LossOfTargets, SummaryLoss
+from fbar.results.warned import doubt_damaged, warnings_of
 
 if TYPE_CHECKING:
     import pandas
@@ -147,6 +149,13 @@ class Result:
     def summary_loss(self) -> SummaryLoss | None:
         """What raw data show of a loss by the summary function; None where it is not known, or not at the data."""
         return SummaryLoss.of(self.run) if self.is_at_data and not np.ndim(self.simulations) else None
+
+    @cached_property
+    def model_check(self) -> ModelCheck:
+        """Whether the data are like what the model simulates, from the simulations that are there."""
+        if np.ndim(self.simulations):
+            return ModelCheck(unknown="it is a run of many trials")
+        return check_model(self.run.problem, self.posterior, self.all_simulations)
 
     def _compared(self, targets: tuple[Target, ...], estimates: Estimates) -> Estimates:
         """Estimates with what knows how far they are from the posterior: at a tolerance, or by lossy summaries."""
@@ -331,12 +340,7 @@ class Result:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings of the run as a whole; those of single estimates are theirs."""
-        seen = self.run.seen
-        were = "was" if seen.failures == 1 else "were"
-        failed = f"{counted(seen.failures, 'simulation')} failed and {were} rejected: {seen.failed}"
-        failed = failed if seen.failures else ""
-        found = (*self.posterior.doubts, *self.run.warnings, failed, warning_of_bias(self), *self.notes)
-        return tuple(dict.fromkeys(text for text in found if text))
+        return warnings_of(self)
 
     @property
     def _account(self) -> Account:
@@ -410,9 +414,3 @@ class Result:
             what they compute from these points is not about the posterior.
         """
         return to_arviz(self.run, self.posterior, draws=draws, weighted=weighted)
-
-
-def doubt_damaged(posterior: Posterior, run: Run) -> None:
-    """Trust nothing of a posterior that a damaged record cut short."""
-    text = f"part of the record is damaged: only {counted(run.simulations, 'simulation')} are used"
-    posterior.doubts = tuple(dict.fromkeys((*posterior.doubts, text)))
