@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from fbar import plot, problems, scores
     from fbar.diagnostics.explanation import Explanation
     from fbar.diagnostics.model_check import ModelCheck
+    from fbar.diagnostics.predictions import Predictions
     from fbar.results.result import Result
     from fbar.running import drive, extend, infer, load
     from fbar.running.summaries import LearnedSummaries
@@ -129,6 +130,7 @@ __all__ = [
     "PNorm",
     "Points",
     "Posterior",
+    "Predictions",
     "Prior",
     "Problem",
     "QuantileSchedule",
@@ -186,6 +188,7 @@ _LATER = {
     "Explanation": "fbar.diagnostics.explanation",
     "LearnedSummaries": "fbar.running.summaries",
     "ModelCheck": "fbar.diagnostics.model_check",
+    "Predictions": "fbar.diagnostics.predictions",
     "Result": "fbar.results.result",
     "Study": "fbar.study",
     "StudyResult": "fbar.study",
