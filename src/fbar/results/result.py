@@ -344,34 +344,15 @@ class Result:
         """Warnings of the run as a whole; those of single estimates are theirs."""
         return warnings_of(self)
 
-    @property
-    def _account(self) -> Account:
-        """What is printed."""
-        return Account(
-            self.estimates,
-            self.warnings,
-            int(np.sum(self.simulations)),
-            float(np.sum(self.accepted)),
-            self.stopped_by,
-            self.run.spent_cost,
-            self.run.problem.measures_cost,
-            self.unused,
-            self.all_remarks,
-            self.about,
-            self.missing,
-            self.what,
-            self.is_at_data,
-        )
-
     def __str__(self) -> str:
-        return "\n".join(self._account.lines())
+        return "\n".join(Account.of(self).lines())
 
     def __repr__(self) -> str:
         title = f"{self.what}; " if self.what else ""
         return f"Result({title}{brief(self.estimates)}; {np.sum(self.simulations):,} simulations, {self.stopped_by})"
 
     def _repr_html_(self) -> str:
-        account = self._account
+        account = Account.of(self)
         lines = [*account.how_it_went(), f"seed {self.seed}"]
         title = [paragraph(f"{self.what}:")] if self.what else []
         return joined(*title, self.estimates._repr_html_(), warned(account.further_warnings), *map(paragraph, lines))
