@@ -15,9 +15,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from fbar.errors import InputError, LedgerError
+from fbar.errors import LedgerError
 from fbar.ledger import Leg
 from fbar.ledger.legs import read_json
+from fbar.ledger.reader import no_run
 from fbar.running.progress_file import RecordedProgress, read_progress
 from fbar.system.files import read_text
 from fbar.system.locks import held
@@ -72,10 +73,7 @@ class WatchedRun:
 def look_at(directory: Path) -> WatchedRun:
     """A recorded run as it is now."""
     if not (directory / "ledger.sqlite").exists():
-        raise InputError(
-            f"{directory} holds no run; start one with fbar infer MODEL.py --run {directory}, or fbar.infer(..., "
-            "run=...)"
-        )
+        raise no_run(directory)
     # Whether it is driven comes first: the driver writes its end before it lets go.
     driven, holder = held(directory / "driver.lock"), _holder(directory)
     found = read_json(directory)
