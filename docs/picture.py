@@ -76,8 +76,8 @@ def draw(flu, school, result, found):
         ax.set(title=title, yticks=[], ylim=(-0.45, len(found) - 0.3))
         ax.margins(x=0.12)
         ax.spines["left"].set_visible(False)
-    others[0].set_xlabel(f"{SIMULATIONS:,} simulations each; ± 2 standard errors", loc="left")
-    others[1].set_xlabel("grey: by the likelihood", loc="left")
+    others[0].set_xlabel(f"{SIMULATIONS:,} simulations each", loc="left")
+    others[1].set_xlabel("± 2 standard errors; grey: likelihood", loc="left")
     return figure
 
 
