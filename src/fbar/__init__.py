@@ -53,6 +53,8 @@ from fbar.question.priors import (
     ModelChoice,
     Prior,
     UnitTransform,
+    dirichlet,
+    ordered,
     truncate,
 )
 from fbar.question.problem import Problem
@@ -155,6 +157,7 @@ __all__ = [
     "covariance",
     "density_at",
     "designs",
+    "dirichlet",
     "drive",
     "each",
     "expectation",
@@ -163,6 +166,7 @@ __all__ = [
     "load",
     "mean",
     "model_probability",
+    "ordered",
     "plot",
     "probabilities",
     "probability",

@@ -169,7 +169,7 @@ class Problem:
             "summary": self.summary,
             "distance": self._comparison.distance_given,
             "accept": self._comparison.accept,
-            "derived": self.derived,
+            "derived": self._parameters.given,
             "cost": self._costs.given,
             "records": self.records,
             "p_star": self._acceptance.function,

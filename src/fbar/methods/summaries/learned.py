@@ -83,7 +83,7 @@ class LearnedProblem(Problem):
             base.simulate,
             base.raw,
             summary=summary,
-            derived=base.derived,
+            derived=base.arguments["derived"],
             cost=base.arguments["cost"],
             records=base.records,
         )
