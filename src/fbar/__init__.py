@@ -26,6 +26,7 @@ from fbar.errors import (
 from fbar.estimation import DoublyRobust, KernelRegression, WeightedAverage
 from fbar.estimation.estimate import Estimate, Estimates
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.sequential import PosteriorAsPrior
 from fbar.methods import (
     AdaptiveAllocation,
     AdaptivePosterior,
@@ -129,6 +130,7 @@ __all__ = [
     "PNorm",
     "Points",
     "Posterior",
+    "PosteriorAsPrior",
     "Prior",
     "Problem",
     "QuantileSchedule",

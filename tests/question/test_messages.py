@@ -136,7 +136,7 @@ class Simulations:
 
 def repeated(simulate, **options):
     result = infer(simulate, **options)
-    return [text for text in result.warnings if "random numbers of its own or remembers" in text]
+    return [text for text in result.warnings if "another source of random numbers" in text]
 
 
 @pytest.fixture
@@ -171,6 +171,34 @@ def test_one_block_is_simulated_twice_once_and_only_if_it_is_cheap(patience, mon
     problem = fbar.Problem(PRIOR, dear, observed=[1.0, 1.2])
     assert not fbar.infer(problem, fbar.mean("a"), **options).notes
     assert sum(dear.calls) == 600
+
+
+def test_of_slow_blocks_one_simulation_is_repeated_where_that_is_little(monkeypatch):
+    monkeypatch.setattr(repeat, "CHEAP", 0.0)
+    monkeypatch.setattr(repeat, "MOST_SECONDS", 0.0)
+    calls = []
+
+    def slow(noise):
+        def simulate(theta, rng):
+            calls.append(theta["a"])
+            return theta["a"] + noise(rng).standard_normal(2)
+
+        return fbar.each(simulate)
+
+    assert repeated(slow(lambda rng: np.random.default_rng()))
+    assert len(calls) == 601
+    assert calls.count(calls[0]) == 2
+    assert not repeated(slow(lambda rng: rng))
+    assert len(calls) == 1202
+    monkeypatch.setattr(repeat, "MOST_OF_BUDGET", 1 / 601)
+    assert not repeated(slow(lambda rng: np.random.default_rng()))
+    assert len(calls) == 1802
+    monkeypatch.setattr(repeat, "MOST_OF_BUDGET", 1.0)
+    vectorised = Simulations(lambda rng: np.random.default_rng())
+    assert not repeated(vectorised)
+    assert sum(vectorised.calls) == 600
+    monkeypatch.setattr(repeat, "MOST_SECONDS", 60.0)
+    assert repeated(Simulations(lambda rng: np.random.default_rng()))
 
 
 def test_what_was_seen_is_recorded_and_the_second_look_comes_after_the_block_is_safe(patience, tmp_path):

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fbar.checks import counted
 from fbar.estimation.estimate import BIASED, Estimate, Estimates
+from fbar.estimation.posterior import Posterior
+from fbar.methods import Run
 
 if TYPE_CHECKING:
     from fbar.results.result import Result
@@ -91,3 +94,9 @@ def _difference(item: Estimate) -> str:
     if size.size <= MOST_SHOWN:
         return str(item)
     return f"{item.component(int(np.argmax(size)))} (the largest of {size.size})"
+
+
+def doubt_damaged(posterior: Posterior, run: Run) -> None:
+    """Trust nothing of a posterior that a damaged record cut short."""
+    text = f"part of the record is damaged: only {counted(run.simulations, 'simulation')} are used"
+    posterior.doubts = tuple(dict.fromkeys((*posterior.doubts, text)))

@@ -18,6 +18,7 @@ from fbar.errors import InputError
 from fbar.estimation.at_data import PosteriorAtData
 from fbar.estimation.estimate import Estimate, Estimates, brief
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.sequential import PosteriorAsPrior
 from fbar.estimation.simulations import Simulations
 from fbar.methods import Run
 from fbar.methods.forecasts import Forecast
@@ -25,7 +26,7 @@ from fbar.methods.history import Moment
 from fbar.methods.stopping import StoppingRule, as_rule
 from fbar.question.outcomes import FailedPlace
 from fbar.question.targets import Target, as_targets
-from fbar.results.about import about, remaining_bias, warning_of_bias
+from fbar.results.about import about, doubt_damaged, remaining_bias, warning_of_bias
 from fbar.results.account import Account
 from fbar.results.comparison import Compared, Reference
 from fbar.results.described import described
@@ -240,6 +241,13 @@ class Result:
         what = f"adjusted by regression on the summaries, at tolerance {at:.4g}"
         return self._of(posterior, f".adjusted({given})", what, tolerance)
 
+    def as_prior(self) -> PosteriorAsPrior:
+        """The posterior as the prior of a problem with further data that are independent of these given θ.
+
+        Answers to that problem carry the error of this one, see `PosteriorAsPrior`. Parameters must be continuous.
+        """
+        return PosteriorAsPrior(self.posterior, self.run.problem.prior)
+
     def forecast(self, precision: StoppingRule | Mapping[str, float | str]) -> Forecast | None:
         """How many more simulations would give the wanted errors, as in ``precision=``; None if it is not known.
 
@@ -410,9 +418,3 @@ class Result:
             what they compute from these points is not about the posterior.
         """
         return to_arviz(self.run, self.posterior, draws=draws, weighted=weighted)
-
-
-def doubt_damaged(posterior: Posterior, run: Run) -> None:
-    """Trust nothing of a posterior that a damaged record cut short."""
-    text = f"part of the record is damaged: only {counted(run.simulations, 'simulation')} are used"
-    posterior.doubts = tuple(dict.fromkeys((*posterior.doubts, text)))

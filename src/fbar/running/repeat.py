@@ -4,14 +4,20 @@ A simulator that draws from a generator of its own, as ``numpy.random.default_rn
 each time: no seed brings such a run back, and a damaged block of its record cannot be had again. (Python's and numpy's
 global numbers are seeded, see `fbar.engine.global_numbers`.) Nothing but a second look at the same block shows it.
 
-It is done in this process alone, with blocks that took at most a tenth of a second, once for each problem, at the start
-of a run that is new, and after the block was recorded: simulations that cost something are never run twice.
+It is done once for each problem, at the start of a new run, after the block was recorded, and only in this process: a
+simulator that was given to workers may crash or hang. What is repeated costs little:
+
+- a block that took at most a tenth of a second; or at most two seconds, where it is 1% of the budget at most;
+- of a slower block whose simulations run one by one, each with its own random numbers: its first simulation, where that
+  is 1% of the budget at most, however long it takes;
+- nothing of other slow blocks: single simulations of a vectorised simulator cannot be repeated.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -26,7 +32,10 @@ from fbar.question.outcomes import Batch, Outcomes, Simulated
 from fbar.question.problem import Problem
 
 CHEAP = 0.1
-"""Seconds that a block may have taken to be simulated again."""
+"""Seconds that a block may have taken to be simulated again, whatever the budget."""
+
+MOST_SECONDS, MOST_OF_BUDGET = 2.0, 0.01
+"""Seconds that it may have taken where it is no more than this share of the budget."""
 
 FEW = 4
 """Blocks of which one must have been cheap: the first may have had to load or compile something."""
@@ -35,9 +44,9 @@ ROUNDING = 1e-6
 """What may differ, relative to the largest number: sums in another order, as of several threads."""
 
 WARNING = (
-    "the simulator gave different results when it was called again with the same parameters and the same rng: it draws "
-    "random numbers of its own or remembers earlier calls, so the seed does not decide the result; draw from the rng "
-    "that it is given"
+    "the simulator gave different results when it was called again with the same parameters and the same rng: it uses "
+    "another source of random numbers or remembers earlier calls, so the seed does not determine the result; use the "
+    "rng that it is given"
 )
 
 _known: WeakKeyDictionary[Problem, bool] = WeakKeyDictionary()
@@ -45,10 +54,13 @@ _known: WeakKeyDictionary[Problem, bool] = WeakKeyDictionary()
 
 
 class FirstBlockTwice(Engine):
-    """An engine that simulates the first cheap block of a new run twice; ``warning`` says whether the two differed."""
+    """An engine that simulates the first cheap block of a new run twice; ``warning`` says whether the two differed.
 
-    def __init__(self, engine: Engine, new: bool) -> None:
-        self._engine, self._new = engine, new
+    ``budget`` is the number of simulations that the run may have, None where it is not known.
+    """
+
+    def __init__(self, engine: Engine, new: bool, budget: int | None = None) -> None:
+        self._engine, self._new, self._budget = engine, new, budget
         self.problem: Problem | None = None
 
     def session(self, problem: Problem) -> Session:
@@ -57,7 +69,7 @@ class FirstBlockTwice(Engine):
         metered = problem.simulator.metered  # as in a study, where a second look is not free
         if metered or not self._new or type(self._engine) is not InProcess or problem in _known:
             return inner
-        return _Twice(inner, problem)
+        return _Twice(inner, problem, self._budget)
 
     @property
     def warning(self) -> str:
@@ -66,8 +78,9 @@ class FirstBlockTwice(Engine):
 
 
 class _Twice(Session):
-    def __init__(self, inner: Session, problem: Problem) -> None:
+    def __init__(self, inner: Session, problem: Problem, budget: int | None) -> None:
         self._inner, self._problem = inner, problem
+        self._few = 0.0 if budget is None else MOST_OF_BUDGET * budget
         self._tries = FEW
         self._waiting: tuple[Batch, Simulated] | None = None
 
@@ -82,9 +95,19 @@ class _Twice(Session):
         if answers and self._tries and self._problem not in _known:
             self._tries -= 1
             batch, outcomes = answers[0]
-            if seconds <= CHEAP and isinstance(outcomes, Simulated):
-                self._waiting = batch, outcomes
+            if isinstance(outcomes, Simulated):
+                self._waiting = self._repeatable(batch, outcomes, seconds)
         return answers
+
+    def _repeatable(self, batch: Batch, outcomes: Simulated, seconds: float) -> tuple[Batch, Simulated] | None:
+        """What of a block may be simulated again; None for nothing."""
+        cheap = seconds <= CHEAP or (seconds <= MOST_SECONDS and batch.simulations <= self._few)
+        if cheap:
+            return batch, outcomes
+        by_rows = self._problem.simulator.rows is not None and batch.repeats is None
+        if not by_rows or self._few < 1 or (self._tries and seconds <= MOST_SECONDS):  # the next block may be quicker
+            return None
+        return replace(batch, points=batch.points.take([0])), first_of(outcomes)
 
     def _look_again(self) -> None:
         """Simulate the block that waits, which the run has by now."""
@@ -105,6 +128,13 @@ class _Twice(Session):
             super().__exit__(kind, error, trace)
 
 
+def first_of(outcomes: Simulated) -> Simulated:
+    """The outcome of the first simulation."""
+    recorded = {name: values[:1] for name, values in outcomes.recorded.items()}
+    failure = None if outcomes.failure is None else outcomes.failure[:1]
+    return Simulated(outcomes.summaries[:1], recorded, failure)
+
+
 def _repeats(problem: Problem, batch: Batch, before: Simulated) -> bool:
     try:
         again = simulate(problem, batch)
@@ -112,9 +142,13 @@ def _repeats(problem: Problem, batch: Batch, before: Simulated) -> bool:
         return False
     if not isinstance(again, Simulated) or set(again.recorded) != set(before.recorded):
         return False
-    pairs: list[tuple[Any, Any]] = [(before.summaries, again.summaries), (before.failure, again.failure)]
+    pairs: list[tuple[Any, Any]] = [(before.summaries, again.summaries), (_failed(before), _failed(again))]
     pairs += [(before.recorded[name], again.recorded[name]) for name in before.recorded]
     return all(_same(np.asarray(first), np.asarray(second)) for first, second in pairs)
+
+
+def _failed(outcomes: Simulated) -> npt.NDArray[np.int8]:
+    return np.zeros(outcomes.simulations, dtype=np.int8) if outcomes.failure is None else outcomes.failure
 
 
 def _same(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> bool:

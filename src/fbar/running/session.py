@@ -19,8 +19,9 @@ from fbar.estimation.posterior import Posterior
 from fbar.ledger import Ledger, LedgerReader, Leg
 from fbar.methods import Run
 from fbar.methods.restored import restored_method
+from fbar.results.about import doubt_damaged
 from fbar.results.described import spent
-from fbar.results.result import Result, doubt_damaged
+from fbar.results.result import Result
 from fbar.running.damage import damage_of, other_estimates
 from fbar.running.lesson import learn_recorded, learn_unrecorded
 from fbar.running.loop import BIAS_STAYS, NOT_FINISHED, drive
@@ -178,7 +179,7 @@ class InferenceSession:
 
     def _advance_and_close(self) -> Result:
         run, ledger = self.run, self.ledger
-        twice = FirstBlockTwice(self.engine, new=ledger is None or not len(ledger))
+        twice = FirstBlockTwice(self.engine, ledger is None or not len(ledger), self.task.budget)
         why = self._advance(twice)
         damage = "" if ledger is None or not self.replay_only else damage_of(ledger, run, finished=why != NOT_FINISHED)
         try:

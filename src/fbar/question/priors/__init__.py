@@ -9,7 +9,7 @@ from fbar.question.priors.finite import Finite
 from fbar.question.priors.independent import Prior, UnitTransform
 from fbar.question.priors.marginals import Categorical, Marginal
 from fbar.question.priors.model_choice import ModelChoice
-from fbar.question.priors.ordered import ordered
+from fbar.question.priors.orders import ordered
 from fbar.question.priors.restricted import truncate
 from fbar.question.priors.simplex import dirichlet
 from fbar.question.priors.structures import Determined, Structure, structure

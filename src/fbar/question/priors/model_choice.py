@@ -54,6 +54,11 @@ class ModelChoice(Structured):
                 raise InputError(
                     f"model {shown(label)} needs a prior such as fbar.Prior(...), or None; got {shown(prior)}"
                 )
+            if structure(prior).fitted_to_sample:
+                raise InputError(
+                    f"the prior of model {shown(label)} is the posterior of an earlier run, which has an error of its "
+                    "own; in a choice of models that is not supported"
+                )
             if prior is not None and name in prior.names:
                 raise InputError(
                     f"model {shown(label)} has a parameter called {shown(name)}, the name of the model index"

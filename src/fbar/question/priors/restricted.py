@@ -3,7 +3,7 @@
 Three kinds, of which the first that fits is used:
 
 - finitely many values: those that meet the condition, with their probabilities over P(R);
-- an order of independent parameters, ``"a < b < c"``: exact in the unit cube, see `fbar.question.priors.ordered`;
+- an order of independent parameters, ``"a < b < c"``: exact in the unit cube, see `fbar.question.priors.orders`;
 - any other condition: draws by rejection. A point u of the unit cube whose θ meets the condition keeps it. Any other is
   replaced by the first point of a stream of random points, decided by the bits of u alone, whose θ meets it. Both parts
   have the restricted distribution, and so has their mixture: θ is a function of u, and exactly distributed. It is not a
@@ -27,11 +27,11 @@ from fbar.checks import function as check_function
 from fbar.checks import in_words, number, shown
 from fbar.errors import InputError
 from fbar.question.points import Points, require_points
-from fbar.question.priors.base import Distribution, as_unit, draws
+from fbar.question.priors.base import Distribution, as_unit, draws, evenly_spread
 from fbar.question.priors.finite import Finite
 from fbar.question.priors.independent import Prior
 from fbar.question.priors.marginals import Marginal, Truncated, as_marginal
-from fbar.question.priors.ordered import in_order
+from fbar.question.priors.orders import in_order
 from fbar.question.priors.structures import Structure, Structured, structure
 from fbar.question.targets.expressions import Expression
 
@@ -111,13 +111,8 @@ class Restricted(Structured):
         return self._probability
 
     def _counted(self) -> float:
-        """P(R) by evenly spread points of the cube: a Kronecker sequence with powers of the root of x^(d+1) = x + 1."""
-        root, d = 1.5, self.dimension
-        for _ in range(60):
-            root = (1 + root) ** (1 / (d + 1))
-        step = root ** -np.arange(1.0, d + 1)
-        unit = (0.5 + np.arange(1, COUNTED + 1)[:, None] * step) % 1.0
-        return float(self.holds(self.base.from_unit(unit)).mean())
+        """P(R) by evenly spread points of the cube."""
+        return float(self.holds(self.base.from_unit(evenly_spread(COUNTED, self.dimension))).mean())
 
     def holds(self, points: Points) -> BoolArray:
         """Where the condition holds."""
@@ -192,6 +187,8 @@ def _restricted(prior: Distribution, where: Condition | str) -> Distribution:
     known = structure(prior)
     if known.models is not None:
         raise InputError("a choice of models cannot be restricted as a whole; restrict the priors of its models")
+    if known.fitted_to_sample:
+        raise InputError("the posterior of an earlier run cannot be restricted; restrict the prior of that run")
     if known.values is not None:
         return _some_values(known.values, where)
     order = _order(where)

@@ -44,6 +44,8 @@ class Structure:
     coordinates: tuple[str, ...] = ()
     continuous: bool = False
     determined: Mapping[str, Determined] = field(default_factory=dict)
+    fitted_to_sample: bool = False
+    """Whether it stands for a sample, whose error an answer carries: see `fbar.estimation.sequential`."""
 
     @property
     def discrete(self) -> frozenset[str]:
