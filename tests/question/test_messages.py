@@ -161,10 +161,11 @@ def test_one_block_is_simulated_twice_once_and_only_if_it_is_cheap(patience, mon
     problem = fbar.Problem(PRIOR, cheap, observed=[1.0, 1.2])
     options = {"method": "rejection", "tolerance": 2, "budget": 600, "block_size": 100, "seed": 1}
     first = fbar.infer(problem, fbar.mean("a"), **options)
+    looked = cheap.calls[0] + repeat.BATCHES * repeat.ROWS
     assert cheap.calls[:2] == [cheap.calls[0]] * 2
-    assert sum(cheap.calls) == 600 + cheap.calls[0]
+    assert sum(cheap.calls) == 600 + looked
     again = fbar.infer(problem, fbar.mean("a"), **options)
-    assert sum(cheap.calls) == 1200 + cheap.calls[0]
+    assert sum(cheap.calls) == 1200 + looked
     assert again.as_dict() == first.as_dict()
     monkeypatch.setattr(repeat, "CHEAP", 0.01)
     dear = Simulations(lambda rng: np.random.default_rng(), seconds=0.01)
@@ -199,6 +200,25 @@ def test_of_slow_blocks_one_simulation_is_repeated_where_that_is_little(monkeypa
     assert sum(vectorised.calls) == 600
     monkeypatch.setattr(repeat, "MOST_SECONDS", 60.0)
     assert repeated(Simulations(lambda rng: np.random.default_rng()))
+
+
+def test_noise_that_a_batch_shares_is_noticed_by_every_method(patience):
+    """Of all noise or of half of its variance; other noise is a false alarm once in a million."""
+
+    def warned(noise, **options):
+        problem = fbar.Problem(PRIOR, lambda t, rng: t["a"][:, None] + noise(t.rows, rng), observed=[1.0, 1.2])
+        result = fbar.infer(problem, fbar.mean("a"), budget=600, seed=1, **options)
+        found = any("share random numbers" in text for text in result.warnings)
+        assert not (found and result["mean:a"].trusted)
+        return found
+
+    for options in ({"method": "rejection", "tolerance": 2}, {"method": "smc", "tolerance": 2}, {"tolerance": 2}):
+        assert warned(lambda rows, rng: rng.standard_normal(2), **options)
+    plain = {"method": "rejection", "tolerance": 2}
+    assert warned(lambda rows, rng: rng.standard_normal(2) + rng.standard_normal((rows, 2)), **plain)
+    assert not warned(lambda rows, rng: rng.standard_cauchy((rows, 2)), **plain)
+    assert not warned(lambda rows, rng: rng.poisson(0.1, (rows, 2)), **plain)
+    assert not warned(lambda rows, rng: np.zeros((rows, 2)), **plain)
 
 
 def test_what_was_seen_is_recorded_and_the_second_look_comes_after_the_block_is_safe(patience, tmp_path):

@@ -1,4 +1,4 @@
-"""Does the seed decide the result? The first cheap block of a run is simulated twice and compared.
+"""Does the seed decide the result, and is every simulation drawn anew? Some of the first block is simulated again.
 
 A simulator that draws from a generator of its own, as ``numpy.random.default_rng()`` makes one, gives other numbers
 each time: no seed brings such a run back, and a damaged block of its record cannot be had again. (Python's and numpy's
@@ -11,6 +11,11 @@ simulator that was given to workers may crash or hang. What is repeated costs li
 - of a slower block whose simulations run one by one, each with its own random numbers: its first simulation, where that
   is 1% of the budget at most, however long it takes;
 - nothing of other slow blocks: single simulations of a vectorised simulator cannot be repeated.
+
+A vectorised simulator may also draw one number for a whole batch, where every simulation should have its own: then the
+simulations of a batch are not independent, and error bars are far too small. Where a block is cheap, its first θ is
+simulated in `BATCHES` batches of `ROWS`. If batches differ by more than their rows do, by the test of Kruskal & Wallis
+(1952) at the level `BY_CHANCE` for all summaries together, the noise is shared.
 """
 
 from __future__ import annotations
@@ -37,11 +42,25 @@ CHEAP = 0.1
 MOST_SECONDS, MOST_OF_BUDGET = 2.0, 0.01
 """Seconds that it may have taken where it is no more than this share of the budget."""
 
+UNUSED = 1 << 30
+"""The first of block numbers that no run comes to, whose random numbers are free."""
+
 FEW = 4
 """Blocks of which one must have been cheap: the first may have had to load or compile something."""
 
 ROUNDING = 1e-6
 """What may differ, relative to the largest number: sums in another order, as of several threads."""
+
+BATCHES, ROWS = 6, 32
+BY_CHANCE = 1e-6
+MOST_SUMMARIES = 100
+"""Of the look for shared noise: what is simulated, the rate of false alarms, and how many summaries are compared."""
+
+SHARED = (
+    "the simulations of a batch share random numbers: at the same parameters they differ less within a batch than "
+    "between batches, so they are not independent and the error bars are too small; draw for every simulation, as in "
+    "rng.normal(size=theta.rows), not rng.normal()"
+)
 
 WARNING = (
     "the simulator gave different results when it was called again with the same parameters and the same rng: it uses "
@@ -49,12 +68,12 @@ WARNING = (
     "rng that it is given"
 )
 
-_known: WeakKeyDictionary[Problem, bool] = WeakKeyDictionary()
-"""Whether a problem's simulator repeats itself, as was seen in this process."""
+_known: WeakKeyDictionary[Problem, tuple[str, ...]] = WeakKeyDictionary()
+"""What is wrong with a problem's random numbers, as was seen in this process."""
 
 
 class FirstBlockTwice(Engine):
-    """An engine that simulates the first cheap block of a new run twice; ``warning`` says whether the two differed.
+    """An engine that simulates the first cheap block of a new run twice; ``warnings`` are what that has shown.
 
     ``budget`` is the number of simulations that the run may have, None where it is not known.
     """
@@ -72,9 +91,8 @@ class FirstBlockTwice(Engine):
         return _Twice(inner, problem, self._budget)
 
     @property
-    def warning(self) -> str:
-        differs = self.problem is not None and _known.get(self.problem) is False
-        return WARNING if differs else ""
+    def warnings(self) -> tuple[str, ...]:
+        return () if self.problem is None else _known.get(self.problem, ())
 
 
 class _Twice(Session):
@@ -113,7 +131,11 @@ class _Twice(Session):
         """Simulate the block that waits, which the run has by now."""
         if self._waiting is not None:
             (batch, outcomes), self._waiting = self._waiting, None
-            _known[self._problem] = _repeats(self._problem, batch, outcomes)
+            found = [] if _repeats(self._problem, batch, outcomes) else [WARNING]
+            vectorised = self._problem.simulator.rows is None and batch.repeats is None
+            if not found and vectorised and shares_noise(self._problem, batch):
+                found.append(SHARED)
+            _known[self._problem] = tuple(found)
 
     def close(self) -> None:
         self._inner.close()
@@ -126,6 +148,44 @@ class _Twice(Session):
                 self._look_again()
         finally:
             super().__exit__(kind, error, trace)
+
+
+def shares_noise(problem: Problem, batch: Batch) -> bool:
+    """Whether simulations at the first θ of a block differ more between batches than within them."""
+    theta, found = batch.points.take(np.zeros(ROWS, dtype=np.int64)), []
+    for number in range(BATCHES):
+        try:
+            outcomes = simulate(problem, Batch(batch.round, UNUSED + number, theta, None, batch.seeds))
+        except FbarError:
+            return False
+        if (
+            not isinstance(outcomes, Simulated)
+            or _failed(outcomes).any()
+            or outcomes.summaries.dtype.kind not in "biuf"
+        ):
+            return False
+        found.append(np.asarray(outcomes.summaries, dtype=np.float64).reshape(ROWS, -1)[:, :MOST_SUMMARIES])
+    return _between(np.stack(found)) < BY_CHANCE
+
+
+def _between(values: npt.NDArray[np.float64]) -> float:
+    """The p-value of differences between batches, of values (batches, rows, summaries), the least one times its number.
+
+    H = (N − 1) Σ_b n (R̄_b − R̄)²/Σ (R − R̄)² with the ranks R of all N values, ties shared, is χ² with B − 1 degrees.
+    """
+    from scipy.special import chdtrc
+    from scipy.stats import rankdata
+
+    batches, rows, summaries = values.shape
+    ranks = rankdata(values.reshape(batches * rows, summaries), axis=0).reshape(values.shape)
+    away = ranks - ranks.mean(axis=(0, 1))
+    total = (away**2).sum(axis=(0, 1))
+    varies = total > 0
+    if not varies.any():
+        return 1.0
+    between = rows * (away.mean(axis=1) ** 2).sum(axis=0)
+    h = (batches * rows - 1) * between[varies] / total[varies]
+    return float(chdtrc(batches - 1, h).min() * varies.sum())
 
 
 def first_of(outcomes: Simulated) -> Simulated:
