@@ -99,8 +99,7 @@ def test_noise_that_a_batch_shares_is_called_by_its_name():
     problem = fbar.Problem(PRIOR, shared, observed=[1.0, 1.2])
     estimate = fbar.infer(problem, fbar.mean("a"), budget=8000, tolerance=1, seed=1)["mean:a"]
     assert not estimate.trusted
-    (text,) = estimate.warnings
-    assert "its own random numbers (rng.normal(size=theta.rows), not rng.normal())" in text
+    assert any("its own random numbers (rng.normal(size=theta.rows), not rng.normal())" in t for t in estimate.warnings)
 
 
 def test_one_is_not_many():
