@@ -26,6 +26,7 @@ from fbar.errors import (
 from fbar.estimation import DoublyRobust, KernelRegression, WeightedAverage
 from fbar.estimation.estimate import Estimate, Estimates
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.sequential import PosteriorAsPrior
 from fbar.methods import (
     AdaptiveAllocation,
     AdaptivePosterior,
@@ -53,6 +54,8 @@ from fbar.question.priors import (
     ModelChoice,
     Prior,
     UnitTransform,
+    dirichlet,
+    ordered,
     truncate,
 )
 from fbar.question.problem import Problem
@@ -130,6 +133,7 @@ __all__ = [
     "PNorm",
     "Points",
     "Posterior",
+    "PosteriorAsPrior",
     "Predictions",
     "Prior",
     "Problem",
@@ -159,6 +163,7 @@ __all__ = [
     "covariance",
     "density_at",
     "designs",
+    "dirichlet",
     "drive",
     "each",
     "expectation",
@@ -167,6 +172,7 @@ __all__ = [
     "load",
     "mean",
     "model_probability",
+    "ordered",
     "plot",
     "probabilities",
     "probability",

@@ -42,8 +42,8 @@ FEW = {"Result.report", "Result.to_arviz", "StudyResult.report", "fbar.plot.writ
 
 NOT_CALLED = {
     # Made by fbar alone, from its own objects.
-    *("Estimate", "Estimates", "Explanation", "Forecast", "ModelCheck", "Posterior", "Predictions", "Result"),
-    *("Run", "StudyResult"),
+    *("Estimate", "Estimates", "Explanation", "Forecast", "ModelCheck", "Posterior", "PosteriorAsPrior", "Predictions"),
+    *("Result", "Run", "StudyResult"),
     *("plot.Curves", "plot.Error", "plot.Influence", "plot.Marginals", "plot.Pairs", "plot.Places", "plot.PlacesPair"),
     *("plot.Predictive", "plot.Ranking", "plot.Rounds", "plot.Tolerance", "plot.Versus", "problems.Benchmark"),
     *("problems.Recipe", "scores.Approximation", "scores.Given", "scores.Scene", "scores.Summary", "scores.TrialError"),

@@ -175,7 +175,7 @@ class Problem:
             "summary_names": self._comparison.names_given,
             "distance": self._comparison.distance_given,
             "accept": self._comparison.accept,
-            "derived": self.derived,
+            "derived": self._parameters.given,
             "cost": self._costs.given,
             "records": self.records,
             "p_star": self._acceptance.function,

@@ -19,6 +19,7 @@ from fbar.errors import InputError
 from fbar.estimation.at_data import PosteriorAtData
 from fbar.estimation.estimate import Estimate, Estimates, brief
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.sequential import PosteriorAsPrior
 from fbar.estimation.simulations import Simulations
 from fbar.methods import Run
 from fbar.methods.forecasts import Forecast
@@ -250,6 +251,13 @@ class Result:
         given = "" if tolerance is None else f"tolerance={at!r}"
         what = f"adjusted by regression on the summaries, at tolerance {at:.4g}"
         return self._of(posterior, f".adjusted({given})", what, tolerance)
+
+    def as_prior(self) -> PosteriorAsPrior:
+        """The posterior as the prior of a problem with further data that are independent of these given θ.
+
+        Answers to that problem carry the error of this one, see `PosteriorAsPrior`. Parameters must be continuous.
+        """
+        return PosteriorAsPrior(self.posterior, self.run.problem.prior)
 
     def forecast(self, precision: StoppingRule | Mapping[str, float | str]) -> Forecast | None:
         """How many more simulations would give the wanted errors, as in ``precision=``; None if it is not known.
