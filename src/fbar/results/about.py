@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fbar.checks import counted
 from fbar.estimation.estimate import BIASED, Estimate, Estimates
+from fbar.estimation.posterior import Posterior
+from fbar.methods import Run
+from fbar.question.outcomes import Seen
 
 if TYPE_CHECKING:
     from fbar.results.result import Result
@@ -45,6 +49,27 @@ def warning_of_bias(result: Result) -> str:
     if not large or result.tolerance is None:
         return ""
     return f"the tolerance biases {', '.join(large)} by more than the error bar; lower it, or see result.at_data()"
+
+
+def warnings_of(result: Result) -> tuple[str, ...]:
+    """Warnings of a result as a whole."""
+    run = result.run
+    found = (*result.posterior.doubts, *run.warnings, _failures(run.seen), warning_of_bias(result), *result.notes)
+    return tuple(dict.fromkeys(text for text in found if text))
+
+
+def _failures(seen: Seen) -> str:
+    """A warning of simulations that failed; or nothing."""
+    if not seen.failures:
+        return ""
+    were = "was" if seen.failures == 1 else "were"
+    return f"{counted(seen.failures, 'simulation')} failed and {were} rejected: {seen.failed}"
+
+
+def doubt_damaged(posterior: Posterior, run: Run) -> None:
+    """Trust nothing of a posterior that a damaged record cut short."""
+    text = f"part of the record is damaged: only {counted(run.simulations, 'simulation')} are used"
+    posterior.doubts = tuple(dict.fromkeys((*posterior.doubts, text)))
 
 
 def remaining_bias(estimates: Estimates) -> Estimates:

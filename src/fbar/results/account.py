@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from fbar.checks import counted
 from fbar.estimation.estimate import BIASED, RELIABLE, Comparison, Estimate, Estimates
 from fbar.methods.forecasts import Forecast
 from fbar.system.terminal import clean
+
+if TYPE_CHECKING:
+    from fbar.results.result import Result
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +38,25 @@ class Account:
     title: str = ""
     at_data: bool = False
     """Whether the answer is at the data, where simulations are used by nearness and none is accepted."""
+
+    @classmethod
+    def of(cls, result: Result) -> Account:
+        """Of a result that is here."""
+        return cls(
+            result.estimates,
+            result.warnings,
+            int(np.sum(result.simulations)),
+            float(np.sum(result.accepted)),
+            result.stopped_by,
+            result.run.spent_cost,
+            result.run.problem.measures_cost,
+            result.unused,
+            result.all_remarks,
+            result.about,
+            result.missing,
+            result.what,
+            result.is_at_data,
+        )
 
     @classmethod
     def recorded(cls, result: Mapping[str, Any]) -> Account:

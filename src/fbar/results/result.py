@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from fbar.checks import counted, non_negative_number, number
+from fbar.checks import non_negative_number, number
 from fbar.diagnostics.explanation import Explanation, explain, target_of
 from fbar.diagnostics.predictive import Predictions, predict
 from fbar.engine import Engine, as_before
@@ -24,17 +24,22 @@ from fbar.methods.forecasts import Forecast
 from fbar.methods.history import Moment
 from fbar.methods.stopping import StoppingRule, as_rule
 from fbar.question.outcomes import FailedPlace
-from fbar.question.targets import Target, as_targets
-from fbar.results.about import about, remaining_bias, warning_of_bias
+from fbar.question.points import Points
+from fbar.question.targets import Target
+from fbar.results.about import about, doubt_damaged, remaining_bias, warnings_of
 from fbar.results.account import Account
 from fbar.results.comparison import Compared, Reference
 from fbar.results.described import described
 from fbar.results.everything import all_simulations
 from fbar.results.exports import to_arviz, to_pandas
 from fbar.results.markup import paragraph
+from fbar.results.models import WithinModel, of_model
 from fbar.results.notebook import joined
 from fbar.results.notebook import warnings as warned
+from fbar.results.sample import draw
 from fbar.results.summary_loss import LossOfTargets, SummaryLoss
+from fbar.results.summary_table import SummaryTable, summarised
+from fbar.seeds import Seeds
 
 if TYPE_CHECKING:
     import pandas
@@ -133,7 +138,7 @@ class Result:
     def expect(self, targets: Sequence[Target]) -> Estimates: ...
     def expect(self, targets: Target | Sequence[Target]) -> Estimate | Estimates:
         """The `Estimate` of any target, or the `Estimates` of several."""
-        listed = as_targets(targets)
+        listed = self.run.problem.posed(targets)
         found = self._compared(listed, self.posterior.expect(list(listed)))
         return found[0] if isinstance(targets, Target) else found
 
@@ -195,7 +200,7 @@ class Result:
         """
         targets = self.targets if targets is None else targets
         if tolerances is None and isinstance(self.posterior, PosteriorAtData):
-            return self.posterior.curve(targets)
+            return self.posterior.curve(self.run.problem.posed(targets))
         return self.run.curve(targets, tolerances)
 
     @cached_property
@@ -331,41 +336,17 @@ class Result:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings of the run as a whole; those of single estimates are theirs."""
-        seen = self.run.seen
-        were = "was" if seen.failures == 1 else "were"
-        failed = f"{counted(seen.failures, 'simulation')} failed and {were} rejected: {seen.failed}"
-        failed = failed if seen.failures else ""
-        found = (*self.posterior.doubts, *self.run.warnings, failed, warning_of_bias(self), *self.notes)
-        return tuple(dict.fromkeys(text for text in found if text))
-
-    @property
-    def _account(self) -> Account:
-        """What is printed."""
-        return Account(
-            self.estimates,
-            self.warnings,
-            int(np.sum(self.simulations)),
-            float(np.sum(self.accepted)),
-            self.stopped_by,
-            self.run.spent_cost,
-            self.run.problem.measures_cost,
-            self.unused,
-            self.all_remarks,
-            self.about,
-            self.missing,
-            self.what,
-            self.is_at_data,
-        )
+        return warnings_of(self)
 
     def __str__(self) -> str:
-        return "\n".join(self._account.lines())
+        return "\n".join(Account.of(self).lines())
 
     def __repr__(self) -> str:
         title = f"{self.what}; " if self.what else ""
         return f"Result({title}{brief(self.estimates)}; {np.sum(self.simulations):,} simulations, {self.stopped_by})"
 
     def _repr_html_(self) -> str:
-        account = self._account
+        account = Account.of(self)
         lines = [*account.how_it_went(), f"seed {self.seed}"]
         title = [paragraph(f"{self.what}:")] if self.what else []
         return joined(*title, self.estimates._repr_html_(), warned(account.further_warnings), *map(paragraph, lines))
@@ -384,6 +365,28 @@ class Result:
     def as_dict(self) -> dict[str, Any]:
         """The estimates and how the run went, in JSON's terms."""
         return described(self)
+
+    def summary(self, level: float = 0.95, *, kind: str = "equal-tailed") -> SummaryTable:
+        """A table with a row for each parameter and derived quantity, in ArviZ's manner.
+
+        Posterior mean, standard deviation and credible interval of the probability ``level``, equal-tailed or
+        ``kind="hdi"`` (of highest density); then the Monte Carlo error and the total error of the mean, and whether
+        these can be relied on. Of a model choice: the models, and the quantities within each.
+        """
+        return summarised(self, level, kind)
+
+    def of_model(self, model: Any) -> WithinModel:
+        """The posterior within one model of a model choice: its estimates, a sample, a summary."""
+        return of_model(self, model)
+
+    def sample(self, size: int | None = None, *, seed: int | None = None) -> Points:
+        """Equally weighted draws from the posterior, by systematic resampling of its weighted points.
+
+        ``sample["R0"]`` is an array; derived parameters are there too. As many draws as the effective sample size,
+        unless ``size`` is given; a warning says where few distinct points carry them. The same draws each time, others
+        with another ``seed``. What is estimated from them lacks error bars: `expect` has these.
+        """
+        return draw(self.posterior, self.run.seeds if seed is None else Seeds.of(seed), size)
 
     # ------------------------------------------------------------ for other packages
 
@@ -410,9 +413,3 @@ class Result:
             what they compute from these points is not about the posterior.
         """
         return to_arviz(self.run, self.posterior, draws=draws, weighted=weighted)
-
-
-def doubt_damaged(posterior: Posterior, run: Run) -> None:
-    """Trust nothing of a posterior that a damaged record cut short."""
-    text = f"part of the record is damaged: only {counted(run.simulations, 'simulation')} are used"
-    posterior.doubts = tuple(dict.fromkeys((*posterior.doubts, text)))
