@@ -91,7 +91,7 @@ def _print(
         title = f"leg {number + 1}: " if len(legs) > 1 else ""
         say(f"{title}{_method(leg.settings['method'])}, {', '.join(leg.settings['targets'])}; {_until(leg.settings)}")
         if leg.result is not None:
-            print_recorded(leg.result, run)
+            print_recorded(leg.result, run, last=number + 1 == len(legs))
     used = _used(legs)
     spare = "" if used is None or used >= simulations else f", {used:,} of them used: the others ran in advance"
     say(f"{counted(simulations, 'simulation')} recorded in {counted(len(ledger), 'block')}{spare}")

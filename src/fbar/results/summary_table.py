@@ -5,6 +5,7 @@ Of a model choice it has the models with their probabilities, and the quantities
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.checks import choice, share
-from fbar.errors import InputError, MissingExtra
+from fbar.errors import FbarError, InputError, MissingExtra
 from fbar.estimation.estimate import Estimate, shorthand
 from fbar.question.targets import Target, credible_interval, mean, sd, within
 from fbar.question.targets.conditions import OneModel
@@ -175,7 +176,7 @@ class SummaryTable:
             "models": [
                 {
                     "model": model.label,
-                    "probability": model.probability,
+                    "probability": as_json(model.probability),
                     "probability_error": as_json(model.probability_error),
                     "prior": model.prior,
                     "reliability": model.reliability,
@@ -194,9 +195,9 @@ class SummaryTable:
             ModelRows(
                 tuple(Row.recorded(row) for row in model["rows"]),
                 model["model"],
-                model["probability"],
-                float("nan") if model["probability_error"] is None else model["probability_error"],
-                model["prior"],
+                _known(model["probability"]),
+                _known(model["probability_error"]),
+                float(model["prior"]),
                 model["reliability"],
             )
             for model in found["models"]
@@ -222,7 +223,7 @@ def summarised(
     choosing = models_of(result.run.problem.prior)
     blocks: list[ModelRows] = []
     left_out: list[str] = []
-    warnings: list[str] = []
+    warnings: list[tuple[str, str]] = []
     if choosing is None:
         rows = _rows(result, _quantities(result, None, left_out), level, kind, None, warnings)
         blocks.append(ModelRows(rows))
@@ -246,8 +247,17 @@ def summarised(
         result.about,
         tuple(row for item in asked for row in _asked(item, _biased(result))),
         tuple(dict.fromkeys(left_out)),
-        tuple(dict.fromkeys(warnings)),
+        (*result.posterior.doubts, *_grouped(warnings, result.posterior.doubts)),
     )
+
+
+def _grouped(warnings: Iterable[tuple[str, str]], known: Sequence[str]) -> list[str]:
+    """Each text once, with the names of the quantities that it is about; without those that are about all."""
+    names: dict[str, list[str]] = {}
+    for name, text in warnings:
+        if text not in known:
+            names.setdefault(text, []).append(name)
+    return [f"{', '.join(dict.fromkeys(about))}: {text}" for text, about in names.items()]
 
 
 def _biased(result: Result) -> bool:
@@ -273,7 +283,12 @@ def _quantities(result: Result, model: OneModel | None, left_out: list[str]) -> 
 
 
 def _rows(
-    result: Result, names: Sequence[str], level: float, kind: str, model: OneModel | None, warnings: list[str]
+    result: Result,
+    names: Sequence[str],
+    level: float,
+    kind: str,
+    model: OneModel | None,
+    warnings: list[tuple[str, str]],
 ) -> tuple[Row, ...]:
     points = result.posterior.points
     many = max(1, MOST_NUMBERS // (EACH * points.rows * max(result.run.problem.prior.dimension, 1)))
@@ -286,7 +301,7 @@ def _rows(
             centre, spread, interval = estimates[3 * place : 3 * place + 3]
             found.append(row_of(name, centre, spread, interval, _biased(result)))
             where = name if model is None else model.named(name)
-            warnings += [f"{where}: {text}" for text in dict.fromkeys(_texts((centre, spread, interval)))]
+            warnings += [(where, text) for text in _texts((centre, spread, interval))]
     return tuple(found)
 
 
@@ -314,6 +329,20 @@ def _asked(estimate: Estimate, biased: bool) -> list[AskedRow]:
 def _asked_cells(row: AskedRow) -> list[str]:
     worst = row.total_error if np.isfinite(row.total_error) else row.monte_carlo_error
     return [row.name, digits(row.value, worst), size(row.monte_carlo_error), size(row.total_error), row.reliability]
+
+
+def _known(recorded: float | None) -> float:
+    return math.nan if recorded is None else float(recorded)
+
+
+def summary_or_none(result: Result) -> SummaryTable | None:
+    """The summary where there is one: not for trials, nor where nothing can be estimated of a quantity."""
+    if np.ndim(result.simulations):
+        return None
+    try:
+        return summarised(result)
+    except FbarError:
+        return None
 
 
 def _first(models: Sequence[ModelRows], most: int | None) -> tuple[list[ModelRows], int]:
