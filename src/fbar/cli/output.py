@@ -48,8 +48,11 @@ def print_result(result: Result, as_json: bool) -> None:
     if as_json:
         print_json(result.as_dict(), result.directory)
         return
+    account = Account.of(result)
+    for line in account.heading:
+        say(line)
     _print_summary(summary_or_none(result))
-    for line in str(result).splitlines():
+    for line in account.body():
         say(with_commands(line, result.directory))
     say(f"seed {result.seed}")
 
@@ -72,7 +75,7 @@ def print_recorded(result: dict[str, Any], run: Path, *, last: bool = True) -> N
     """Print how a recorded leg ended; the table of all quantities only of the last."""
     if last and "summary" in result:
         _print_summary(SummaryTable.recorded(result["summary"]))
-    for line in Account.recorded(result).lines():
+    for line in Account.recorded(result).body():
         say(with_commands(line, run))
 
 

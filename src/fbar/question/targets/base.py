@@ -77,7 +77,7 @@ class Target(ABC):
         return self
 
     def within(self, model: OneModel) -> Target | None:
-        """The target within one model, where its kind has one; None for `fbar.question.targets.conditions.Within`."""
+        """The target within one model, where its kind has one; None for the general way (``Within``)."""
         return None
 
     def doubts(self, points: Points, weights: FloatArray) -> tuple[str, ...]:
