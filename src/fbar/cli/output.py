@@ -12,9 +12,14 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from fbar.checks import counted
 from fbar.cli.common import say
 from fbar.results.account import Account
 from fbar.results.result import Result
+from fbar.results.summary_table import SummaryTable, summary_or_none
+
+MOST_ROWS, MOST_WARNINGS = 15, 3
+"""Rows of the table of all quantities that are printed, and warnings about them; JSON has all."""
 
 NOT_RECORDED = "RUN"
 """Stands for the directory of a run that has none."""
@@ -55,14 +60,34 @@ def print_result(result: Result, as_json: bool) -> None:
     if as_json:
         print_json(result.as_dict(), result.directory)
         return
-    for line in str(result).splitlines():
+    account = Account.of(result)
+    for line in account.heading:
+        say(line)
+    _print_summary(summary_or_none(result))
+    for line in account.body():
         say(with_commands(line, result.directory))
     say(f"seed {result.seed}")
 
 
-def print_recorded(result: dict[str, Any], run: Path) -> None:
-    """Print how a recorded leg ended."""
-    for line in Account.recorded(result).lines():
+def _print_summary(summary: SummaryTable | None) -> None:
+    """Print the table of all quantities, as far as it fits on a screen with what follows."""
+    if summary is None or not summary.models:
+        return
+    for line in summary.lines(MOST_ROWS, asked=False):
+        say(line)
+    for text in summary.warnings[:MOST_WARNINGS]:
+        say(f"warning: {text}")
+    left = len(summary.warnings) - MOST_WARNINGS
+    if left > 0:
+        say(f"and {counted(left, 'more warning')}, see --json")
+    say("")
+
+
+def print_recorded(result: dict[str, Any], run: Path, *, last: bool = True) -> None:
+    """Print how a recorded leg ended; the table of all quantities only of the last."""
+    if last and "summary" in result:
+        _print_summary(SummaryTable.recorded(result["summary"]))
+    for line in Account.recorded(result).body():
         say(with_commands(line, run))
 
 

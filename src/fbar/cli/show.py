@@ -89,7 +89,7 @@ def _print(
         asked = f"{method_in_words(leg.settings)}, {', '.join(leg.settings['targets'])}"
         say(f"{title}{asked}; {end_in_words(leg.settings)}")
         if leg.result is not None:
-            print_recorded(leg.result, run)
+            print_recorded(leg.result, run, last=number + 1 == len(legs))
     used = _used(legs)
     spare = "" if used is None or used >= simulations else f", {used:,} of them used: the others ran in advance"
     say(f"{counted(simulations, 'simulation')} recorded in {counted(len(ledger), 'block')}{spare}")

@@ -12,6 +12,7 @@ import numpy as np
 
 from fbar.arrays import BoolArray, FloatArray
 from fbar.estimation.estimate import ErrorBars, Estimate, Estimates
+from fbar.estimation.joined import joined
 from fbar.estimation.shown import ShownInNotebooks
 from fbar.question.points import Points
 from fbar.question.targets import Target, as_target, as_targets
@@ -221,6 +222,12 @@ class Posterior(ShownInNotebooks):
         listed = as_targets(targets)
         for target in listed:
             target.check(self.points)
+        found = self._expect(tuple(part for target in listed for part in target.parts))
+        found = joined(found, listed)
+        return found[0] if isinstance(targets, Target) else found
+
+    def _expect(self, listed: tuple[Target, ...]) -> Estimates:
+        """The estimates of targets that consist of nothing but themselves."""
         bars = self._error_bars(listed)
         further = None if self.further is None else self.further.of(self, listed)
         values, slices, start = [self.value(target) for target in listed], [], 0
@@ -243,8 +250,6 @@ class Posterior(ShownInNotebooks):
             self._estimate(target, value, bars, part, inverted)
             for target, value, part, inverted in zip(listed, values, slices, limits, strict=True)
         ]
-        if isinstance(targets, Target):
-            return estimates[0]
         return Estimates(estimates, bars.covariance, slices)
 
     def _error_bars(self, targets: tuple[Target, ...]) -> ErrorBars:
@@ -304,9 +309,10 @@ class Posterior(ShownInNotebooks):
                 array = array[..., 0]
             return array.item() if array.ndim == 0 else array
 
+        doubts = [*self.doubts, *target.doubts(self.points, self.weights)]
         trusted = np.ones(bars.df.shape, dtype=bool)
-        trusted &= not self.doubts
-        warnings = [*self.doubts, *([target.note] if target.note else [])]
+        trusted &= not doubts
+        warnings = [*doubts, *([target.note] if target.note else []), *target.remarks(self.points, self.weights)]
         for mask, text in bars.doubts:
             if inverted is not None and text == inverted.known.instead:
                 continue
@@ -321,17 +327,19 @@ class Posterior(ShownInNotebooks):
         if seen is not None:
             trusted[..., part] &= not seen.doubts
             warnings += [*seen.doubts, *([seen.note] if seen.note else [])]
+        number, error, df = (shaped(array) for array in (value, bars.standard_error[..., part], bars.df[..., part]))
+        limits = target.confidence_limits(number, error, df) if isinstance(number, float) else None
         return Estimate(
             name=target.name,
-            value=shaped(value),
-            standard_error=shaped(bars.standard_error[..., part]),
-            df=shaped(bars.df[..., part]),
+            value=number,
+            standard_error=error,
+            df=df,
             simulations=self.simulations,
             accepted=self.accepted,
             trusted=shaped(trusted[..., part]),
             warnings=tuple(warnings),
             labels=target.labels,
-            inverted=inverted,
+            inverted=limits if inverted is None else inverted,
             about=self.about,
             bias=0.0 if bars.bias is None else shaped(bars.bias[..., part]),
         )

@@ -30,7 +30,7 @@ from fbar.methods.start import Start
 from fbar.methods.total_error import Decline
 from fbar.question.outcomes import Batch, Tally
 from fbar.question.points import Points
-from fbar.question.targets import Target, as_targets
+from fbar.question.targets import Target
 
 ROUNDS = 16
 """In how many rounds a budget is spent by default (section S4.2 of the paper)."""
@@ -344,7 +344,7 @@ class Run(AskTell, OtherTolerances):
                     f"{name} {value} is already spent: the run has {counted(self.simulations, 'simulation')}"
                 )
         if targets is not None:
-            self.targets = as_targets(targets)
+            self.targets = self.problem.posed(targets)
         self.budget = budget
         self.limit = limit
         self._leg_round, self._leg_spent = self.round, self.simulations

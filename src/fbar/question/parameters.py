@@ -76,6 +76,10 @@ class Parameters:
         unit = np.random.default_rng(0).random((PROBED, self.prior.dimension))
         return self.prior.from_unit(unit).with_derived(self.derived)
 
+    def posed(self, targets: Target | Sequence[Target]) -> tuple[Target, ...]:
+        """Targets of this prior, for those that compare the posterior with it."""
+        return tuple(target.with_prior(self.prior) for target in as_targets(targets))
+
     def check_targets(self, targets: Sequence[Target]) -> None:
         """Refuse a target that is not defined on the parameters; each is tried once."""
         for target in as_targets(targets):

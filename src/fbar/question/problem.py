@@ -239,6 +239,10 @@ class Problem:
         """Some points of the prior, always the same, to try functions of θ on."""
         return self._parameters.probe
 
+    def posed(self, targets: Target | Sequence[Target]) -> tuple[Target, ...]:
+        """Targets that know this problem's prior, where they compare the posterior with it."""
+        return self._parameters.posed(targets)
+
     def check_targets(self, targets: Sequence[Target]) -> None:
         """Refuse a target that is not defined on the parameters; each is tried once."""
         self._parameters.check_targets(targets)

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fbar.checks import counted
 from fbar.estimation.estimate import BIASED, Estimate, Estimates
-from fbar.estimation.posterior import Posterior
-from fbar.methods import Run
 
 if TYPE_CHECKING:
     from fbar.results.result import Result

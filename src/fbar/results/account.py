@@ -85,11 +85,18 @@ class Account:
         of_estimates = {text for estimate in self.estimates for text in estimate.warnings}
         return [text for text in self.warnings if text not in of_estimates]
 
-    def lines(self) -> list[str]:
+    @property
+    def heading(self) -> list[str]:
+        """What the result is, where it is not the run's own answer."""
+        return [clean(f"{self.title}:")] if self.title else []
+
+    def body(self) -> list[str]:
+        """The estimates, warnings and how the run went."""
         warnings = (f"warning: {text}" for text in self.further_warnings)
-        title = [f"{self.title}:"] if self.title else []
-        estimates = str(self.estimates).splitlines()
-        return [*title, *estimates, *map(clean, (*warnings, *self.how_it_went()))]
+        return [*str(self.estimates).splitlines(), *map(clean, (*warnings, *self.how_it_went()))]
+
+    def lines(self) -> list[str]:
+        return [*self.heading, *self.body()]
 
     def how_it_went(self) -> list[str]:
         """Lines below the estimates and warnings."""

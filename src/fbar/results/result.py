@@ -26,8 +26,9 @@ from fbar.methods.forecasts import Forecast
 from fbar.methods.history import Moment
 from fbar.methods.stopping import StoppingRule, as_rule
 from fbar.question.outcomes import FailedPlace
+from fbar.question.points import Points
 from fbar.question.simulators import SimulatorFunction
-from fbar.question.targets import Target, as_targets
+from fbar.question.targets import Target
 from fbar.results.about import about, remaining_bias
 from fbar.results.account import Account
 from fbar.results.comparison import Compared, Reference
@@ -35,11 +36,15 @@ from fbar.results.described import described
 from fbar.results.everything import all_simulations
 from fbar.results.exports import to_arviz, to_pandas
 from fbar.results.markup import paragraph
+from fbar.results.models import WithinModel, of_model
 from fbar.results.notebook import joined
 from fbar.results.notebook import warnings as warned
 from fbar.results.predicted import predicted
+from fbar.results.sample import draw
 from fbar.results.summary_loss import LossOfTargets, SummaryLoss
+from fbar.results.summary_table import SummaryTable, summarised
 from fbar.results.warned import doubt_damaged, warnings_of
+from fbar.seeds import Seeds
 
 if TYPE_CHECKING:
     import pandas
@@ -138,7 +143,7 @@ class Result:
     def expect(self, targets: Sequence[Target]) -> Estimates: ...
     def expect(self, targets: Target | Sequence[Target]) -> Estimate | Estimates:
         """The `Estimate` of any target, or the `Estimates` of several."""
-        listed = as_targets(targets)
+        listed = self.run.problem.posed(targets)
         found = self._compared(listed, self.posterior.expect(list(listed)))
         return found[0] if isinstance(targets, Target) else found
 
@@ -207,7 +212,7 @@ class Result:
         """
         targets = self.targets if targets is None else targets
         if tolerances is None and isinstance(self.posterior, PosteriorAtData):
-            return self.posterior.curve(targets)
+            return self.posterior.curve(self.run.problem.posed(targets))
         return self.run.curve(targets, tolerances)
 
     @cached_property
@@ -387,6 +392,28 @@ class Result:
     def as_dict(self) -> dict[str, Any]:
         """The estimates and how the run went, in JSON's terms."""
         return described(self)
+
+    def summary(self, level: float = 0.95, *, kind: str = "equal-tailed") -> SummaryTable:
+        """A table with a row for each parameter and derived quantity, in ArviZ's manner.
+
+        Posterior mean, standard deviation and credible interval of the probability ``level``, equal-tailed or
+        ``kind="hdi"`` (of highest density); then the Monte Carlo error and the total error of the mean, and whether
+        these can be relied on. Of a model choice: the models, and the quantities within each.
+        """
+        return summarised(self, level, kind)
+
+    def of_model(self, model: Any) -> WithinModel:
+        """The posterior within one model of a model choice: its estimates, a sample, a summary."""
+        return of_model(self, model)
+
+    def sample(self, size: int | None = None, *, seed: int | None = None) -> Points:
+        """Equally weighted draws from the posterior, by systematic resampling of its weighted points.
+
+        ``sample["R0"]`` is an array; derived parameters are there too. As many draws as the effective sample size,
+        unless ``size`` is given; a warning says where few distinct points carry them. The same draws each time, others
+        with another ``seed``. What is estimated from them lacks error bars: `expect` has these.
+        """
+        return draw(self.posterior, self.run.seeds if seed is None else Seeds.of(seed), size)
 
     # ------------------------------------------------------------ for other packages
 

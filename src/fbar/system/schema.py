@@ -318,6 +318,40 @@ _ESTIMATE = _fields(
     },
 )
 
+_MAYBE_NUMBER = _maybe(_number())
+
+_OF_ROW = ("mean", "sd", "low", "high", "mean_error", "total_error", "sd_error", "low_error", "high_error")
+_WORDS_OF_ROW = ("name", "mean_reliability", "sd_reliability", "interval_reliability")
+
+_SUMMARY = _fields(
+    {
+        "level": _number(0, 1),
+        "kind": _text(MOST_NAME),
+        "about": _text(),
+        "models": _listed(
+            _fields(
+                {
+                    "model": _text(MOST_NAME),
+                    "probability": _MAYBE_NUMBER,
+                    "probability_error": _MAYBE_NUMBER,
+                    "prior": _number(),
+                    "reliability": _text(MOST_NAME),
+                    "rows": _listed(
+                        _fields(
+                            {
+                                **dict.fromkeys(_WORDS_OF_ROW, _text(MOST_NAME)),
+                                **dict.fromkeys(_OF_ROW, _MAYBE_NUMBER),
+                            }
+                        )
+                    ),
+                }
+            )
+        ),
+        "left_out": _TEXTS,
+        "warnings": _TEXTS,
+    }
+)
+
 _RESULT = _fields(
     {
         "estimates": _named(_ESTIMATE),
@@ -338,6 +372,7 @@ _RESULT = _fields(
         "at_data": _flag,
         "tolerance": _maybe(_number()),
         "bias": _named(_anything),
+        "summary": _SUMMARY,
         "missing": _named(_fields({"more": _COUNT, "low": _COUNT, "high": _COUNT})),
         "seed": _seed,
     },
