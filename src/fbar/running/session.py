@@ -214,7 +214,11 @@ class InferenceSession:
         """Drive the last leg to its end, or to where its record ends; why it ended."""
         ledger = self.ledger
         ended_before = None if ledger is None else ledger.legs[-1].result
-        with progress_shown(self.progress, self.task.stop) as progress, interruption_explained(ledger):
+        record = self.writable if ended_before is None else None
+        with (
+            interruption_explained(ledger),
+            progress_shown(self.progress, self.task.stop, record=record) as progress,
+        ):
             why = drive(
                 self.run,
                 self.task.stop,
