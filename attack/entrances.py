@@ -199,6 +199,24 @@ def _priors(rooms: Rooms, rng: np.random.Generator) -> list[Entrance]:
         ),
         Entrance("fbar.truncate", fbar.truncate, {"given": stats.norm(0, 1), "low": 0}, then=rooms.draw_marginal),
         Entrance(
+            "fbar.truncate of a prior",
+            lambda where: fbar.truncate(fbar.Prior(a=stats.norm(0, 1), b=stats.norm(0, 1)), where=where),
+            {"where": "a + b < 1"},
+            then=rooms.draw,
+        ),
+        Entrance(
+            "fbar.dirichlet",
+            lambda a, b: fbar.Prior(fbar.dirichlet(a=a, b=b, c=1)),
+            {"a": 1.0, "b": 2},
+            then=rooms.draw,
+        ),
+        Entrance(
+            "fbar.ordered",
+            lambda a, b: fbar.Prior(fbar.ordered(a=a, b=b)),
+            {"a": stats.norm(0, 1), "b": stats.norm(1, 1)},
+            then=rooms.draw,
+        ),
+        Entrance(
             "fbar.Mixture",
             fbar.Mixture,
             {"components": [rooms.prior, rooms.prior], "weights": [0.5, 0.5]},

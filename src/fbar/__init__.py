@@ -26,6 +26,7 @@ from fbar.errors import (
 from fbar.estimation import DoublyRobust, KernelRegression, WeightedAverage
 from fbar.estimation.estimate import Estimate, Estimates
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.sequential import PosteriorAsPrior
 from fbar.methods import (
     AdaptiveAllocation,
     AdaptivePosterior,
@@ -53,6 +54,8 @@ from fbar.question.priors import (
     ModelChoice,
     Prior,
     UnitTransform,
+    dirichlet,
+    ordered,
     truncate,
 )
 from fbar.question.problem import Problem
@@ -82,6 +85,8 @@ from fbar.seeds import Seeds
 if TYPE_CHECKING:
     from fbar import plot, problems, scores
     from fbar.diagnostics.explanation import Explanation
+    from fbar.diagnostics.model_check import ModelCheck
+    from fbar.diagnostics.predictions import Predictions
     from fbar.results.result import Result
     from fbar.running import drive, extend, infer, load
     from fbar.running.summaries import LearnedSummaries
@@ -125,6 +130,7 @@ __all__ = [
     "MissingExtra",
     "Mixture",
     "Model",
+    "ModelCheck",
     "ModelChoice",
     "NoPosterior",
     "NormalKernel",
@@ -132,6 +138,8 @@ __all__ = [
     "PNorm",
     "Points",
     "Posterior",
+    "PosteriorAsPrior",
+    "Predictions",
     "Prior",
     "Problem",
     "QuantileSchedule",
@@ -163,6 +171,7 @@ __all__ = [
     "credible_interval",
     "density_at",
     "designs",
+    "dirichlet",
     "drive",
     "each",
     "expectation",
@@ -172,6 +181,7 @@ __all__ = [
     "load",
     "mean",
     "model_probability",
+    "ordered",
     "plot",
     "probabilities",
     "probability",
@@ -193,6 +203,8 @@ _MODULES = ("plot", "problems", "scores", "study")
 _LATER = {
     "Explanation": "fbar.diagnostics.explanation",
     "LearnedSummaries": "fbar.running.summaries",
+    "ModelCheck": "fbar.diagnostics.model_check",
+    "Predictions": "fbar.diagnostics.predictions",
     "Result": "fbar.results.result",
     "Study": "fbar.study",
     "StudyResult": "fbar.study",

@@ -242,3 +242,18 @@ def test_a_bandwidth_that_is_given_is_used():
     assert (posterior.step.moved.share, posterior.step.share) == (0.5, 1)
     with pytest.raises(fbar.InputError, match="bandwidth must lie between 0 and 1"):
         AtData(bandwidth=1.5)
+
+
+def test_means_within_a_model_of_small_probability_come_from_its_own_simulations():
+    """Observation 4 of the catalogue: the Poisson model has the probability 0.0035, and its rate the mean 2."""
+    problem = fbar.problems.load("poisson-or-geometric", observation=4)
+    targets = [fbar.mean("p"), fbar.model_probability("geometric"), fbar.mean("rate"), fbar.variance("rate")]
+    found = fbar.infer(problem, targets, method=fbar.Rejection(), budget=6000, seed=3, progress=False)
+    rate, truth = found["mean:rate"], problem.truth()["mean:rate"].value
+    assert rate.trusted
+    assert abs(rate.value - truth) < 4 * rate.standard_error < 4 * 0.2
+    assert abs(found["mean:p"].value - problem.truth()["mean:p"].value) < 4 * found["mean:p"].standard_error
+    assert found.expect(fbar.mean("rate")).value == rate.value
+    covariance = found.estimates.covariance
+    np.testing.assert_allclose(np.sqrt(np.diagonal(covariance)), [float(e.standard_error) for e in found.estimates])
+    assert covariance[2, 3] != 0 == covariance[0, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from scipy import stats
 import fbar
 from fbar.estimation.at_data import AtData
 from fbar.estimation.at_data.choice import choose, ladder
-from fbar.estimation.at_data.moments import Difference, Moments
+from fbar.estimation.at_data.moments import Companions, Difference, Moments
 from fbar.estimation.at_data.moving import move
 from fbar.estimation.at_data.prepared import prepare
 from helpers.portions import portion
@@ -23,9 +24,9 @@ def two_estimates(rng, shift, companions, noise=0.1, n=50):
     """Moments of two estimates with independent errors, which differ by ``shift`` posterior deviations."""
     z = rng.normal(0, noise / np.sqrt(n), (2, n, companions))
     kind = np.repeat([0, 1], [companions // 2, companions - companions // 2])
-    deviation = np.full(companions, 3.0)
+    deviation, rows = np.full(companions, 3.0), np.arange(n)
     values = 3.0 * (z.sum(axis=1) + np.array([[shift], [0.0]]))
-    first, other = (Moments(value, deviation, 3.0 * part, kind) for value, part in zip(values, z, strict=True))
+    first, other = (Moments(value, deviation, 3.0 * part, kind, rows) for value, part in zip(values, z, strict=True))
     return first, other
 
 
@@ -153,14 +154,86 @@ def test_what_learned_summaries_lost_is_in_the_error():
     assert with_loss.bias - without.bias == pytest.approx(2 * learned.learnt.loss)
 
 
-def test_what_a_quadratic_regression_changes_counts_as_what_it_may_leave():
-    """E[v | s] bends in one of six directions: the regressions of order one and two differ beyond doubt."""
-    rng = np.random.default_rng(6)
-    s = rng.standard_normal((4000, 6))
-    mu = 0.3 * s[:, 0] ** 2 + 0.2 * rng.standard_normal(4000)
-    prepared = prepare(portion(fbar.Prior(mu=stats.norm(0, 1)), fbar.Points({"mu": mu}), s, np.zeros(6)))
-    alone, compared = (choose(prepared, (0.8,), orders, (1.0,), first=True) for orders in ((2,), (1, 2)))
-    assert alone is None  # nothing to compare it with
-    alone, compared = (choose(prepared, (0.8,), orders, (1.0, 0.5), first=True) for orders in ((2,), (1, 2)))
-    assert alone.moved.order == 2
-    assert compared.bias > 2 * alone.bias
+def straight(seed, n=3000):
+    """Simulations of five parameters and five summaries, slightly bent."""
+    rng = np.random.default_rng(seed)
+    theta = rng.standard_normal((n, 5))
+    s = theta + 0.2 * theta[:, [1, 2, 3, 4, 0]] ** 2 + 0.7 * rng.standard_normal((n, 5))
+    names = "abcde"
+    prior = fbar.Prior(**{name: stats.norm(0, 1) for name in names})
+    return portion(prior, fbar.Points(dict(zip(names, theta.T, strict=True))), s, np.zeros(5))
+
+
+def test_the_step_that_is_chosen_has_the_least_error_of_all():
+    prepared = prepare(straight(5))
+    halves = [0.5**k for k in range(4)]
+    regions, orders = [0.8, 0.4], [1, 2]
+    every = [step for order in orders for share in regions for step in ladder(move(prepared, share, order), halves)]
+    best = min(every, key=lambda step: step.error)
+    found = choose(prepared, regions, orders, halves)
+    assert (found.moved.order, found.moved.share, found.share) == (best.moved.order, best.moved.share, best.share)
+    assert found.error == pytest.approx(best.error, rel=1e-9)
+    assert choose(prepared, regions, orders, halves, below=0.99 * best.error) is None
+
+
+def cloud(seed, curve, n=6000):
+    """Simulations whose E[v | s] is a given curve of four normal summaries."""
+    rng = np.random.default_rng(seed)
+    s = rng.standard_normal((n, 4))
+    mu = curve(s) + 0.3 * rng.standard_normal(n)
+    return portion(fbar.Prior(mu=stats.norm(0, 1)), fbar.Points({"mu": mu}), s, np.zeros(4))
+
+
+def beyond_doubt(steps, j, other):
+    """What of the mean squared difference of two estimates is not chance; companions are placed by the finest step."""
+    companions = Companions.around(steps[-1].moved, steps[-1].weights)
+    moments = [companions.moments(of.moved, of.weights) for of in (steps[j], other)]
+    return Difference.between(*moments).sure
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_what_half_of_the_region_shows_beyond_doubt_counts(order):
+    """A cubic curve: steps within the region hardly differ, but regressions on all of it and on half of it do."""
+    prepared = prepare(cloud(1, lambda s: 0.2 * (s**3).sum(axis=1)))
+    halves = [0.5**k for k in range(4)]
+    wide, half = (ladder(move(prepared, share, order), halves) for share in (0.8, 0.4))
+    apart = beyond_doubt(wide, 1, half[0])  # the same simulations at the data
+    assert wide[1].bias == pytest.approx(apart, rel=1e-9)
+    assert apart > 0.3
+    assert half[1].bias < 0.5 * apart
+
+
+def test_what_the_other_order_shows_beyond_doubt_counts():
+    prepared = prepare(cloud(1, lambda s: 0.3 * (s**2).sum(axis=1)))
+    halves = [0.5**k for k in range(4)]
+    straight, curved = (ladder(move(prepared, 0.8, order), halves) for order in (1, 2))
+    for steps, others in ((straight, curved), (curved, straight)):
+        apart = beyond_doubt(steps, 0, others[0])
+        assert steps[0].bias >= apart > 1.0
+        if steps is curved:  # nothing else shows as much
+            assert steps[0].bias == pytest.approx(apart, rel=1e-9)
+
+
+def test_an_error_that_many_coordinates_share_is_seen_in_the_directions_of_the_parameters():
+    """A random walk of steps v: the last parameter is their sum, so that small errors of all steps add up in it."""
+    rng, d, n = np.random.default_rng(8), 8, 4000
+    names = [f"x{k}" for k in range(d)]
+    walk = {names[0]: stats.norm(0, 1)}
+    for before, name in pairwise(names):
+        walk[name] = lambda theta, before=before: stats.norm(theta[before], 1)
+    prior = fbar.Prior(**walk)
+    v = rng.standard_normal((n, d))
+    theta = np.cumsum(v, axis=1)
+    simulations = portion(prior, fbar.Points(dict(zip(names, theta.T, strict=True))), theta + v[:, ::-1], np.zeros(d))
+    prepared = prepare(simulations)
+    sums = np.triu(np.ones((d, d))) / np.sqrt(np.arange(1, d + 1))
+    np.testing.assert_allclose(prepared.directions, sums, atol=1e-6)
+    moved = move(prepared, 0.8, 1)
+    seen = moved.along(prepared.directions)
+    np.testing.assert_allclose(seen.v, moved.v @ sums, atol=1e-5)
+    same = moved.along(np.eye(d))
+    np.testing.assert_array_equal(same.v, moved.v)
+    np.testing.assert_allclose(same.factor, moved.factor)
+    np.testing.assert_array_equal(same.pull, moved.pull)
+    independent = fbar.Prior(**{name: stats.norm(0, 1) for name in names})
+    assert prepare(portion(independent, simulations.points, theta, np.zeros(d))).directions is None

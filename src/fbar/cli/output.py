@@ -24,7 +24,19 @@ MOST_ROWS, MOST_WARNINGS = 15, 3
 NOT_RECORDED = "RUN"
 """Stands for the directory of a run that has none."""
 
-_METHOD = re.compile(r"result\.(at_data|adjusted|extrapolated)\(\)")
+COMMANDS = {
+    "at": "show {run} --at {given}",
+    "at_data": "show {run} --at-data",
+    "adjusted": "show {run} --adjusted",
+    "extrapolated": "show {run} --extrapolated",
+    "explain": "explain {run} {given}",
+    "predict": "predict {run}",
+    "report": "report {run}",
+    "sample": "export {run} --sample {given}",
+}
+"""What does on the command line what a method of a result does in Python, with what it is given."""
+
+_METHOD = re.compile(rf"result\.({'|'.join(COMMANDS)})\(([^()]*)\)")
 
 
 @contextmanager
@@ -86,7 +98,11 @@ def print_json(tree: dict[str, Any], run: Path | None) -> None:
 def with_commands(text: str, run: Path | None) -> str:
     """A text that names methods of Python, with the commands that do the same."""
     where = NOT_RECORDED if run is None else shlex.quote(str(run))
-    found, changed = _METHOD.subn(lambda match: f"fbar show {where} --{match[1].replace('_', '-')}", text)
+
+    def command(match: re.Match[str]) -> str:
+        return f"fbar {COMMANDS[match[1]].format(run=where, given=match[2]).strip()}"
+
+    found, changed = _METHOD.subn(command, text)
     if changed and run is None:
         found += f" (record the run with --run {NOT_RECORDED})"
     return found
@@ -98,6 +114,8 @@ def _warnings_with_commands(tree: Any, run: Path | None) -> Any:
     if not isinstance(tree, dict):
         return tree
     return {
-        key: [with_commands(text, run) for text in value] if key == "warnings" else _warnings_with_commands(value, run)
+        key: [with_commands(text, run) for text in value]
+        if key in ("warnings", "remarks")
+        else _warnings_with_commands(value, run)
         for key, value in tree.items()
     }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -75,6 +77,38 @@ class ErrorModel(ABC):
         return Inversion(variance, df)
 
 
+@dataclass(frozen=True, eq=False)
+class Further:
+    """What is added to the errors of m numbers: ``covariance`` (m, m), its ``df`` (m,), and a reason for distrust."""
+
+    covariance: FloatArray
+    df: FloatArray
+    doubt: str = ""
+
+    def added(self, bars: ErrorBars, has_it: BoolArray) -> ErrorBars:
+        """The sum of both errors, which are independent; its diagonal is that of the bars where these have it already.
+
+        It does not fall with more simulations, so it is a part of the bias. Degrees of freedom are Satterthwaite's.
+        """
+        before, more = np.diagonal(bars.covariance), np.diagonal(self.covariance)
+        covariance = bars.covariance + self.covariance
+        np.fill_diagonal(covariance, np.where(has_it, before, before + more))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            df = (before + more) ** 2 / (before**2 / bars.df + more**2 / self.df)
+        df = np.where(has_it | ~np.isfinite(df), bars.df, df)
+        bias = np.sqrt(more if bars.bias is None else bars.bias**2 + more)
+        doubts = ((np.ones(df.shape, dtype=bool), self.doubt),) if self.doubt else ()
+        return ErrorBars(covariance, df, (*bars.doubts, *doubts), bias)
+
+
+class FurtherError(ABC):
+    """A source of error beyond the simulations of a run, such as a prior that is itself a sample."""
+
+    @abstractmethod
+    def of(self, posterior: Posterior, targets: Sequence[Target]) -> Further:
+        """What it adds to the errors of these targets."""
+
+
 class Posterior(ShownInNotebooks):
     """Weighted points approximating p(θ|x*).
 
@@ -136,6 +170,9 @@ class Posterior(ShownInNotebooks):
     remark: str = ""
     """What was learned for it, in a line."""
 
+    further: FurtherError | None = None
+    """A source of error that its own simulations know nothing of."""
+
     likelihood: FloatArray | None = None
     """p̂(x*|θ) at the values of a finite prior, from an estimator that has it."""
 
@@ -192,6 +229,7 @@ class Posterior(ShownInNotebooks):
     def _expect(self, listed: tuple[Target, ...]) -> Estimates:
         """The estimates of targets that consist of nothing but themselves."""
         bars = self._error_bars(listed)
+        further = None if self.further is None else self.further.of(self, listed)
         values, slices, start = [self.value(target) for target in listed], [], 0
         for value in values:
             slices.append(slice(start, start + value.shape[-1]))
@@ -200,8 +238,14 @@ class Posterior(ShownInNotebooks):
         for target, part in zip(listed, slices, strict=True):
             inverted = self._inverted(target, bars, part.start)
             if inverted is not None:
+                if further is not None:
+                    more = float(further.covariance[part.start, part.start])
+                    inverted = replace(inverted, bias=math.hypot(inverted.bias, math.sqrt(more)))
                 bars = bars.rescaled(part.start, inverted.standard_error(), inverted.df)
             limits.append(inverted)
+        if further is not None:
+            sizes = [part.stop - part.start for part in slices]
+            bars = further.added(bars, np.repeat([inverted is not None for inverted in limits], sizes))
         estimates = [
             self._estimate(target, value, bars, part, inverted)
             for target, value, part, inverted in zip(listed, values, slices, limits, strict=True)

@@ -17,6 +17,7 @@ from fbar.estimation.columns import NotKept
 from fbar.estimation.doubts import FEW_ACCEPTED
 from fbar.estimation.extrapolation import Bias, ExtrapolatedPosterior, as_ratio, rows_of
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.sequential import with_error_of_prior
 from fbar.estimation.store import FEW_NUMBERS
 from fbar.question.comparison import Distance
 from fbar.question.problem import Problem
@@ -101,6 +102,7 @@ class OtherTolerances(ABC):
         at, large = self._biased(tolerance)
         rows_of(large)  # refuses what it cannot do before it looks for simulations
         found = ExtrapolatedPosterior(large, self.posterior_at(at / c), c)
+        with_error_of_prior(found, self.problem.prior)
         found.about = f"ABC's posterior extrapolated to tolerance 0, from {at:.4g} and {at / c:.4g}"
         return found
 
@@ -159,6 +161,7 @@ class OtherTolerances(ABC):
             ) from None
         away = summaries - np.ravel(observed)
         found = AdjustedPosterior(posterior, away, self.problem)
+        with_error_of_prior(found, self.problem.prior)
         found.about = f"ABC's posterior at tolerance {at:.4g}, adjusted by regression"
         return found
 

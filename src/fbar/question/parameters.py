@@ -22,7 +22,7 @@ PROBED = 256
 
 
 class Parameters:
-    """A prior and the parameters derived from its own."""
+    """A prior and the parameters derived from its own: those that it determines itself, and those of the user."""
 
     def __init__(self, prior: Distribution, derived: Derived | None = None) -> None:
         if not isinstance(prior, Distribution):
@@ -33,10 +33,13 @@ class Parameters:
         if derived is not None:
             mapping(derived, "derived", "{'R0': lambda t: t['beta'] / t['gamma']}")
         self.prior = prior
-        self.derived = dict(derived or {})
-        for name, function in self.derived.items():
+        self.given = dict(derived or {})
+        """The derived parameters that the user has given."""
+        determined = structure(prior).determined
+        self.derived: dict[str, Callable[[Points], npt.ArrayLike]] = {**determined, **self.given}
+        for name, function in self.given.items():
             require_name(name, "a derived parameter's name")
-            if name in prior.names:
+            if name in prior.names or name in determined:
                 raise InputError(f"derived parameter {shown(name)} has the name of a parameter; choose another")
             check_function(function, f"derived parameter {shown(name)}")
         self._checked: list[Target] = []

@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fbar.checks import counted
 from fbar.estimation.estimate import BIASED, Estimate, Estimates
-from fbar.estimation.posterior import Posterior
-from fbar.methods import Run
-from fbar.question.outcomes import Seen
 
 if TYPE_CHECKING:
     from fbar.results.result import Result
@@ -29,14 +25,16 @@ def about(result: Result) -> str:
     if result.is_at_data:
         left = [f"{item.name} {_bias(item)}" for item in result.estimates if _matters(item)]
         some = ", ".join(left[:MOST_SHOWN])
-        return f"{words}, estimated at the data" + (f"; the errors allow for bias: {some}" if left else "")
+        return f"{words}, estimated at the data" + (
+            f"; the errors allow for bias of either sign: {some}" if left else ""
+        )
     if not result.tolerance or np.ndim(result.simulations):
         return words
     words += ", chosen from the budget" if result.own and result.run.chooses_tolerance else ""
     away = [item.difference for item in result.estimates[:MOST_SHOWN]]
     known = ", ".join(f"{item.name} {_difference(item)}" for item in away if item is not None)
     if known:
-        return f"{words}; it differs from the posterior by: {known}"
+        return f"{words}; estimate minus posterior: {known}"
     return f"{words}; how far it is from the posterior cannot be estimated from these simulations"
 
 
@@ -49,27 +47,6 @@ def warning_of_bias(result: Result) -> str:
     if not large or result.tolerance is None:
         return ""
     return f"the tolerance biases {', '.join(large)} by more than the error bar; lower it, or see result.at_data()"
-
-
-def warnings_of(result: Result) -> tuple[str, ...]:
-    """Warnings of a result as a whole."""
-    run = result.run
-    found = (*result.posterior.doubts, *run.warnings, _failures(run.seen), warning_of_bias(result), *result.notes)
-    return tuple(dict.fromkeys(text for text in found if text))
-
-
-def _failures(seen: Seen) -> str:
-    """A warning of simulations that failed; or nothing."""
-    if not seen.failures:
-        return ""
-    were = "was" if seen.failures == 1 else "were"
-    return f"{counted(seen.failures, 'simulation')} failed and {were} rejected: {seen.failed}"
-
-
-def doubt_damaged(posterior: Posterior, run: Run) -> None:
-    """Trust nothing of a posterior that a damaged record cut short."""
-    text = f"part of the record is damaged: only {counted(run.simulations, 'simulation')} are used"
-    posterior.doubts = tuple(dict.fromkeys((*posterior.doubts, text)))
 
 
 def remaining_bias(estimates: Estimates) -> Estimates:
@@ -105,8 +82,8 @@ def _bias(item: Estimate) -> str:
     """The bias that may remain in a number, in each of a few, or in the one of many where it is largest."""
     sizes = np.ravel(np.broadcast_to(item.bias, np.shape(item.value)))
     if sizes.size > MOST_SHOWN:
-        return f"{sizes.max():.2g} (the largest of {sizes.size})"
-    shown = ", ".join(f"{size:.2g}" for size in sizes)
+        return f"±{sizes.max():.2g} (the largest of {sizes.size})"
+    shown = ", ".join(f"±{size:.2g}" for size in sizes)
     return f"[{shown}]" if np.ndim(item.value) else shown
 
 

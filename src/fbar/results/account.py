@@ -41,7 +41,7 @@ class Account:
 
     @classmethod
     def of(cls, result: Result) -> Account:
-        """Of a result that is here."""
+        """Of a result that is at hand."""
         return cls(
             result.estimates,
             result.warnings,
@@ -62,7 +62,7 @@ class Account:
     def recorded(cls, result: Mapping[str, Any]) -> Account:
         """Of a result as `Result.as_dict` has written it; what is not known in it is None."""
         return cls(
-            _estimates(result),
+            recorded_estimates(result),
             result["warnings"],
             int(np.sum(result["simulations"])),
             float(np.sum(result["accepted"])),
@@ -130,8 +130,8 @@ def cost_in_words(cost: float | None, in_seconds: bool) -> str:
     return f"{number} s of simulator time" if in_seconds else f"cost {number}"
 
 
-def _estimates(result: Mapping[str, Any]) -> Estimates:
-    """The recorded estimates; their joint covariance is not recorded."""
+def recorded_estimates(result: Mapping[str, Any]) -> Estimates:
+    """The estimates of a recorded result or moment; their joint covariance is not recorded."""
     found = [
         Estimate(
             name,

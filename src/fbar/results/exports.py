@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fbar.checks import flag, positive_integer
 from fbar.errors import InputError, MissingExtra
@@ -47,7 +49,14 @@ def to_arviz(run: Run, posterior: Posterior, *, draws: int | None = None, weight
         points = draw(posterior, run.seeds, None if draws is None else positive_integer(draws, "draws"), stacklevel=4)
     groups["posterior"] = {name: np.asarray(points[name])[None] for name in (*points, *points.derived)}
     if run.problem.observed is not None:
-        groups["observed_data"] = {"summaries": np.atleast_1d(run.problem.observed)}
+        groups["observed_data"] = _named(run.problem.observed, run.problem.summary_names)
     if int(arviz.__version__.partition(".")[0]) >= 1:
         return arviz.from_dict(groups)
     return arviz.from_dict(**groups)
+
+
+def _named(observed: npt.NDArray[Any], names: Mapping[str, int]) -> dict[str, Any]:
+    """The summaries of the data, by their names where they have any."""
+    if not names:
+        return {"summaries": np.atleast_1d(observed)}
+    return dict(zip(names, np.split(np.ravel(observed), np.cumsum(list(names.values()))[:-1]), strict=True))

@@ -12,12 +12,13 @@ import numpy as np
 
 from fbar.checks import non_negative_number, number
 from fbar.diagnostics.explanation import Explanation, explain, target_of
-from fbar.diagnostics.predictive import Predictions, predict
+from fbar.diagnostics.model_check import ModelCheck, check_model
+from fbar.diagnostics.predictions import Predictions
 from fbar.engine import Engine, as_before
-from fbar.errors import InputError
 from fbar.estimation.at_data import PosteriorAtData
 from fbar.estimation.estimate import Estimate, Estimates, brief
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.sequential import PosteriorAsPrior
 from fbar.estimation.simulations import Simulations
 from fbar.methods import Run
 from fbar.methods.forecasts import Forecast
@@ -25,10 +26,11 @@ from fbar.methods.history import Moment
 from fbar.methods.stopping import StoppingRule, as_rule
 from fbar.question.outcomes import FailedPlace
 from fbar.question.points import Points
+from fbar.question.simulators import SimulatorFunction
 from fbar.question.targets import Target
-from fbar.results.about import about, doubt_damaged, remaining_bias, warnings_of
+from fbar.results.about import about, remaining_bias
 from fbar.results.account import Account
-from fbar.results.comparison import Compared, Reference
+from fbar.results.comparison import Reference
 from fbar.results.described import described
 from fbar.results.everything import all_simulations
 from fbar.results.exports import to_arviz, to_pandas
@@ -36,9 +38,12 @@ from fbar.results.markup import paragraph
 from fbar.results.models import WithinModel, of_model
 from fbar.results.notebook import joined
 from fbar.results.notebook import warnings as warned
+from fbar.results.other_looks import compared_with, from_tolerance, given_or_own
+from fbar.results.predicted import predicted
 from fbar.results.sample import draw
-from fbar.results.summary_loss import LossOfTargets, SummaryLoss
+from fbar.results.summary_loss import SummaryLoss
 from fbar.results.summary_table import SummaryTable, summarised
+from fbar.results.warned import doubt_damaged, warnings_of
 from fbar.seeds import Seeds
 
 if TYPE_CHECKING:
@@ -153,17 +158,17 @@ class Result:
         """What raw data show of a loss by the summary function; None where it is not known, or not at the data."""
         return SummaryLoss.of(self.run) if self.is_at_data and not np.ndim(self.simulations) else None
 
+    @cached_property
+    def model_check(self) -> ModelCheck:
+        """Whether the data are like what the model simulates, from the simulations that are there."""
+        if np.ndim(self.simulations):
+            return ModelCheck(unknown="it is a run of many trials")
+        return check_model(self.run.problem, self.posterior, self.all_simulations)
+
     def _compared(self, targets: tuple[Target, ...], estimates: Estimates) -> Estimates:
         """Estimates with what knows how far they are from the posterior: at a tolerance, or by lossy summaries."""
-        compared = self._compared_with(targets, estimates.numbers)
+        compared = compared_with(self, self._reference, targets, estimates.numbers)
         return estimates if compared is None else estimates.compared(compared.of)
-
-    def _compared_with(self, targets: tuple[Target, ...], numbers: int) -> Compared | LossOfTargets | None:
-        if self.is_at_data and self.summary_loss is not None:
-            return LossOfTargets(self.summary_loss, self.posterior, targets)
-        if not self.tolerance or np.ndim(self.simulations) or not self.run.problem.compares_numbers:
-            return None
-        return Compared(self._reference, targets, self.own, max(self.estimates.numbers, numbers))
 
     @cached_property
     def _reference(self) -> Reference:
@@ -205,11 +210,11 @@ class Result:
 
     @cached_property
     def bias(self) -> Estimates | None:
-        """How much bias may be left in each estimate; None if there is none or it cannot be estimated.
+        """The bias of each estimate, as estimate minus posterior; None if there is none or it cannot be estimated.
 
-        At a tolerance: f̂_ε less its Richardson extrapolation, see `fbar.estimation.extrapolation` for what that
-        assumes; how far the estimates are from the posterior is their ``difference``. At the data: 0 with the standard
-        deviation of the bias that may remain, which the standard errors of the estimates include.
+        At a tolerance: f̂_ε minus its Richardson extrapolation, see `fbar.estimation.extrapolation` for what that
+        assumes; the ``difference`` of an estimate is minus the answer at the data. At the data: 0 with the standard
+        deviation of the bias that may remain, of either sign, which the standard errors of the estimates include.
         """
         if self.is_at_data:
             return remaining_bias(self.estimates)
@@ -224,10 +229,10 @@ class Result:
         O(ε²) to O(ε⁴) where the summaries' density is smooth at the data, see `fbar.estimation.extrapolation`. Some
         weights are negative.
         """
-        tolerance = self._from_tolerance(tolerance)
+        tolerance = from_tolerance(self, tolerance)
         c = number(ratio, "ratio")
         ratio = ratio if type(ratio) is int else c
-        posterior, at = self.run.extrapolated(ratio, tolerance), self._at(tolerance)
+        posterior, at = self.run.extrapolated(ratio, tolerance), given_or_own(self, tolerance)
         given = f"ratio={ratio!r}" + ("" if tolerance is None else f", tolerance={at!r}")
         what = f"extrapolated to tolerance 0, from tolerances {at:.4g} and {at / ratio:.4g}"
         return self._of(posterior, f".extrapolated({given})", what, tolerance)
@@ -239,11 +244,18 @@ class Result:
         that of β̂, see `fbar.estimation.adjustment`. Removes the bias of a mean that is linear in the summaries; what
         the spread of θ does with them remains. ``tolerance`` is the run's by default (after `at`, that one).
         """
-        tolerance = self._from_tolerance(tolerance)
-        posterior, at = self.run.adjusted(tolerance), self._at(tolerance)
+        tolerance = from_tolerance(self, tolerance)
+        posterior, at = self.run.adjusted(tolerance), given_or_own(self, tolerance)
         given = "" if tolerance is None else f"tolerance={at!r}"
         what = f"adjusted by regression on the summaries, at tolerance {at:.4g}"
         return self._of(posterior, f".adjusted({given})", what, tolerance)
+
+    def as_prior(self) -> PosteriorAsPrior:
+        """The posterior as the prior of a problem with further data that are independent of these given θ.
+
+        Answers to that problem carry the error of this one, see `PosteriorAsPrior`. Parameters must be continuous.
+        """
+        return PosteriorAsPrior(self.posterior, self.run.problem.prior)
 
     def forecast(self, precision: StoppingRule | Mapping[str, float | str]) -> Forecast | None:
         """How many more simulations would give the wanted errors, as in ``precision=``; None if it is not known.
@@ -287,7 +299,7 @@ class Result:
 
         It opens from disk and loads nothing. ``predictive`` is the number of new simulations from the posterior to
         compare with the data: by default up to 200, as many as can be run in 20 seconds; 0 for none. They are
-        simulated as in `predictive`.
+        simulated as in `predict`.
         """
         from fbar.results.report import report_run
 
@@ -313,23 +325,6 @@ class Result:
             looked_at=tolerance,
         )
 
-    def _from_tolerance(self, tolerance: float | None) -> float | None:
-        """The tolerance that was given, or that of this result where it is not the run's own."""
-        if tolerance is not None:
-            return non_negative_number(tolerance, "tolerance")
-        if self.looked_at is None and self.run.at_data:
-            raise InputError(
-                "the answer is about the posterior itself, so it has no tolerance; give one to start from ABC's answer "
-                "there (tolerance=, --at)"
-            )
-        return self.looked_at
-
-    def _at(self, tolerance: float | None) -> float:
-        """A tolerance that was given, or else the run's own, which there is where its bias was removed."""
-        found = self.run.reported_tolerance if tolerance is None else tolerance
-        assert found is not None
-        return float(found)
-
     def __getitem__(self, name: str) -> Estimate:
         return self.estimates[name]
 
@@ -351,16 +346,24 @@ class Result:
         title = [paragraph(f"{self.what}:")] if self.what else []
         return joined(*title, self.estimates._repr_html_(), warned(account.further_warnings), *map(paragraph, lines))
 
-    def predictive(
-        self, number: int | None = None, *, workers: int | None = None, timeout: float | None = None
+    def predict(
+        self,
+        n: int | None = None,
+        *,
+        simulator: SimulatorFunction | None = None,
+        seed: int | None = None,
+        workers: int | None = None,
+        timeout: float | None = None,
     ) -> Predictions:
-        """New simulations at θ drawn from the posterior, to compare with the data: `fbar.plot.predictive`.
+        """New simulations at θ drawn from the posterior: predictions with error bars, to compare with the data or not.
 
-        By default up to 200, as many as can be run in 20 seconds. They are simulated as the run was, on as many
-        local processes and with the same time limit, unless ``workers`` or ``timeout`` (inf for none) are given;
-        in one process if the run was on a cluster or executor. One that crashes or hangs there is counted as failed.
+        By the problem's own simulator, or another ``simulator`` of the same parameters: a forecast, another scenario.
+        ``n`` of them, by default up to 200, as many as can be run in 20 seconds. They are simulated as the run was, on
+        as many local processes and with the same time limit, unless ``workers`` or ``timeout`` (inf for none) are
+        given; in one process if the run was on a cluster or executor. One that crashes or hangs there is counted as
+        failed. The same ``seed`` gives the same numbers; by default it is the run's.
         """
-        return predict(self.run, self.posterior, number, engine=self.engine(workers, timeout))
+        return predicted(self, n, simulator, seed, self.engine(workers, timeout))
 
     def as_dict(self) -> dict[str, Any]:
         """The estimates and how the run went, in JSON's terms."""

@@ -14,8 +14,8 @@ standard errors. For a regression of order 1, the local linear estimate is compa
 the same simulations instead, whose difference is β c itself: with less noise where dimensions are many. To this come
 
 - what is there beyond doubt at a finer step: two estimates may agree by accident, and a wider step has no less bias;
-- for a regression of order 2 what is beyond doubt between it and that of order 1: what it changed, the next order may
-  change again;
+- what is beyond doubt between the regressions of order 1 and 2 of a region, for both of them: what the second order
+  changed, the first has wrong, and the next order may change again; and between a region and half of it;
 - in more than a few dimensions, where the local regression sees little of it, the variance of the log scales that
   residuals are multiplied by: where the posterior's spread changes from simulation to simulation, draws that were moved
   are least to be trusted. Its factor is fitted, see docs/truth-study.md;
@@ -31,9 +31,10 @@ answers agree with one another, and one later question does not change another's
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -80,20 +81,42 @@ class Step:
         return self.variance + self.bias
 
 
+class _Ladders:
+    """The ladders of what was prepared, by order and region: each is made when it is first asked for."""
+
+    def __init__(self, prepared: Prepared, steps: Sequence[float], unmoved: Sequence[float]) -> None:
+        self.prepared = prepared
+        self._steps, self._unmoved = steps, unmoved
+        self._made: dict[tuple[int, float], _Ladder | None] = {}
+
+    def of(self, order: int, share: float) -> _Ladder | None:
+        """The ladder of a region; None where that has too few simulations for the order."""
+        key = order, share
+        if key not in self._made:
+            moved = move(self.prepared, share, order)
+            self._made[key] = None if moved is None else self.from_moved(moved)
+        return self._made[key]
+
+    def from_moved(self, moved: Moved) -> _Ladder:
+        return _Ladder(moved, self._steps if moved.order else self._unmoved, self)
+
+
 class _Ladder:
     """The weights of a region for several bandwidths, and their moments once they are asked for.
 
-    ``linear`` is the ladder of the same region with the regression of order 1, where there is one.
+    ``seen`` are the draws in the directions of the parameters, in which moments are taken.
     """
 
-    def __init__(self, moved: Moved, shares: Sequence[float], linear: _Ladder | None = None) -> None:
-        self.moved, self.shares, self.linear = moved, shares, linear
+    def __init__(self, moved: Moved, shares: Sequence[float], others: _Ladders) -> None:
+        self.moved, self.shares, self.others = moved, shares, others
         self.weights: list[Local] = []
         for share in shares:
             weights = local(moved, share)
             if weights is None:
                 break
             self.weights.append(weights)
+        directions = moved.prepared.directions
+        self.seen = moved if directions is None else moved.along(directions)
         self._known: dict[int, Moments] = {}
         self._surely: dict[int, float] = {}
 
@@ -102,29 +125,43 @@ class _Ladder:
 
     @cached_property
     def companions(self) -> Companions:
-        return Companions.around(self.moved, self.weights[-1])
+        return Companions.around(self.seen, self.weights[-1])
 
     def moments(self, j: int) -> Moments:
         if j not in self._known:
-            self._known[j] = self.companions.moments(self.moved, self.weights[j])
+            self._known[j] = self.companions.moments(self.seen, self.weights[j])
         return self._known[j]
 
-    def step(self, j: int) -> Step:
+    def step(self, j: int, error: float) -> Step:
         """A step with its error."""
-        moved, weights, last = self.moved, self.weights[j], len(self) - 1
+        last = len(self) - 1
         finer = self.weights[min(j + APART, last)] if j < last else None
-        bias = self._bias(j) + self._unevenness(j) if weights.curvature > 0 else 0.0  # 0 at the data themselves
         variance = self.moments(j).mean_variance
-        return Step(moved, weights, self.shares[j], variance, bias + moved.prepared.loss, finer)
+        return Step(self.moved, self.weights[j], self.shares[j], variance, error - variance, finer)
 
-    def _bias(self, j: int) -> float:
-        """β² c² of a step; infinite where there is nothing to compare it with."""
-        curved, bent = self._curved(j), self._bent(j)
+    def errors(self, j: int) -> Iterator[float]:
+        """Numbers that the total error of a step is not below; the last one is the error. Each costs more to know.
+
+        The error is infinite where there is nothing to compare a step with.
+        """
+        known = self.moments(j).mean_variance + self.moved.prepared.loss
+        if not self.weights[j].curvature > 0:  # at the data themselves
+            yield known
+            return
+        known += self._unevenness(j)
+        yield known
+        sure = max(self._sure(k) for k in range(j, len(self)))
+        yield known + sure
+        curved = self._curved(j)
         compared = curved or self._narrowed(j)
         if compared is None:
-            return math.inf
-        sure = [found.sure for found in (curved, bent) if found is not None]
-        return max(compared.bound, *sure, *(self._sure(k) for k in range(j, len(self))))
+            yield math.inf
+            return
+        bias = max(compared.bound, compared.sure if curved else 0.0, sure)
+        yield known + bias
+        for found in (self._reordered(j), self._nearer(j)):
+            bias = bias if found is None else max(bias, found.sure)
+        yield known + bias
 
     def _sure(self, j: int) -> float:
         """What of the difference to a finer step is there beyond doubt."""
@@ -140,7 +177,7 @@ class _Ladder:
         curved = local(self.moved, self.shares[j], 2)
         if curved is None:
             return None
-        return Difference.between(self.moments(j), self.companions.moments(self.moved, curved))
+        return Difference.between(self.moments(j), self.companions.moments(self.seen, curved))
 
     def _narrowed(self, j: int) -> Difference | None:
         """A step against a finer one."""
@@ -153,12 +190,22 @@ class _Ladder:
             return None
         return Difference.between(self.moments(wide), self.moments(near), (self.weights[j].curvature / apart) ** 2)
 
-    def _bent(self, j: int) -> Difference | None:
-        """The regression of order 2 against that of order 1."""
-        if self.moved.order != 2 or self.linear is None or j >= len(self.linear):
+    def _reordered(self, j: int) -> Difference | None:
+        """The regression of order 1 against that of order 2, or the other way round, in the same region."""
+        order = self.moved.order
+        return self._against(self.others.of(3 - order, self.moved.share), j, j) if order else None
+
+    def _nearer(self, j: int) -> Difference | None:
+        """The regression against the same in half of the region, with the same simulations at the data if they do."""
+        share = self.moved.share / 2
+        if not self.moved.order or share < SHARES[-1]:
             return None
-        linear = self.companions.moments(self.linear.moved, self.linear.weights[j])
-        return Difference.between(self.moments(j), linear)
+        return self._against(self.others.of(self.moved.order, share), j, max(j - 1, 0))
+
+    def _against(self, other: _Ladder | None, j: int, k: int) -> Difference | None:
+        if other is None or k >= len(other):
+            return None
+        return Difference.between(self.moments(j), self.companions.moments(other.seen, other.weights[k]))
 
     def _unevenness(self, j: int) -> float:
         """The variance of the log scales among the simulations of a step, times a factor."""
@@ -170,34 +217,39 @@ class _Ladder:
 
 def ladder(moved: Moved, shares: Sequence[float]) -> list[Step]:
     """The steps of a region, with their errors."""
-    steps = _Ladder(moved, shares)
-    return [steps.step(j) for j in range(len(steps))]
+    steps = _Ladders(moved.prepared, shares, shares).from_moved(moved)
+    return [steps.step(j, max(steps.errors(j))) for j in range(len(steps))]
 
 
 def choose(
-    prepared: Prepared, shares: Sequence[float], orders: Sequence[int], steps: Sequence[float], *, first: bool = False
+    prepared: Prepared,
+    shares: Sequence[float],
+    orders: Sequence[int],
+    steps: Sequence[float],
+    *,
+    first: bool = False,
+    below: float = math.inf,
 ) -> Step | None:
-    """The step of least total error, or of ``first`` steps only; None where there are too few simulations for any.
+    """The step of least total error, or of ``first`` steps only; None where there is none that is below a number.
 
-    The bias of a step whose variance by itself is larger than the least total error so far is not estimated.
+    There is none where simulations are too few for any. Candidates wait with what their errors are not below, and only
+    the first in the queue is looked at more closely.
     """
-    best: Step | None = None
-    linear: dict[float, _Ladder] = {}
+    ladders = _Ladders(prepared, steps, steps if first else [0.5**k for k in range(STEPS_UNMOVED)])
+    queue: list[tuple[float, int, _Ladder, int, Iterator[float]]] = []
     for order in orders:
         if order == 0 and len(orders) > 1 and prepared.z.shape[1] > MOST_UNMOVED:
             continue
         for share in shares if order else shares[:1]:
-            moved = move(prepared, share, order)
-            if moved is None:
-                continue
-            widths = steps if order or first else [0.5**k for k in range(STEPS_UNMOVED)]
-            made = _Ladder(moved, widths, linear.get(share))
-            if order == 1:
-                linear[share] = made
-            for j in range(len(made))[: 1 if first else None]:
-                if best is not None and made.moments(j).mean_variance >= best.error:
-                    continue
-                step = made.step(j)
-                if math.isfinite(step.error) and (best is None or step.error < best.error):
-                    best = step
-    return best
+            made = ladders.of(order, share)
+            for j in range(0 if made is None else len(made))[: 1 if first else None]:
+                assert made is not None
+                errors = made.errors(j)
+                heappush(queue, (next(errors), len(queue), made, j, errors))
+    while queue and queue[0][0] < below:
+        error, place, made, j, errors = heappop(queue)
+        further = next(errors, None)
+        if further is None:
+            return made.step(j, error)
+        heappush(queue, (further, place, made, j, errors))
+    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,8 +20,8 @@ from fbar.weights import effective_size
 SHARE, MOST_OF_ALL = 0.2, 400_000
 """The share of a large run's simulations that is used, nearest first, and the largest number."""
 
-PROVISIONAL = 5000
-"""Simulations that a provisional estimate chooses its order and region from, at most."""
+CHOOSING = 5000
+"""Simulations that order, region and reach are chosen from where they are many."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,15 @@ class AtData:
     learn
         Whether summaries are learned from the data where these are many numbers for the parameters, and the user has
         given neither a summary function nor a distance.
+    choosing
+        The largest number of simulations that all choose order and region; of more, some thousands do.
     """
 
     order: int | None = None
     region: float | None = None
     bandwidth: float | None = None
     learn: bool = True
+    choosing: int = 2 * CHOOSING
 
     def __post_init__(self) -> None:
         if self.order is not None and self.order not in ORDERS:
@@ -72,20 +75,14 @@ class AtData:
     def of(self, prepared: Prepared) -> PosteriorAtData:
         """The posterior from simulations in working coordinates.
 
-        Of many simulations, some thousands that are spread evenly over them choose order and region. Where the data
-        are many numbers and summaries can be learned from them, these are used: a regression on all the numbers has so
-        few neighbours that it does not see its own bias. Where simulations are too few for the summaries, they are
-        replaced by ever fewer main directions, with a doubt.
+        Where the data are many numbers and summaries can be learned from them, these are used: a regression on all the
+        numbers has so few neighbours that it does not see its own bias. Where simulations are too few for the
+        summaries, they are replaced by ever fewer main directions, with a doubt.
         """
-        if len(prepared) > 2 * PROVISIONAL and self.order is None and self.region is None:
-            some = prepared.take(np.arange(0, len(prepared), -(-len(prepared) // PROVISIONAL)))
-            with suppress(NoPosterior):  # what some of them chose may not do for all: then all choose
-                chosen = self.of(some).step.moved
-                return replace(self, order=chosen.order, region=chosen.share).of(prepared)
         learnt = prepared.in_learnt_coordinates() if self.learn else None
         found = None if learnt is None else self._chosen(learnt)
         if found is not None:
-            return PosteriorAtData(found)
+            return PosteriorAtData(found, replace(self, learn=False))
         step, used = self._chosen(prepared), prepared
         while step is None and used.z.shape[1] > 1:
             used = used.in_main_directions(used.z.shape[1] // 2)
@@ -96,34 +93,45 @@ class AtData:
             raise NoPosterior(
                 f"{len(prepared):,} usable simulations{worth} are too few for an estimate at the data; raise the budget"
             )
-        return PosteriorAtData(step)
+        return PosteriorAtData(step, replace(self, learn=False))
 
     def _chosen(self, prepared: Prepared) -> Step | None:
+        """The step of least total error; None where there are too few simulations for any.
+
+        Of many simulations, some thousands that are spread evenly over them, so that all rounds are among them, choose
+        order, region and reach.
+        """
         if len(prepared) < LEAST:
             return None
+        if len(prepared) > self.choosing and self.order is None and self.region is None:
+            some = prepared.take(np.arange(0, len(prepared), -(-len(prepared) // CHOOSING)))
+            step = self._of_least_error(some)
+            if step is not None:
+                like = replace(self, order=step.moved.order, region=step.moved.share)
+                whole = step.moved.prepared is some
+                kept = prepared if whole else prepared.take(np.flatnonzero(within_reach(step, prepared)))
+                found = like._chosen_from(kept)
+                if found is not None:  # what some of them chose may not do for all: then all choose
+                    return found
+        return self._of_least_error(prepared)
+
+    def _of_least_error(self, prepared: Prepared) -> Step | None:
+        """The step of least total error, of all simulations or of those within reach of the first estimate."""
+        step = self._chosen_from(prepared)
+        if step is None:
+            return None
+        kept = np.flatnonzero(within_reach(step, prepared))
+        if not LEAST <= kept.size < len(prepared):
+            return step
+        return self._chosen_from(prepared.take(kept), step.error) or step
+
+    def _chosen_from(self, prepared: Prepared, below: float = math.inf) -> Step | None:
         halves = [0.5**k for k in range(STEPS)]
         orders = ORDERS if self.order is None else (self.order,)
         shares = SHARES if self.region is None else (self.region,)
         steps = halves if self.bandwidth is None else [self.bandwidth * half for half in halves]
-        first = self.bandwidth is not None
-        step = choose(prepared, shares, orders, steps, first=first)
-        if step is None:
-            return None
-        kept = np.flatnonzero(within_reach(step))
-        if not LEAST <= kept.size < len(prepared):
-            return step
-        again = choose(prepared.take(kept), shares, orders, steps, first=first)
-        return step if again is None or again.error >= step.error else again
+        return choose(prepared, shares, orders, steps, first=self.bandwidth is not None, below=below)
 
     def provisional(self, prepared: Prepared) -> PosteriorAtData:
-        """An estimate while a run goes on: like `of`, but its order and region are chosen from some thousands of them.
-
-        These are spread evenly over the simulations, so that all rounds are among them. Summaries are taken as they
-        were prepared.
-        """
-        plain = replace(self, learn=False)
-        every = -(-len(prepared) // PROVISIONAL)
-        if every == 1:
-            return plain.of(prepared)
-        chosen = plain.of(prepared.take(np.arange(0, len(prepared), every))).step.moved
-        return replace(plain, order=chosen.order, region=chosen.share).of(prepared)
+        """An estimate while a run goes on: like `of`, but fewer simulations choose, and summaries are as prepared."""
+        return replace(self, learn=False, choosing=CHOOSING).of(prepared)

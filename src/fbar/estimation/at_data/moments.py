@@ -35,18 +35,31 @@ UNIT = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Values, posterior deviations and influence values (n, m) of the companions; ``kind`` counts their kinds."""
+    """Values, posterior deviations and influence values of the companions; ``kind`` counts their kinds.
+
+    ``z`` (n, m) are those of the rows ``rows`` of what was prepared, in the order of the rows.
+    """
 
     value: FloatArray
     deviation: FloatArray
     z: FloatArray
     kind: IntArray
+    rows: IntArray
+
+    def less(self, other: Moments) -> FloatArray:
+        """The influence values less those of an estimate that may use other rows."""
+        if self.rows is other.rows:
+            return self.z - other.z
+        found = np.zeros((1 + max(self.rows[-1], other.rows[-1]), self.z.shape[1]))
+        found[self.rows] = self.z
+        found[other.rows] -= other.z
+        return found
 
     @cached_property
     def mean_variance(self) -> float:
         """The mean of Σz² in posterior variances."""
         varies = self.deviation > UNIT
-        variance = (self.z[:, varies] ** 2).sum(axis=0)
+        variance = _squares(self.z)[varies]
         return float((variance / self.deviation[varies] ** 2).mean()) if varies.any() else 0.0
 
 
@@ -91,7 +104,7 @@ class Companions:
         if gradient.size and moved.folds:
             z[:, : gradient.shape[1]] += moved.influence(weights.ell[:, None] * gradient, weights.at)
         kind = np.repeat(np.arange(len(parts)), [part.shape[1] for part in parts])
-        return Moments(middle + weights.correction(psi), np.sqrt(weights.omega @ psi**2), z, kind)
+        return Moments(middle + weights.correction(psi), np.sqrt(weights.omega @ psi**2), z, kind, moved.rows)
 
 
 @dataclass(frozen=True)
@@ -111,7 +124,7 @@ class Difference:
             return cls(0.0, 0.0)
         unit = first.deviation[varies]
         square = ((first.value - other.value)[varies] / unit) ** 2
-        variance = ((first.z - other.z)[:, varies] ** 2).sum(axis=0) / unit**2
+        variance = _squares(first.less(other))[varies] / unit**2
         weight = 1 / np.maximum(variance, 0.1 * np.median(variance) + 1e-12)
 
         def mean_of(of: FloatArray | slice) -> tuple[float, float, float]:
@@ -130,3 +143,8 @@ class Difference:
         each = [mean_of(slice(None)), *(mean_of(kind == k) for k in np.unique(kind))]
         sure = max(found - SURE * chance for found, _, chance in each)
         return cls(factor * (max(mean, 0.0) + CHANCE * spread), factor * max(sure, 0.0))
+
+
+def _squares(z: FloatArray) -> FloatArray:
+    """The sum of squares of each column."""
+    return np.asarray(np.einsum("ij,ij->j", z, z))

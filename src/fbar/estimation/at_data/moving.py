@@ -21,7 +21,7 @@ Models of a choice have regressions of their own: a draw stays in its model. Of 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -80,6 +80,14 @@ class Moved:
 
     def __len__(self) -> int:
         return self.rows.size
+
+    def along(self, directions: FloatArray) -> Moved:
+        """The same in other coordinates v·d. Where scales change, each has a mean of those of its coordinates."""
+        v = self.v @ directions
+        parts = (directions * self.spread[:, None]) ** 2
+        factor = self.factor @ (parts / np.maximum(parts.sum(axis=0), 1e-300))
+        spread = np.sqrt(np.average((v - np.average(v, axis=0, weights=self.w)) ** 2, axis=0, weights=self.w))
+        return replace(self, v=v, factor=factor, pull=self.pull @ directions, spread=spread)
 
     def influence(self, gradient: FloatArray, at: IntArray) -> FloatArray:
         """What the regressions add to the influence values: shape (n, m).

@@ -1,5 +1,8 @@
 """The posterior at the data: a weighted sample whose expectations are estimates of E[f | s*], with their total error.
 
+What is conditional on models (the mean of a parameter that only some of them have) is estimated by a regression of its
+own, on the simulations of these models: in the sample of all, a model of small probability has hardly a draw.
+
 A target's value is that of the sample plus what the local linear regression adds, Σ (ℓ − ω) ψ, within the limits of the
 target. A quantile is read off the distribution function Σ ℓ 1{θ ≤ x}, made monotone, and so is its interval.
 
@@ -17,13 +20,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol, overload
 
 import numpy as np
 
 from fbar.arrays import FloatArray, IntArray
+from fbar.errors import NoPosterior
 from fbar.estimation.at_data.choice import STEPS, Step, ladder
 from fbar.estimation.at_data.local import Local
-from fbar.estimation.estimate import ErrorBars, Estimates
+from fbar.estimation.at_data.prepared import Prepared
+from fbar.estimation.estimate import ErrorBars, Estimate, Estimates
 from fbar.estimation.posterior import ErrorModel, Posterior
 from fbar.estimation.strata import Clustered
 from fbar.question.points import Points
@@ -70,6 +76,12 @@ NOT_NEAR = "no simulation near the data has the parameters of this target"
 ALL_THE_SAME = "the simulations near the data all give the same value of this target, so its error is unknown"
 
 
+class Estimator(Protocol):
+    """What makes a posterior of simulations in working coordinates."""
+
+    def of(self, prepared: Prepared) -> PosteriorAtData: ...
+
+
 class _AtDataErrors(ErrorModel):
     """What is known of the sample itself; error bars are the posterior's."""
 
@@ -94,8 +106,10 @@ class PosteriorAtData(Posterior):
 
     parts_in_words = "simulations near the data"
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: Step, estimator: Estimator | None = None) -> None:
         self.step = step
+        self._estimator = estimator
+        self._within: dict[tuple[int, ...], PosteriorAtData] = {}
         moved, weights = step.moved, step.weights
         prepared = moved.prepared
         super().__init__(
@@ -159,8 +173,64 @@ class PosteriorAtData(Posterior):
         usual = float(np.median(radius))
         return dimension <= MOST_GAP_DIMENSIONS and usual > 0 and float(radius.min()) > GAP * usual
 
+    # ------------------------------------------------------------ within models
+
+    @overload
+    def expect(self, targets: Target) -> Estimate: ...
+    @overload
+    def expect(self, targets: Sequence[Target]) -> Estimates: ...
+    def expect(self, targets: Target | Sequence[Target]) -> Estimate | Estimates:
+        """The `Estimate` of one target, or the `Estimates` of several.
+
+        Errors of targets that are conditional on different models are taken for independent, as their simulations are.
+        """
+        listed = as_targets(targets)
+        if isinstance(targets, Target):
+            answering = self._answering(targets)
+            return super().expect(targets) if answering is self else answering.expect(targets)
+        parts: dict[PosteriorAtData, list[int]] = {}
+        for place, target in enumerate(listed):
+            parts.setdefault(self._answering(target), []).append(place)
+        if not listed or list(parts) == [self]:
+            return super().expect(listed)
+        found = [
+            (places, super(PosteriorAtData, answering).expect([listed[place] for place in places]))
+            for answering, places in parts.items()
+        ]
+        return _joined(found)
+
+    def within(self, models: Sequence[int]) -> PosteriorAtData:
+        """The posterior given that it is one of some models, by their numbers: from their simulations only."""
+        key = tuple(sorted(set(models)))
+        prepared = self.step.moved.prepared
+        if key not in self._within:
+            rows = np.flatnonzero(np.isin(prepared.model, key))
+            if self._estimator is None or not rows.size:
+                raise NoPosterior("the posterior within a model needs simulations of it")
+            of_models = prepared.take(rows)
+            if len(key) == 1:
+                of_models = replace(of_models, model=np.zeros_like(of_models.model))
+            self._within[key] = self._estimator.of(of_models)
+        return self._within[key]
+
+    def _answering(self, target: Target) -> PosteriorAtData:
+        """The posterior that a target is estimated from: this one, or that within the models that it is about."""
+        prepared = self.step.moved.prepared
+        if self._estimator is None or prepared.model.max() == 0:
+            return self
+        given = target.given(prepared.points)
+        if given is None or given.all() or not given.any():
+            return self
+        try:
+            return self.within(np.unique(prepared.model[given]).tolist())
+        except NoPosterior:
+            return self
+
     def value(self, target: Target) -> FloatArray:
         """The target's value in the sample, and what the local linear regression adds to it."""
+        answering = self._answering(target)
+        if answering is not self:
+            return answering.value(target)
         if isinstance(target, Quantile):
             return target.value(self.points, self._corrected(target))
         plain = super().value(target)
@@ -303,3 +373,18 @@ class PosteriorAtData(Posterior):
         return self._contributions(
             self.step.weights, at, *self._influence([target.psi(self.points, self.weights)], at)
         )[at]
+
+
+def _joined(parts: Sequence[tuple[Sequence[int], Estimates]]) -> Estimates:
+    """Estimates of independent errors in one list, each part with the places of its own in it."""
+    placed = {place: estimate for places, found in parts for place, estimate in zip(places, found, strict=True)}
+    estimates = [placed[place] for place in sorted(placed)]
+    ends = np.cumsum([np.size(estimate.value) for estimate in estimates])
+    slices = [
+        slice(int(end) - np.size(estimate.value), int(end)) for estimate, end in zip(estimates, ends, strict=True)
+    ]
+    covariance = np.zeros((ends[-1], ends[-1]))
+    for places, found in parts:
+        at = np.concatenate([np.arange(slices[place].start, slices[place].stop) for place in places])
+        covariance[np.ix_(at, at)] = found.covariance
+    return Estimates(estimates, covariance, slices)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.linalg import block_diag
 from scipy.special import ndtr, ndtri
 
 from fbar.arrays import FloatArray, IntArray
@@ -77,6 +78,8 @@ class Prepared:
     structure: Structure
     summaries: int
     outside: str = ""
+    directions: FloatArray | None = None
+    """The directions of the parameters in the coordinates v, (D, k); None where each has a coordinate of its own."""
     x: FloatArray | None = None
     """The summaries as they are, where others may be learned from them."""
     learnt: LearntSummaries | None = None
@@ -249,6 +252,7 @@ def prepare(
         dependence,
         z.shape[1],
         _off_constants(away),
+        _directions(problem, points, v, len(moving)),
         summaries[kept] if problem.uses_data_as_they_are else None,
     )
     return found.in_main_directions(MOST_DIRECTIONS) if z.shape[1] > MOST_DIRECTIONS else found
@@ -317,6 +321,22 @@ def _models(problem: Problem, unit: FloatArray | None, rows: int) -> IntArray:
         return np.zeros(rows, dtype=np.int64)
     borders = np.cumsum(choice.probabilities)[:-1]
     return np.searchsorted(borders, unit[:, 0], side="right").astype(np.int64)
+
+
+def _directions(problem: Problem, points: Points, v: FloatArray, moving: int) -> FloatArray | None:
+    """The slopes of the parameters on v, for parameters that depend on one another under the prior; then the records.
+
+    What such a parameter is, is shared by many coordinates: an error that is small in each may be large in all.
+    """
+    known = structure(problem.prior)
+    if known.models is not None or not moving or set(known.marginals) == set(problem.prior.names):
+        return None
+    numbers = [points[name] for name in problem.prior.names if points[name].dtype.kind in "biuf"]
+    theta = np.stack(numbers, axis=1).astype(np.float64)
+    slopes = np.linalg.lstsq(v[:, :moving] - v[:, :moving].mean(axis=0), theta - theta.mean(axis=0), rcond=None)[0]
+    size = np.linalg.norm(slopes, axis=0)
+    slopes = slopes[:, size > 0] / size[size > 0]
+    return np.asarray(block_diag(slopes, np.eye(v.shape[1] - moving)))
 
 
 def _continuous(problem: Problem, points: Points, unit: FloatArray) -> tuple[int, ...]:

@@ -16,17 +16,18 @@ import numpy as np
 
 from fbar.arrays import BoolArray
 from fbar.estimation.at_data.choice import Step
+from fbar.estimation.at_data.prepared import Prepared
 
 EACH = 5
 """Draws of a model for each of its coordinates, at least, that tell where it ends."""
 
 
-def within_reach(step: Step) -> BoolArray:
-    """The prepared draws that the posterior of an estimate may have mass at."""
+def within_reach(step: Step, prepared: Prepared) -> BoolArray:
+    """The prepared draws that the posterior of an estimate, from these or from some of them, may have mass at."""
     moved, weights = step.moved, step.weights
-    prepared, names = moved.prepared, len(moved.prepared.moving)
+    names = len(prepared.moving)
     kept = np.ones(len(prepared), dtype=bool)
-    own_model = prepared.model[moved.rows[weights.at]]
+    own_model = moved.prepared.model[moved.rows[weights.at]]
     for m in np.unique(own_model) if names else ():
         mine = own_model == m
         if mine.sum() < EACH * names:

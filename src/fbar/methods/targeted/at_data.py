@@ -23,7 +23,9 @@ from fbar.designs.proposals import FromPrior, Learned
 from fbar.designs.proposals.learned import Part
 from fbar.designs.proposals.student import fit
 from fbar.errors import NoPosterior
-from fbar.estimation.at_data import AtData
+from fbar.estimation.at_data.choice import Step
+from fbar.estimation.at_data.local import local
+from fbar.estimation.at_data.moving import move
 from fbar.estimation.at_data.prepared import Prepared
 from fbar.methods.run import Stage
 from fbar.methods.start import Start
@@ -117,8 +119,8 @@ class TargetedAtDataRun(TargetedRounds):
     def _fitted_proposals(self) -> list[Proposal]:
         """The proposals of the groups, each from the simulations of the others.
 
-        They share the scale of the summaries, which is free of θ, and the order and region of the regression: a choice
-        among a few that hardly depends on any one simulation.
+        They share the scale of the summaries, which is free of θ, and the order, region and bandwidth of the regression
+        with its error: a choice among a few that hardly depends on any one simulation.
         """
         try:
             prepared = self.estimator_at_data.prepared(self.all_simulations())
@@ -127,27 +129,25 @@ class TargetedAtDataRun(TargetedRounds):
         if self.estimator_at_data.learn:
             prepared = prepared.in_learnt_coordinates() or prepared
         try:
-            moved = self._provisional_from(prepared).step.moved
-            estimator = AtData(order=moved.order, region=moved.share, learn=False)
+            step = self._provisional_from(prepared).step
         except NoPosterior:
-            estimator = AtData(learn=False)
+            step = None
         others = [np.flatnonzero(prepared.fold != a) for a in range(self.method.groups)]
         parts = [prepared.take(rows[:: -(-rows.size // LEARNED_FROM)]) for rows in others]
-        return [self._fitted(a, part, estimator) for a, part in enumerate(parts)]
+        return [self._fitted(a, part, step) for a, part in enumerate(parts)]
 
-    def _fitted(self, group: int, prepared: Prepared, estimator: AtData) -> Proposal:
-        """The proposal of a group, from what was prepared of the others' simulations."""
+    def _fitted(self, group: int, prepared: Prepared, like: Step | None) -> Proposal:
+        """The proposal of a group from what was prepared of the others' simulations, by a regression like a step's."""
         rng = self.seeds.generator(Purpose.DESIGN, self.round, 2**32 - 1 - group)
-        try:
-            step = estimator.of(prepared).step
-            at, weights = step.moved.rows[step.weights.at], step.weights.omega
-            v, widened = step.moved.v[step.weights.at], INFLATION * (1 + min(step.error, MOST_ERROR))
-            rows = step.moved.prepared.rows[at]
-        except NoPosterior:
+        moved = None if like is None else move(prepared, like.moved.share, like.moved.order)
+        weights = None if like is None or moved is None else local(moved, like.share)
+        if like is None or moved is None or weights is None:
             at = np.argsort(prepared.radius, kind="stable")[: max(len(prepared) // NEAREST, 2)]
-            v, weights, widened = prepared.v[at], prepared.w[at], INFLATION * (1 + MOST_ERROR)
-            rows = prepared.rows[at]
-        return self._mixture(self.store.take(rows), v, weights, widened, prepared.moving, rng)
+            v, omega, widened = prepared.v[at], prepared.w[at], INFLATION * (1 + MOST_ERROR)
+        else:
+            at, omega = moved.rows[weights.at], weights.omega
+            v, widened = moved.v[weights.at], INFLATION * (1 + min(like.error, MOST_ERROR))
+        return self._mixture(self.store.take(prepared.rows[at]), v, omega, widened, prepared.moving, rng)
 
     def _mixture(
         self,
