@@ -26,6 +26,7 @@ from fbar.arrays import BoolArray, FloatArray, as_array
 from fbar.checks import function as check_function
 from fbar.checks import in_words, number, shown
 from fbar.errors import InputError
+from fbar.question.expressions import Expression
 from fbar.question.points import Points, require_points
 from fbar.question.priors.base import Distribution, as_unit, draws, evenly_spread
 from fbar.question.priors.finite import Finite
@@ -33,7 +34,6 @@ from fbar.question.priors.independent import Prior
 from fbar.question.priors.marginals import Marginal, Truncated, as_marginal
 from fbar.question.priors.orders import in_order
 from fbar.question.priors.structures import Structure, Structured, structure
-from fbar.question.targets.expressions import Expression
 
 Condition = Callable[[Points], npt.ArrayLike]
 """True or false for every row of a batch of θ."""

@@ -18,9 +18,9 @@ from fbar.arrays import BoolArray, FloatArray, without_mask
 from fbar.checks import flag, in_words, number, shown
 from fbar.checks import function as check_function
 from fbar.errors import InputError
+from fbar.question.expressions import Expression
 from fbar.question.points import Points
 from fbar.question.targets.base import Target, column_of, mean_of, present, restricted
-from fbar.question.targets.expressions import Expression
 from fbar.question.targets.registry import parameter, register, require_own_name
 
 Function = Callable[[Points], npt.ArrayLike]
