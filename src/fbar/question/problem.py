@@ -247,8 +247,6 @@ class Problem:
         """Refuse a target that is not defined on the parameters; each is tried once."""
         self._parameters.check_targets(targets)
 
-    # ------------------------------------------------------------ what simulations cost
-
     @property
     def cost(self) -> FloatArray:
         """The cost of a simulation at each value of a finite prior, as it was given; 1 if it was not."""
@@ -282,8 +280,6 @@ class Problem:
     def cost_of_block(self, batch: Batch, outcomes: Outcomes) -> float | None:
         """The sum of the known costs of a block's simulations; None if none is known."""
         return self._costs.of_block(batch, outcomes)
-
-    # ------------------------------------------------------------ truth, where it is known
 
     @property
     def p_star(self) -> FloatArray | None:

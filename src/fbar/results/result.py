@@ -15,7 +15,6 @@ from fbar.diagnostics.explanation import Explanation, explain, target_of
 from fbar.diagnostics.model_check import ModelCheck, check_model
 from fbar.diagnostics.predictions import Predictions
 from fbar.engine import Engine, as_before
-from fbar.errors import InputError
 from fbar.estimation.at_data import PosteriorAtData
 from fbar.estimation.estimate import Estimate, Estimates, brief
 from fbar.estimation.posterior import Posterior
@@ -31,7 +30,7 @@ from fbar.question.simulators import SimulatorFunction
 from fbar.question.targets import Target
 from fbar.results.about import about, remaining_bias
 from fbar.results.account import Account
-from fbar.results.comparison import Compared, Reference
+from fbar.results.comparison import Reference
 from fbar.results.described import described
 from fbar.results.everything import all_simulations
 from fbar.results.exports import to_arviz, to_pandas
@@ -39,9 +38,10 @@ from fbar.results.markup import paragraph
 from fbar.results.models import WithinModel, of_model
 from fbar.results.notebook import joined
 from fbar.results.notebook import warnings as warned
+from fbar.results.other_looks import compared_with, from_tolerance, given_or_own
 from fbar.results.predicted import predicted
 from fbar.results.sample import draw
-from fbar.results.summary_loss import LossOfTargets, SummaryLoss
+from fbar.results.summary_loss import SummaryLoss
 from fbar.results.summary_table import SummaryTable, summarised
 from fbar.results.warned import doubt_damaged, warnings_of
 from fbar.seeds import Seeds
@@ -167,15 +167,8 @@ class Result:
 
     def _compared(self, targets: tuple[Target, ...], estimates: Estimates) -> Estimates:
         """Estimates with what knows how far they are from the posterior: at a tolerance, or by lossy summaries."""
-        compared = self._compared_with(targets, estimates.numbers)
+        compared = compared_with(self, self._reference, targets, estimates.numbers)
         return estimates if compared is None else estimates.compared(compared.of)
-
-    def _compared_with(self, targets: tuple[Target, ...], numbers: int) -> Compared | LossOfTargets | None:
-        if self.is_at_data and self.summary_loss is not None:
-            return LossOfTargets(self.summary_loss, self.posterior, targets)
-        if not self.tolerance or np.ndim(self.simulations) or not self.run.problem.compares_numbers:
-            return None
-        return Compared(self._reference, targets, self.own, max(self.estimates.numbers, numbers))
 
     @cached_property
     def _reference(self) -> Reference:
@@ -236,10 +229,10 @@ class Result:
         O(ε²) to O(ε⁴) where the summaries' density is smooth at the data, see `fbar.estimation.extrapolation`. Some
         weights are negative.
         """
-        tolerance = self._from_tolerance(tolerance)
+        tolerance = from_tolerance(self, tolerance)
         c = number(ratio, "ratio")
         ratio = ratio if type(ratio) is int else c
-        posterior, at = self.run.extrapolated(ratio, tolerance), self._at(tolerance)
+        posterior, at = self.run.extrapolated(ratio, tolerance), given_or_own(self, tolerance)
         given = f"ratio={ratio!r}" + ("" if tolerance is None else f", tolerance={at!r}")
         what = f"extrapolated to tolerance 0, from tolerances {at:.4g} and {at / ratio:.4g}"
         return self._of(posterior, f".extrapolated({given})", what, tolerance)
@@ -251,8 +244,8 @@ class Result:
         that of β̂, see `fbar.estimation.adjustment`. Removes the bias of a mean that is linear in the summaries; what
         the spread of θ does with them remains. ``tolerance`` is the run's by default (after `at`, that one).
         """
-        tolerance = self._from_tolerance(tolerance)
-        posterior, at = self.run.adjusted(tolerance), self._at(tolerance)
+        tolerance = from_tolerance(self, tolerance)
+        posterior, at = self.run.adjusted(tolerance), given_or_own(self, tolerance)
         given = "" if tolerance is None else f"tolerance={at!r}"
         what = f"adjusted by regression on the summaries, at tolerance {at:.4g}"
         return self._of(posterior, f".adjusted({given})", what, tolerance)
@@ -331,23 +324,6 @@ class Result:
             what=what,
             looked_at=tolerance,
         )
-
-    def _from_tolerance(self, tolerance: float | None) -> float | None:
-        """The tolerance that was given, or that of this result where it is not the run's own."""
-        if tolerance is not None:
-            return non_negative_number(tolerance, "tolerance")
-        if self.looked_at is None and self.run.at_data:
-            raise InputError(
-                "the answer is about the posterior itself, so it has no tolerance; give one to start from ABC's answer "
-                "there (tolerance=, --at)"
-            )
-        return self.looked_at
-
-    def _at(self, tolerance: float | None) -> float:
-        """A tolerance that was given, or else the run's own, which there is where its bias was removed."""
-        found = self.run.reported_tolerance if tolerance is None else tolerance
-        assert found is not None
-        return float(found)
 
     def __getitem__(self, name: str) -> Estimate:
         return self.estimates[name]

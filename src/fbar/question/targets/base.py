@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,8 +25,11 @@ from fbar.question.points import Points
 from fbar.question.targets.limits import Limits
 
 if TYPE_CHECKING:
-    from fbar.question.priors import Distribution
     from fbar.question.targets.conditions import OneModel
+
+
+PriorProbability = Callable[[str, Any], float]
+"""The prior probability that a parameter has a value, such as that of one model."""
 
 
 class Target(ABC):
@@ -72,8 +75,8 @@ class Target(ABC):
         """The targets that it consists of, each of which is estimated as one of its kind; itself for most."""
         return (self,)
 
-    def with_prior(self, prior: Distribution) -> Target:
-        """The target for a problem with this prior; itself unless it compares the posterior with the prior."""
+    def with_prior(self, prior: PriorProbability) -> Target:
+        """The target for a problem with these prior probabilities; itself unless it compares with the prior."""
         return self
 
     def within(self, model: OneModel) -> Target | None:

@@ -17,8 +17,7 @@ from fbar.arrays import FloatArray
 from fbar.checks import finite_number, positive_number, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
-from fbar.question.priors import Distribution, structure
-from fbar.question.targets.base import Target
+from fbar.question.targets.base import PriorProbability, Target
 from fbar.question.targets.expectations import is_model, require_model_name
 from fbar.question.targets.limits import LogScaleLimits
 from fbar.question.targets.registry import parameter, register
@@ -40,10 +39,10 @@ class BayesFactor(Target):
         chosen = [is_model(points[self.column], label) for label in (self.first, self.second)]
         return np.stack(chosen, axis=1).astype(np.float64)
 
-    def with_prior(self, prior: Distribution) -> BayesFactor:
+    def with_prior(self, prior: PriorProbability) -> BayesFactor:
         if self.prior_odds is not None:
             return self
-        first, second = (_prior_probability(prior, self.column, label) for label in (self.first, self.second))
+        first, second = (prior(self.column, label) for label in (self.first, self.second))
         for label, probability in ((self.first, first), (self.second, second)):
             if not probability > 0:
                 raise InputError(
@@ -97,24 +96,6 @@ class BayesFactor(Target):
             for label, chance in zip((self.first, self.second), chances, strict=True)
             if not chance > 0
         )
-
-
-def _prior_probability(prior: Distribution, column: str, label: Label) -> float:
-    known = structure(prior)
-    if known.models is not None and known.models.name == column:
-        values, chances = known.models.labels, known.models.probabilities
-    elif known.values is not None and column in known.values.names:
-        values, chances = known.values.points[column], known.values.probabilities
-    else:
-        raise InputError(
-            f"a Bayes factor compares models of an fbar.ModelChoice, or values of {shown(column)} in an fbar.Finite; "
-            f"this prior is {shown(prior)}; for other priors give prior_odds="
-        )
-    mine = is_model(np.asarray(values), label)
-    if not mine.any():
-        known_labels = ", ".join(map(str, dict.fromkeys(np.asarray(values).tolist())))
-        raise InputError(f"there is no {column} {shown(label)}; known: {known_labels}")
-    return float(np.asarray(chances)[mine].sum())
 
 
 @register("FIRST,SECOND", "bayes_factor:SIR,SIS")
