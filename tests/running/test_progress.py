@@ -248,7 +248,7 @@ def test_plain_lines_come_rarely_and_without_control_characters(
     told = capsys.readouterr()
     lines = told.err.splitlines()
     assert told.out == ""
-    assert len(lines) == 3  # after 10, 40 and 70 seconds
+    assert len(lines) in (3, 4)  # after 10, 40, 70 and, if it takes as long, 100 seconds
     done, estimates = lines[1].split(": ")
     assert re.fullmatch(
         r"4,\d+ of 10,000 simulations, 100/s, about (59|60) s left, round \d, tolerance 0.3, \d+ accepted", done
@@ -402,7 +402,7 @@ def test_a_terminal_that_became_narrower_is_wiped_whole(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     columns = 80
-    monkeypatch.setattr(terminal, "size", lambda: (columns, 24))
+    monkeypatch.setattr(terminal, "size", lambda stream=None: (columns, 24))
     screen = terminal.Screen()
     screen.draw(["x" * 70, "y" * 10])
     columns = 30  # the first line takes three rows now
@@ -416,11 +416,11 @@ def test_ctrl_c_while_lines_are_written_wipes_them(
 ) -> None:
     screen, write = terminal.Screen(), terminal.Screen.write
 
-    def interrupted(text: str) -> None:
-        write(text)
+    def interrupted(self: terminal.Screen, text: str) -> None:
+        write(self, text)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(terminal.Screen, "write", staticmethod(interrupted))
+    monkeypatch.setattr(terminal.Screen, "write", interrupted)
     with pytest.raises(KeyboardInterrupt):
         screen.draw(["one", "two"])
     monkeypatch.setattr(terminal.Screen, "write", staticmethod(write))

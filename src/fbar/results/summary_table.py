@@ -92,7 +92,7 @@ class SummaryTable:
     def __getitem__(self, name: str) -> Row:
         found = [row for row in self.rows if row.name == name]
         if len(found) > 1:
-            raise InputError(f"several models have {name!r}; ask one: result.of_model(...).summary()[{name!r}]")
+            raise InputError(f"several models have {name!r}; ask for the summary of one of them (of_model)")
         return found[0] if found else self._missing(name)
 
     def _missing(self, name: str) -> Row:

@@ -24,7 +24,7 @@ from typing import Protocol, overload
 
 import numpy as np
 
-from fbar.arrays import FloatArray, IntArray
+from fbar.arrays import BoolArray, FloatArray, IntArray
 from fbar.errors import NoPosterior
 from fbar.estimation.at_data.choice import STEPS, Step, ladder
 from fbar.estimation.at_data.local import Local
@@ -34,6 +34,7 @@ from fbar.estimation.posterior import ErrorModel, Posterior
 from fbar.estimation.strata import Clustered
 from fbar.question.points import Points
 from fbar.question.targets import Target, as_targets
+from fbar.question.targets.expectations import Expectation
 from fbar.question.targets.quantiles import Inversion, Inverted, Quantile
 from fbar.weights import effective_size
 
@@ -75,6 +76,11 @@ ONE_SIMULATION = f"one simulation contributes more than {ONE_CARRIES:.0%} of the
 TINY = 1e-300
 
 NOT_NEAR = "no simulation near the data has the parameters of this target"
+
+RARE = 3.0
+"""Effective simulations on either side of a probability, fewer of which do not show its error."""
+
+HARDLY_ANY = "hardly any simulation near the data says otherwise, so the error may be larger"
 
 ALL_THE_SAME = "the simulations near the data all give the same value of this target, so its error is unknown"
 
@@ -289,9 +295,19 @@ class PosteriorAtData(Posterior):
         doubts = (
             ((z**2).max(axis=0) > ONE_CARRIES * (variance + left**2) + TINY, ONE_SIMULATION),
             (variance == 0, ALL_THE_SAME),
+            (self._rare(targets) & (variance > 0), HARDLY_ANY),
             (np.isnan(variance), NOT_NEAR),
         )
         return ErrorBars(covariance + bias, self._freedom(parts, variance, left**2), doubts, left)
+
+    def _rare(self, targets: tuple[Target, ...]) -> BoolArray:
+        """Which numbers are probabilities that hardly a simulation speaks against, one way or the other."""
+        found = []
+        for target in targets:
+            value = np.atleast_1d(self.value(target))
+            sides = np.minimum(value, 1 - value) * self.ess
+            found.append(np.full(value.shape, isinstance(target, Expectation) and target.is_indicator) & (sides < RARE))
+        return np.concatenate(found)
 
     def _contributions(
         self, weights: Local, at: IntArray, influence: FloatArray, gradient: FloatArray | None
