@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(VERSION)
 
-.PHONY: setup run paper test check test-arithmetic lint docs attack map bench bench-peers test-peers truths tables constraints clean
+.PHONY: setup run paper test check test-arithmetic lint docs outputs attack map bench bench-peers test-peers test-coming-from truths tables constraints clean
 
 setup: $(STAMP)
 
@@ -46,6 +46,11 @@ docs: setup  ## the pages, with their code executed anew
 	$(BIN)/python -m sphinx -W --keep-going -E -q -j 2 -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
+PAGES ?=
+outputs: setup  ## store in the pages what their code prints, and the text of the reference; PAGES="docs/tutorial.md …" for some
+	$(BIN)/python docs/_ext/reference_text.py
+	$(BIN)/python docs/_ext/stored_outputs.py $(PAGES)
+
 map: setup  ## the picture of the rooms in CONTRIBUTING, from the real imports
 	$(BIN)/python docs/_ext/house.py docs/house.svg
 
@@ -59,17 +64,28 @@ bench: setup
 # Other packages, each in an environment of its own: what one pins is no business of the other, nor of ours.
 PEERS := .venv-peers
 PEERS_SBI := .venv-peers-sbi
+PEERS_ELFI := .venv-peers-elfi
+PEERS_BAYESFLOW := .venv-peers-bayesflow
 
 $(PEERS)/.installed: examples/peers/requirements-pyabc.txt pyproject.toml
 $(PEERS_SBI)/.installed: examples/peers/requirements-sbi.txt pyproject.toml
-$(PEERS)/.installed $(PEERS_SBI)/.installed:
+$(PEERS_ELFI)/.installed: examples/peers/requirements-elfi.txt pyproject.toml
+$(PEERS_BAYESFLOW)/.installed: examples/peers/requirements-bayesflow.txt pyproject.toml
+$(PEERS)/.installed $(PEERS_SBI)/.installed $(PEERS_ELFI)/.installed $(PEERS_BAYESFLOW)/.installed:
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[fast,run]' -r $<
 	touch $@
 
-test-peers: $(PEERS)/.installed $(PEERS_SBI)/.installed  ## the adapters of examples/peers; some four minutes
+test-peers: $(PEERS)/.installed $(PEERS_SBI)/.installed test-coming-from  ## the adapters of examples/peers; some four minutes
 	$(PEERS)/bin/python -m pytest tests_peers/test_pyabc.py
 	$(PEERS_SBI)/bin/python -m pytest tests_peers/test_sbi.py tests_peers/test_sbi_npe.py
+
+COMING_FROM := -m pytest tests_peers/test_coming_from.py -k
+test-coming-from: $(PEERS)/.installed $(PEERS_SBI)/.installed $(PEERS_ELFI)/.installed $(PEERS_BAYESFLOW)/.installed  ## the code of docs/how-to/coming-from.md; some two minutes
+	$(PEERS)/bin/python $(COMING_FROM) pyABC
+	$(PEERS_SBI)/bin/python $(COMING_FROM) sbi
+	$(PEERS_ELFI)/bin/python $(COMING_FROM) ELFI
+	$(PEERS_BAYESFLOW)/bin/python $(COMING_FROM) BayesFlow
 
 bench-peers: $(PEERS)/.installed  ## beside other packages, in an environment of their own; goes on where it was
 	@for file in benchmarks/peers/bench_*.py; do echo "== $$file"; $(PEERS)/bin/python $$file || exit 1; done
@@ -89,4 +105,4 @@ constraints:  ## pin the versions that are installed now; lines for one version 
 	rm constraints.new constraints.kept
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(PEERS_SBI) results paper-results docs/_build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venv-peers* results paper-results docs/_build .mypy_cache .ruff_cache .pytest_cache

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
-import os
-import shutil
 import sys
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
 import fbar
 
 HERE = Path(__file__).parent
-ROOT = HERE.parent
 sys.path.insert(0, str(HERE / "_ext"))
+
+import page_kernels  # noqa: E402, which is found by now
 
 project = "fbar"
 author = "The fbar authors"
@@ -32,6 +29,8 @@ extensions = [
     "command_help",
     "methods_by_name",
     "public_names",
+    "reference_text",
+    "stored_outputs",
     "target_kinds",
 ]
 exclude_patterns = ["_build"]
@@ -45,23 +44,10 @@ copybutton_exclude = ".linenos, .gp, .go"
 nb_execution_mode = "force"
 nb_execution_in_temp = True  # a page that writes files leaves none behind
 nb_execution_raise_on_error = True
-nb_execution_timeout = 120
+nb_execution_timeout = page_kernels.TIMEOUT
 nb_merge_streams = True
 
-# The kernels that execute the pages: examples can be imported, pictures are drawn sharp, and nothing is kept.
-_profile = Path(tempfile.mkdtemp(prefix="fbar-docs-"))
-atexit.register(shutil.rmtree, _profile, ignore_errors=True)
-(_profile / "profile_default").mkdir()
-(_profile / "profile_default" / "ipython_kernel_config.py").write_text(
-    "c.InlineBackend.figure_formats = {'svg'}\nc.HistoryManager.enabled = False\nc.IPKernelApp.log_level = 'ERROR'\n",
-    encoding="utf-8",
-)
-os.environ["IPYTHONDIR"] = str(_profile)
-os.environ["FBAR_STATE_DIR"] = str(_profile / "state")
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "examples"), os.environ.get("PYTHONPATH")]))
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # pages are built side by side
-os.environ["COLUMNS"] = "100"  # of what commands print
-os.environ["NO_COLOR"] = "1"
+page_kernels.prepare()
 
 # ---------------------------------------------------------------- reference
 

@@ -36,7 +36,7 @@ printed within seconds
     probability:peak > 6  0.8346(36) (biased)
     warning: the tolerance biases mean:R0, mean:infectious, mean:peak, probability:peak > 6 by more than the error bar;
     lower it, or see fbar show flu --at-data
-    about ABC's posterior at tolerance 80; it differs from the posterior by: mean:R0 -0.118(23), probability:R0 > 3
+    about ABC's posterior at tolerance 80; estimate minus posterior: mean:R0 -0.118(23), probability:R0 > 3
     -0.0183(76), mean:infectious 0.0983(62), mean:peak 0.322(16), probability:peak > 6 0.342(37)
     400,000 simulations, 17,422 accepted; budget spent
 

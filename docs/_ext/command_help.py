@@ -1,10 +1,8 @@
-"""The help of every command, as the command prints it when the pages are built."""
+"""The help of every command, as the command prints it."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import io
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -13,27 +11,37 @@ from sphinx.util.docutils import SphinxDirective
 WIDTH = 84
 
 
-def printed(*arguments: str) -> str:
-    environment = {**os.environ, "COLUMNS": str(WIDTH), "NO_COLOR": "1", "TERM": "dumb"}
-    done = subprocess.run(
-        [sys.executable, "-m", "fbar", *arguments, "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-        env=environment,
-    )
-    return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
+def printed(*command: str) -> str:
+    """What ``fbar COMMAND --help`` prints."""
+    from rich.console import Console
+
+    from fbar.cli.commands import app
+
+    paper = io.StringIO()
+    app.help_print(command, console=Console(file=paper, width=WIDTH, color_system=None))
+    return "\n".join(line.rstrip() for line in paper.getvalue().strip().splitlines())
+
+
+def commands() -> list[str]:
+    from fbar.cli.commands import app
+
+    return sorted(name for name in app if not name.startswith("-"))
+
+
+def listed() -> list[str]:
+    """The help as Markdown, a section for each command."""
+    found = ["```text", printed(), "```"]
+    for command in commands():
+        found += ["", f"## fbar {command}", "", "```text", printed(command), "```"]
+    return found
 
 
 class CommandHelp(SphinxDirective):
     """``fbar --help``, then a section for each command that the command line has."""
 
     def run(self) -> list[nodes.Node]:
-        from fbar.cli.commands import app
-
         made: list[nodes.Node] = [nodes.literal_block(text=printed(), language="text")]
-        for command in sorted(name for name in app if not name.startswith("-")):
+        for command in commands():
             section = nodes.section(ids=[f"fbar-{command}"], names=[f"fbar {command}"])
             section += nodes.title(text=f"fbar {command}")
             section += nodes.literal_block(text=printed(command), language="text")

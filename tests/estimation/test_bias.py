@@ -62,7 +62,7 @@ def test_the_bias_is_that_of_the_extrapolation(method):
 def test_a_bias_beyond_the_error_bar_is_warned_of():
     result = fbar.infer(problem(), TARGETS, method=METHODS["targeted"], budget=40_000, seed=3)
     printed = str(result)
-    assert "about ABC's posterior at tolerance 1.5; it differs from the posterior by: mean:a -0." in printed
+    assert "about ABC's posterior at tolerance 1.5; estimate minus posterior: mean:a -0." in printed
     assert "warning: the tolerance biases mean:a, second_moment:a by more than the error bar" in printed
     assert any("by more than the error bar" in text for text in result.warnings)
     stored = result.as_dict()
@@ -78,7 +78,7 @@ def test_a_bias_beyond_the_error_bar_is_warned_of():
 
 def test_a_small_tolerance_warns_of_nothing():
     printed = str(fbar.infer(problem(), TARGETS, tolerance=0.1, budget=20_000, seed=3))
-    assert "about ABC's posterior at tolerance 0.1; it differs from the posterior by: mean:a" in printed
+    assert "about ABC's posterior at tolerance 0.1; estimate minus posterior: mean:a" in printed
     assert "more than the error bar" not in printed
 
 

@@ -52,7 +52,7 @@ def test_load_answers_other_questions_and_speaks_of_them_alone(tmp_path):
     assert [estimate.name for estimate in loaded.bias] == ["second_moment:mu"]
     assert loaded.at(0.25).estimates[0].name == "second_moment:mu"
     assert {estimates[0].name for _, estimates in loaded.curve()} == {"second_moment:mu"}
-    assert "it differs from the posterior by: second_moment:mu" in str(loaded)
+    assert "estimate minus posterior: second_moment:mu" in str(loaded)
 
 
 def test_failures_keep_their_counts_examples_and_tracebacks(tmp_path):

@@ -235,7 +235,7 @@ def test_a_run_at_the_data_is_seen_at_any_tolerance(method):
     assert abs(there.value - weight @ [2, 2.5, 3] / weight.sum()) < 4.5 * there.standard_error
     assert there.about == "ABC's posterior at tolerance 1.5"
     assert result.at(1.5)["rate"].value == there.value
-    assert "differs from the posterior by" in result.at(1.5).about
+    assert "estimate minus posterior" in result.at(1.5).about
 
 
 @pytest.mark.parametrize("asked", [problem(), COUNTS], ids=["line", "counts"])

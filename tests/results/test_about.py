@@ -65,7 +65,7 @@ def test_a_biased_answer_is_called_biased_everywhere(wide, tmp_path):
     assert printed[1] == f"variance:a  {estimate}"
     assert printed[1].endswith("(biased)")
     assert wide.about in printed
-    assert "about ABC's posterior at tolerance 2.5; it differs from the posterior by: mean:a -0." in wide.about
+    assert "about ABC's posterior at tolerance 2.5; estimate minus posterior: mean:a -0." in wide.about
     described = json.loads(json.dumps(wide.as_dict()))
     assert described["about"] == wide.about
     assert described["estimates"]["variance:a"]["reliability"] == "biased"
@@ -94,7 +94,7 @@ def test_a_small_tolerance_leaves_a_reliable_answer():
     near = fbar.infer(problem(), TARGETS, method="rejection", tolerance=0.5, budget=6000, seed=1)
     assert [estimate.reliability for estimate in near.estimates] == ["reliable"] * 3
     assert "(biased)" not in str(near)
-    assert "it differs from the posterior by" in near.about
+    assert "estimate minus posterior" in near.about
 
 
 def test_components_of_a_vector_are_judged_one_by_one(wide):
@@ -118,7 +118,7 @@ def test_the_line_has_the_differences_of_vectors(wide):
     result = replace(wide, asked=(VECTOR, LONG), estimates=asked)
     both, multiples = result.estimates
     largest = int(np.argmax(np.abs(multiples.difference.value)))
-    assert f"; it differs from the posterior by: both {both.difference}, multiples " in result.about
+    assert f"; estimate minus posterior: both {both.difference}, multiples " in result.about
     assert result.about.endswith(f"multiples {multiples.component(largest).difference} (the largest of 8)")
     assert largest == 7
 
@@ -127,8 +127,8 @@ def test_the_line_has_the_bias_of_vectors(at_data):
     found = replace(at_data, asked=(VECTOR, LONG), estimates=at_data.posterior.expect([VECTOR, LONG]))
     both, multiples = found.estimates
     assert (both.bias > 0).any()
-    assert f"both [{both.bias[0]:.2g}, {both.bias[1]:.2g}]" in found.about
-    assert found.about.endswith(f"multiples {multiples.bias.max():.2g} (the largest of 8)")
+    assert f"both [±{both.bias[0]:.2g}, ±{both.bias[1]:.2g}]" in found.about
+    assert found.about.endswith(f"multiples ±{multiples.bias.max():.2g} (the largest of 8)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +211,7 @@ def test_an_answer_at_the_data_says_so_and_how_much_of_its_error_is_bias(at_data
     assert estimate.about == "the posterior"
     assert estimate.reliability == "reliable"
     assert 0 < estimate.bias < estimate.standard_error
-    assert f"the errors allow for bias: mean:a {estimate.bias:.2g}" in at_data.about
+    assert f"the errors allow for bias of either sign: mean:a ±{estimate.bias:.2g}" in at_data.about
     printed = str(at_data)
     assert at_data.about in printed.splitlines()
     assert f"4,000 simulations, the {at_data.posterior.points.rows:,} nearest used; budget spent" in printed
@@ -291,7 +291,7 @@ def test_an_explanation_at_the_data(at_data):
 
 
 def test_an_explanation_at_a_tolerance_has_the_difference(wide):
-    assert f"it differs from the posterior by {wide['mean:a'].difference}" in str(wide.explain("mean:a"))
+    assert f"estimate minus posterior: {wide['mean:a'].difference}" in str(wide.explain("mean:a"))
 
 
 # ---------------------------------------------------------------- the sample at the data

@@ -71,7 +71,7 @@ class Comparison(ABC):
 
     @abstractmethod
     def difference(self, estimate: Estimate) -> Estimate | None:
-        """The estimate less the posterior's, with the error of both; None where it cannot be estimated."""
+        """The estimate minus the posterior's, with the error of both; None where it cannot be estimated."""
 
     def biased(self, estimate: Estimate) -> BoolArray:
         """Where the estimate differs from the posterior's by more than its own error bar, and not by chance.
@@ -112,7 +112,7 @@ class Estimate(ShownInNotebooks):
     about: str = ""
     """What was estimated: the posterior, or ABC's posterior at a tolerance; empty where no tolerance plays a part."""
     bias: Any = 0.0
-    """The standard deviation of the bias that may remain: a part of the standard error."""
+    """The standard deviation of the bias that may remain, of either sign: a part of the standard error."""
     comparison: Comparison | None = None
     """Of an answer at a tolerance: what knows its ``difference`` from the posterior."""
 
@@ -144,7 +144,7 @@ class Estimate(ShownInNotebooks):
 
     @property
     def difference(self) -> Estimate | None:
-        """Of an answer at a tolerance: the estimate less the posterior's, with the error of both.
+        """Of an answer at a tolerance: the estimate minus the posterior's, with the error of both.
 
         None for an answer about the posterior itself, and where the simulations cannot show it.
         """

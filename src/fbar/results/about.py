@@ -25,14 +25,16 @@ def about(result: Result) -> str:
     if result.is_at_data:
         left = [f"{item.name} {_bias(item)}" for item in result.estimates if _matters(item)]
         some = ", ".join(left[:MOST_SHOWN])
-        return f"{words}, estimated at the data" + (f"; the errors allow for bias: {some}" if left else "")
+        return f"{words}, estimated at the data" + (
+            f"; the errors allow for bias of either sign: {some}" if left else ""
+        )
     if not result.tolerance or np.ndim(result.simulations):
         return words
     words += ", chosen from the budget" if result.own and result.run.chooses_tolerance else ""
     away = [item.difference for item in result.estimates[:MOST_SHOWN]]
     known = ", ".join(f"{item.name} {_difference(item)}" for item in away if item is not None)
     if known:
-        return f"{words}; it differs from the posterior by: {known}"
+        return f"{words}; estimate minus posterior: {known}"
     return f"{words}; how far it is from the posterior cannot be estimated from these simulations"
 
 
@@ -80,8 +82,8 @@ def _bias(item: Estimate) -> str:
     """The bias that may remain in a number, in each of a few, or in the one of many where it is largest."""
     sizes = np.ravel(np.broadcast_to(item.bias, np.shape(item.value)))
     if sizes.size > MOST_SHOWN:
-        return f"{sizes.max():.2g} (the largest of {sizes.size})"
-    shown = ", ".join(f"{size:.2g}" for size in sizes)
+        return f"±{sizes.max():.2g} (the largest of {sizes.size})"
+    shown = ", ".join(f"±{size:.2g}" for size in sizes)
     return f"[{shown}]" if np.ndim(item.value) else shown
 
 

@@ -200,11 +200,11 @@ class Result:
 
     @cached_property
     def bias(self) -> Estimates | None:
-        """How much bias may be left in each estimate; None if there is none or it cannot be estimated.
+        """The bias of each estimate, as estimate minus posterior; None if there is none or it cannot be estimated.
 
-        At a tolerance: f̂_ε less its Richardson extrapolation, see `fbar.estimation.extrapolation` for what that
-        assumes; how far the estimates are from the posterior is their ``difference``. At the data: 0 with the standard
-        deviation of the bias that may remain, which the standard errors of the estimates include.
+        At a tolerance: f̂_ε minus its Richardson extrapolation, see `fbar.estimation.extrapolation` for what that
+        assumes; the ``difference`` of an estimate is minus the answer at the data. At the data: 0 with the standard
+        deviation of the bias that may remain, of either sign, which the standard errors of the estimates include.
         """
         if self.is_at_data:
             return remaining_bias(self.estimates)

@@ -47,7 +47,7 @@ def _title(found: Explanation) -> list[str]:
 def _about(estimate: Estimate) -> list[str]:
     """What was estimated, and how far that is from the posterior."""
     away = estimate.difference
-    by = "" if away is None else f"; it differs from the posterior by {away}"
+    by = "" if away is None else f"; estimate minus posterior: {away}"
     return [f"about {estimate.about}{by}"] if estimate.about else []
 
 
