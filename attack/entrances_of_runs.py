@@ -147,7 +147,7 @@ def _answers(rooms: Rooms) -> list[Entrance]:
         Entrance("Result.adjusted", result.adjusted, {}),
         Entrance("Result.forecast", result.forecast, {"precision": {"mean:a": 0.01}}),
         Entrance("Result.explain", result.explain, {"target": "mean:a"}),
-        Entrance("Result.predictive", result.predictive, {"number": 3}),
+        Entrance("Result.predict", result.predict, {"n": 3}),
         Entrance("Result.report", result.report, {"path": "page.html", "predictive": 0}),
         Entrance("Result.to_arviz", result.to_arviz, {"draws": 10}),
         Entrance("result[…]", lambda key: result[key], {"key": "mean:a"}, protocol=taken),

@@ -77,6 +77,8 @@ from fbar.seeds import Seeds
 if TYPE_CHECKING:
     from fbar import plot, problems, scores
     from fbar.diagnostics.explanation import Explanation
+    from fbar.diagnostics.model_check import ModelCheck
+    from fbar.diagnostics.predictions import Predictions
     from fbar.results.result import Result
     from fbar.running import drive, extend, infer, load
     from fbar.running.summaries import LearnedSummaries
@@ -120,6 +122,7 @@ __all__ = [
     "MissingExtra",
     "Mixture",
     "Model",
+    "ModelCheck",
     "ModelChoice",
     "NoPosterior",
     "NormalKernel",
@@ -127,6 +130,7 @@ __all__ = [
     "PNorm",
     "Points",
     "Posterior",
+    "Predictions",
     "Prior",
     "Problem",
     "QuantileSchedule",
@@ -183,6 +187,8 @@ _MODULES = ("plot", "problems", "scores", "study")
 _LATER = {
     "Explanation": "fbar.diagnostics.explanation",
     "LearnedSummaries": "fbar.running.summaries",
+    "ModelCheck": "fbar.diagnostics.model_check",
+    "Predictions": "fbar.diagnostics.predictions",
     "Result": "fbar.results.result",
     "Study": "fbar.study",
     "StudyResult": "fbar.study",

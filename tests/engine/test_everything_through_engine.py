@@ -14,6 +14,7 @@ import pytest
 from scipy import stats
 
 import fbar
+from fbar import InputError
 from fbar.cli import app
 from fbar.diagnostics import predictive
 from fbar.engine import Apart, Dask, InProcess, Workers, as_before, as_engine, machine_of
@@ -182,17 +183,17 @@ def test_commands_use_the_runs_own_workers(tmp_path, seen, monkeypatch, capsys):
 def test_predictions_that_crash_or_hang_are_failed_ones_and_the_report_is_written(tmp_path, seen):
     run = tmp_path / "run"
     made = fbar.infer(problem(seen), TARGET, **SETTINGS, workers=2, timeout=0.5, run=run)
-    whole = made.predictive(30)
+    whole = made.predict(30)
     assert whole.failed == 0
     seen()
     fragile = fbar.load(run, problem(seen, crash=True))
-    found = fragile.predictive(30)
+    found = fragile.predict(30)
     assert HERE.isdisjoint(seen())
     assert 0 < found.failed < 30
-    assert len(found.simulated) == 30 - found.failed
-    assert np.isin(found.simulated, whole.simulated).all()  # the others are what they were
+    assert len(found.summaries) == 30 - found.failed
+    assert np.isin(found.summaries, whole.summaries).all()  # the others are what they were
     slow = fbar.load(run, problem(seen, hang=True))
-    assert slow.predictive(20).failed == fragile.predictive(20).failed
+    assert slow.predict(20).failed == fragile.predict(20).failed
     page = slow.report(tmp_path / "report.html", predictive=20).read_text()
     assert "of them failed" in page
 
@@ -200,12 +201,12 @@ def test_predictions_that_crash_or_hang_are_failed_ones_and_the_report_is_writte
 @pytest.mark.processes
 def test_predictions_do_not_depend_on_workers(seen):
     result = fbar.infer(problem(seen), TARGET, **SETTINGS)
-    here = result.predictive(70)
+    here = result.predict(70)
     assert seen() == HERE
     for workers in (1, 3):
-        there = result.predictive(70, workers=workers)
+        there = result.predict(70, workers=workers)
         assert HERE.isdisjoint(seen())
-        assert there.simulated.tobytes() == here.simulated.tobytes()
+        assert there.summaries.tobytes() == here.summaries.tobytes()
         assert there.missing == here.missing == ""
 
 
@@ -217,7 +218,7 @@ def test_predictions_that_never_end_are_given_up(seen, monkeypatch):
     result = fbar.infer(problem(seen), TARGET, **SETTINGS)
     result.run.problem = problem(seen, hang=True)
     found = predictive.predict(result.run, result.posterior, engine=Workers(1))
-    assert found.failed + len(found.simulated) < 200
+    assert found.failed + len(found.summaries) < 200
     assert found.failed > 0
     assert "did not end within 1.5 s" in found.missing
 
@@ -230,10 +231,9 @@ def test_what_cannot_travel_is_simulated_here(seen):
         )
         result = fbar.infer(kept, TARGET, tolerance=1, budget=40, seed=1)
         found = predictive.predict(result.run, result.posterior, 10, engine=Apart(1.0))
-        assert len(found.simulated) == 10
-        told = result.predictive(10, workers=1)
-    assert len(told.simulated) == 0
-    assert "cannot be sent" in told.missing
+        assert len(found.summaries) == 10
+        with pytest.raises(InputError, match="cannot be sent"):
+            result.predict(10, workers=1)
 
 
 # ---------------------------------------------------------------- time limits without end

@@ -323,7 +323,7 @@ def test_the_sample_has_the_moments_that_are_printed(asked):
             assert abs(value - estimate.value) < estimate.standard_error
         low, high = {"u": (0, 1), "v": (0, np.inf)}.get(name, (-np.inf, np.inf))
         assert ((x >= low) & (x <= high)).all()
-    assert result.predictive(50).simulated.shape == (50, 2)
+    assert result.predict(50).summaries.shape == (50, 2)
 
 
 @pytest.mark.slow

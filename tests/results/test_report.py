@@ -229,7 +229,7 @@ def test_new_simulations_are_the_same_again_and_not_the_runs_own():
     first, second = (predict(result.run, result.posterior, 50).numbers for _ in range(2))
     np.testing.assert_array_equal(first, second)
     shorter = predict(result.run, result.posterior, 0)
-    assert not len(shorter.simulated)
+    assert not len(shorter.summaries)
     assert "requested" in shorter.missing
 
 
@@ -237,9 +237,9 @@ def test_new_simulations_stop_when_time_is_up(monkeypatch):
     monkeypatch.setattr("fbar.diagnostics.predictive.PATIENCE", 0.0)
     result = CASES["rejection"]()
     found = predict(result.run, result.posterior)
-    assert len(found.simulated) == 20
+    assert len(found.summaries) == 20
     assert "20 of 200" in found.missing
-    assert len(predict(result.run, result.posterior, 60).simulated) == 60  # asked for: all are made
+    assert len(predict(result.run, result.posterior, 60).summaries) == 60  # asked for: all are made
 
 
 def test_a_slow_simulator_is_not_run_unasked(monkeypatch):
@@ -251,16 +251,16 @@ def test_a_slow_simulator_is_not_run_unasked(monkeypatch):
     result = fbar.infer(problem, fbar.mean("rate"), tolerance=0, method="rejection", budget=200, seed=1)
     monkeypatch.setattr("fbar.diagnostics.predictive.PATIENCE", 1e-9)
     found = predict(result.run, result.posterior)
-    assert not len(found.simulated)
+    assert not len(found.summaries)
     assert "--predictive" in found.missing
-    assert len(predict(result.run, result.posterior, 5).simulated) == 5
+    assert len(predict(result.run, result.posterior, 5).summaries) == 5
 
 
 def test_failed_new_simulations_are_counted():
     result = CASES["flaky"]()
     found = predict(result.run, result.posterior, 400)
     assert found.failed > 0
-    assert found.failed + len(found.simulated) == 400
+    assert found.failed + len(found.summaries) == 400
 
 
 def command(capsys, *words):
@@ -371,7 +371,7 @@ def test_labels_may_be_several(tmp_path):
     problem = fbar.Problem(fbar.Prior(p=stats.uniform(0, 1)), simulate, np.array(["yes", "no"]))
     result = fbar.infer(problem, fbar.mean("p"), method="rejection", budget=800, seed=1)
     found = predict(result.run, result.posterior, 200)
-    same = np.mean([list(row) == ["yes", "no"] for row in found.simulated])
+    same = np.mean([list(row) == ["yes", "no"] for row in found.summaries])
     assert f"{100 * same:.3g}% of 200 new simulations are like the data" in read(result, tmp_path).words
 
 

@@ -16,6 +16,7 @@ from fbar.cli.common import complain, fail
 from fbar.cli.export import export
 from fbar.cli.infer import infer, init
 from fbar.cli.paper import paper
+from fbar.cli.predict import predict
 from fbar.cli.report import report
 from fbar.cli.resume import extend, resume
 from fbar.cli.score import score
@@ -35,7 +36,7 @@ app = App(
     ),
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(init, infer, show, explain, report, resume, extend, export),
+    *(init, infer, show, explain, predict, report, resume, extend, export),
     *(score, problems, methods, scores, targets, paper),
 )
 for command in COMMANDS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +13,9 @@ from fbar.cli.tables import whole, write_table
 from fbar.cli.views import OWN, ViewOf
 from fbar.errors import FbarError, InputError, LedgerError, MissingExtra, NoPosterior
 from fbar.ledger import LedgerReader
+from fbar.ledger.settings import NAMES
 from fbar.question.problem import Problem
+from fbar.question.summary_names import recorded_labels
 from fbar.results.result import Result
 from fbar.running import load, model_file
 from fbar.system.schema import check_legs
@@ -105,8 +107,9 @@ def _write_all(run: Path, path: Path, format: str, trust: bool) -> tuple[str, st
         if next(ledger.blocks(), None) is None:
             raise FbarError(f"{run} has no recorded simulations")
         judge, note = _judge(run, trust)
+        names = _recorded_names(ledger.legs[-1].settings) if judge is None else judge.summary_names
         with waiting(f"reading {run}") as line:
-            columns, sound = Columns(judge), 0
+            columns, sound = Columns(judge, names), 0
             examples: list[tuple[Any, DataFrame]] = []
             for part in columns.parts(ledger, line):
                 sound += part.simulations
@@ -133,6 +136,11 @@ def _write_all(run: Path, path: Path, format: str, trust: bool) -> tuple[str, st
 
         _say_rows(write_table(path, format, frames()), path)
         return note, lacking(ledger, sound)
+
+
+def _recorded_names(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names for the summaries of a run whose problem is not known; those that were learned have none."""
+    return () if settings.get("summaries") else recorded_labels(settings["problem"].get(NAMES))
 
 
 def _judge(run: Path, trust: bool) -> tuple[Judge | None, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from fbar.ledger import LedgerReader
 from fbar.question.outcomes import Failure, Outcomes, Simulated
 from fbar.question.points import Points
 from fbar.question.problem import Problem
+from fbar.question.summary_names import numbered
 from fbar.results.result import Result
 from fbar.system.terminal import Line
 
@@ -58,10 +59,10 @@ def _dtype(values: npt.NDArray[Any]) -> Any:
 
 
 class Columns:
-    """A record's blocks as columns."""
+    """A record's blocks as columns; ``names`` are those of the summaries, where they have any."""
 
-    def __init__(self, judge: Judge | None) -> None:
-        self._judge = judge
+    def __init__(self, judge: Judge | None, names: Sequence[str] = ()) -> None:
+        self._judge, self._names = judge, names
 
     def parts(self, ledger: LedgerReader, line: Line) -> Iterator[Part]:
         """Neighbouring blocks of the same columns together, so that blocks of one are not slow."""
@@ -90,7 +91,9 @@ class Columns:
             return Part(own, _with_ours(own, before, about), tuple(theta), None, simulations)
         own |= {name: np.asarray(values) for name, values in outcomes.recorded.items()}
         summaries = np.asarray(outcomes.summaries).reshape(len(outcomes.summaries), -1)
-        about = {f"summary{i + 1}": summaries[:, i] for i in range(summaries.shape[1])}
+        numbers = summaries.shape[1]
+        names = self._names if len(self._names) == numbers else [f"summary{i + 1}" for i in range(numbers)]
+        about = {_not_ours(name, own): summaries[:, i] for i, name in enumerate(names)}
         kinds = np.array([kind.name.lower() for kind in Failure])
         assert outcomes.failure is not None
         about["failure"] = np.where(outcomes.failure == 0, "", kinds[outcomes.failure])
@@ -111,6 +114,15 @@ def _joined(parts: list[Part]) -> Part:
         np.concatenate(distances) if distances else None,
         sum(part.simulations for part in parts),
     )
+
+
+OURS = ("round", "block", "failure", "cost", "distance", "accepted", "used", "weight")
+"""Columns that every export may have."""
+
+
+def _not_ours(name: str, taken: Any) -> str:
+    """The column of a summary: its name, or another one where that of a parameter, an output or of ours is the same."""
+    return f"summary {name}" if name in taken or name in OURS else name
 
 
 def free_name(name: str, taken: Any) -> str:
@@ -154,6 +166,11 @@ class Judge:
     def _start_again(self) -> None:
         self._rows: list[npt.NDArray[np.int64]] = []
         self._found = self._seen = 0
+
+    @property
+    def summary_names(self) -> tuple[str, ...]:
+        """A name for each summary, where they have any."""
+        return numbered(self._problem.summary_names)
 
     def distances(self, outcomes: Simulated) -> FloatArray:
         return self._problem.distances(outcomes, measure=self._measure)[0]

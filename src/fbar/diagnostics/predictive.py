@@ -1,11 +1,11 @@
-"""A predictive check for users: new simulations from the posterior, compared with the data (not the score of it).
+"""Simulate at parameters drawn from the posterior: predictions, and the data beside what the model makes of them.
 
 The accepted simulations are near the data because they were chosen so. New ones are not: y ~ ∫ p(y|θ) p(θ|x*) dθ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,13 +14,19 @@ import numpy.typing as npt
 
 from fbar.arrays import FloatArray, IntArray
 from fbar.checks import rows as count_of
+from fbar.diagnostics.prediction_error import Calibration
+from fbar.diagnostics.predictions import NUMBERS, SUMMARIES, Predictions
 from fbar.engine import Engine, InProcess
 from fbar.engine.blocks import SimulatedBlocks
 from fbar.errors import FbarError
 from fbar.estimation.posterior import Posterior
 from fbar.methods import Run
 from fbar.question.outcomes import Batch, Outcomes, require_simulated
-from fbar.seeds import Purpose
+from fbar.question.points import Points
+from fbar.question.predicted import PredictedProblem, X, outputs
+from fbar.question.problem import Problem
+from fbar.question.simulators import SimulatorFunction
+from fbar.seeds import Purpose, Seeds
 from fbar.weights import systematic
 
 NUMBER, PART = 200, 20
@@ -33,63 +39,38 @@ LAST = 3 * PATIENCE
 """Seconds after which those that were begun are given up, where they run in other processes."""
 
 
-@dataclass(frozen=True, eq=False)
-class Predictions:
-    """Summaries of new simulations, (n, …), and the observed ones; ``failed`` counts those that gave none.
-
-    ``missing`` is the reason if there are fewer than were wanted, or none.
-    """
-
-    observed: npt.NDArray[Any] | None
-    simulated: npt.NDArray[Any]
-    failed: int
-    missing: str = ""
-
-    @property
-    def numbers(self) -> FloatArray | None:
-        """The simulated summaries as (n, d), where they are numbers."""
-        if self.simulated.dtype.kind not in "biuf" or not len(self.simulated):
-            return None
-        return self.simulated.reshape(len(self.simulated), -1).astype(np.float64)
-
-
 def predict(
     run: Run,
     posterior: Posterior,
     number: int | None = None,
     shown: Callable[[int, int], None] | None = None,
     engine: Engine | None = None,
+    *,
+    simulator: SimulatorFunction | None = None,
+    seeds: Seeds | None = None,
 ) -> Predictions:
     """Simulate at θ drawn from the posterior, on ``engine``; the numbers are the same on any.
 
-    ``number`` simulations, or as many of 200 as there is time for; none for simulations that give no data.
+    ``number`` simulations, or as many of 200 as there is time for; none for simulations that give no data. By the
+    problem's own simulator, or another one of the same parameters.
     """
     if number is not None:
         number = count_of(number, "number")
     problem = run.problem
-    nothing = np.zeros(0)
-    if problem.observed is None or number == 0:
-        why = "No new simulations were requested." if number == 0 else "Its simulations give no data, only a match."
-        return Predictions(problem.observed, nothing, 0, why)
+    why = _why_not(run, posterior, number, simulator)
+    if why:
+        return _nothing(problem, simulator, why)
     wanted = NUMBER if number is None else number
-    slow = _seconds_each(run)
-    if number is None and slow is not None and slow * PART > PATIENCE:
-        why = f"A simulation takes about {slow:.3g} s, so none were run; request them with --predictive {NUMBER}"
-        return Predictions(problem.observed, nothing, 0, why)
-    if (posterior.weights < 0).any():
-        return Predictions(
-            problem.observed, nothing, 0, "Some weights are negative, so nothing can be drawn from them."
-        )
-    seeds = run.seeds.predictive()
-    rows = resampled(posterior.weights, wanted, seeds.generator(Purpose.DESIGN, 0, 0))
+    streams = (run.seeds if seeds is None else seeds).predictive()
+    rows = resampled(posterior.weights, wanted, streams.generator(Purpose.DESIGN, 0, 0))
     theta = posterior.points.without(problem.records).take(rows)
     batches = [
-        Batch(0, place, theta.take(part).with_derived(problem.derived), None, seeds)
+        Batch(0, place, theta.take(part).with_derived(problem.derived), None, streams)
         for place, part in enumerate(np.split(np.arange(wanted), range(PART, wanted, PART)))
     ]
     found = _Found()
     try:
-        with (engine or InProcess()).session(problem) as session:
+        with (engine or InProcess()).session(PredictedProblem(problem, simulator)) as session:
             limits = {"begin_within": PATIENCE, "end_within": LAST} if number is None else {}
             blocks = SimulatedBlocks(session, batches, **limits)
             for answers in blocks:
@@ -99,22 +80,54 @@ def predict(
             missing = found.missing(blocks, wanted)
     except FbarError as error:  # the run's own simulations are there, and so is the rest of the report
         missing = f"New simulations ended after {found.done} of {wanted}: {error}"
-    kept = [found.summaries[block] for block in sorted(found.summaries)]
-    return Predictions(problem.observed, np.concatenate(kept) if kept else nothing, found.failed, missing)
+    if not found.succeeded:
+        return _nothing(problem, simulator, missing or f"All {found.failed} new simulations failed.", found.failed)
+    return found.predictions(problem, simulator, posterior, missing)
+
+
+def _why_not(run: Run, posterior: Posterior, number: int | None, simulator: SimulatorFunction | None) -> str:
+    """Why nothing is simulated, if so."""
+    if number == 0:
+        return "No new simulations were requested."
+    if run.problem.observed is None and simulator is None:
+        return "Its simulations give no data, only a match."
+    slow = _seconds_each(run)
+    if number is None and simulator is None and slow is not None and slow * PART > PATIENCE:
+        return f"A simulation takes about {slow:.3g} s, so none were run; request them with --predictive {NUMBER}"
+    if (posterior.weights < 0).any():
+        return "Some weights are negative, so nothing can be drawn from them."
+    return ""
+
+
+def _nothing(problem: Problem, simulator: SimulatorFunction | None, why: str, failed: int = 0) -> Predictions:
+    observed = problem.observed if simulator is None else None
+    return Predictions({}, None, {}, np.zeros(0), observed, failed, why)
 
 
 @dataclass
 class _Found:
-    """Summaries by the number of their block, and how many simulations are done and failed."""
+    """What the simulations of each block gave that succeeded, and how many are done and failed."""
 
-    summaries: dict[int, npt.NDArray[Any]] = field(default_factory=dict)
+    blocks: dict[int, tuple[Points, dict[str, npt.NDArray[Any]], npt.NDArray[Any]]] = field(default_factory=dict)
     done: int = 0
     failed: int = 0
 
+    @property
+    def succeeded(self) -> int:
+        return sum(points.rows for points, _, _ in self.blocks.values())
+
     def add(self, answers: Sequence[tuple[Batch, Outcomes]]) -> None:
         for batch, outcomes in answers:
-            self.summaries[batch.block], lost = _summaries(outcomes)
-            self.failed, self.done = self.failed + lost, self.done + batch.simulations
+            found = require_simulated(outcomes)
+            arrays, summaries = outputs(found), np.asarray(found.summaries)
+            fine = np.ones(len(summaries), bool) if found.failure is None else np.asarray(found.failure) == 0
+            for array in arrays.values():
+                if array.dtype.kind == "f":
+                    fine &= np.isfinite(array.reshape(len(array), -1)).all(axis=1)
+            kept = np.flatnonzero(fine)
+            rows = {name: array[kept] for name, array in arrays.items()}
+            self.blocks[batch.block] = batch.points.take(kept), rows, summaries[kept]
+            self.failed, self.done = self.failed + int((~fine).sum()), self.done + batch.simulations
 
     def missing(self, blocks: SimulatedBlocks, wanted: int) -> str:
         """Why some of the wanted simulations are missing, if they are; those that were given up have failed."""
@@ -129,6 +142,64 @@ class _Found:
             "limit for each (timeout=, --timeout)."
         )
 
+    def predictions(
+        self, problem: Problem, simulator: SimulatorFunction | None, posterior: Posterior, missing: str
+    ) -> Predictions:
+        kept = [self.blocks[block] for block in sorted(self.blocks) if self.blocks[block][0].rows]
+        points = Points.concatenate([points for points, _, _ in kept])
+        summaries = np.concatenate([rows for _, _, rows in kept])
+        arrays = _joined([arrays for _, arrays, _ in kept])
+        observed: dict[str, npt.NDArray[Any]] = {}
+        if simulator is None:
+            arrays, observed = _of_own(problem, arrays, summaries)
+        return Predictions(
+            arrays,
+            points,
+            observed,
+            summaries if simulator is None else np.zeros(0),
+            problem.observed if simulator is None else None,
+            self.failed,
+            missing,
+            posterior.about or "the posterior",
+            Calibration.of(posterior, points, problem.prior.names),
+        )
+
+
+def _joined(parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
+    """The outputs that all blocks have in the same shape."""
+    found = {}
+    for name, first in parts[0].items():
+        arrays = [part[name] for part in parts if name in part and part[name].shape[1:] == first.shape[1:]]
+        if len(arrays) == len(parts):
+            found[name] = np.concatenate(arrays)
+    return found
+
+
+def _of_own(
+    problem: Problem, arrays: dict[str, npt.NDArray[Any]], summaries: npt.NDArray[Any]
+) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
+    """The outputs of the problem's own simulator with the summaries, and what of them was observed, by name."""
+    assert problem.raw is not None
+    assert problem.observed is not None
+    named, observed = dict(arrays), {}
+    if X in named and named[X].shape[1:] == problem.raw.shape:
+        observed[X] = problem.raw
+    if problem.summary is None:
+        if not problem.summary_names:
+            return named, observed
+        named.pop(X, None)
+        observed.pop(X, None)
+    sizes = problem.summary_names or {SUMMARIES: problem.observed.size}
+    ends, flat = np.cumsum(list(sizes.values()))[:-1], summaries.reshape(len(summaries), -1)
+    data = np.split(np.ravel(problem.observed), ends)
+    made: dict[str, npt.NDArray[Any]] = {}
+    for (name, size), rows, seen in zip(sizes.items(), np.split(flat, ends, axis=1), data, strict=True):
+        label = f"{name} (summary)" if name in named else name
+        made[label] = rows[:, 0] if size == 1 else rows
+        if seen.dtype.kind in NUMBERS:
+            observed[label] = seen[0] if size == 1 else seen
+    return {**made, **named}, observed
+
 
 def _seconds_each(run: Run) -> float | None:
     """What a simulation takes, where it was measured."""
@@ -140,10 +211,3 @@ def _seconds_each(run: Run) -> float | None:
 def resampled(weights: FloatArray, number: int, rng: np.random.Generator) -> IntArray:
     """Rows by systematic resampling, in random order, so that a part is like the whole."""
     return rng.permutation(systematic(weights, number, rng))
-
-
-def _summaries(outcomes: Outcomes) -> tuple[npt.NDArray[Any], int]:
-    """The summaries of those that did not fail, and how many did."""
-    found = require_simulated(outcomes)
-    fine = np.ones(len(found.summaries), bool) if found.failure is None else np.asarray(found.failure) == 0
-    return np.asarray(found.summaries)[fine], int((~fine).sum())

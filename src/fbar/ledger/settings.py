@@ -24,6 +24,9 @@ SOURCE = "source"
 SUMMARY = "problem.summary.source"
 """But for the summary: outcomes are recorded after it, and those of two summaries cannot be compared."""
 
+NAMES = "summary_names"
+"""Under this key stand the names of the summaries, which change no result."""
+
 MOST_WRITTEN = 2000
 """Numbers of an array that are written out; of a larger one a hash stands for them."""
 
@@ -148,14 +151,17 @@ def _problem(problem: Problem) -> dict[str, Any]:
         "derived": describe(problem.derived),
         "records": list(problem.records),
         "cost": describe(given["cost"]),
+        **({NAMES: problem.summary_names} if problem.summary_names else {}),
     }
 
 
 def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Where two descriptions differ: the place, what it was and what it is."""
+    """Where two descriptions differ: the place, what it was and what it is. Names of summaries are not compared."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in dict.fromkeys([*before, *after]):
             where = f"{path}.{key}" if path else str(key)
+            if where == f"problem.{NAMES}":
+                continue
             yield from differences(before.get(key), after.get(key), where)
     elif before != after:
         yield path, before, after

@@ -23,9 +23,10 @@ from fbar.question.outcomes import SAMPLE, Failure, Seen, Simulated
 from fbar.question.outputs import COMPARABLE, NUMBERS, Form, Table, as_row, by_parts, read, require_comparable
 from fbar.question.raw_numbers import places_kept
 from fbar.question.simulators import COST, Nonsense, RowFailed, Rows, Unusable, without_costs
-from fbar.question.simulators.calls import called, for_user
+from fbar.question.simulators.calls import as_values, called, for_user, returned
+from fbar.question.summary_names import SummaryNames, checked_names, columns, numbered
 
-Summary = Callable[[npt.NDArray[Any]], npt.ArrayLike]
+Summary = Callable[[npt.NDArray[Any]], npt.ArrayLike | Mapping[str, npt.ArrayLike]]
 Distance = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.ArrayLike]
 
 
@@ -52,11 +53,16 @@ def _numbers(distances: npt.NDArray[Any]) -> FloatArray:
         raise Nonsense(f"distances must be numbers; got {shown(distances)}") from None
 
 
+def _shown_names(names: Mapping[str, int]) -> str:
+    return ", ".join(f"{shown(name)} ({size})" for name, size in names.items()) or "values without names"
+
+
 class Comparison:
     """How simulations are compared with the data.
 
     ``raw`` are the data before the summary, ``observed`` their summaries; both None where simulations give no data.
-    ``names`` are those of the parameters, which no recorded output may have.
+    ``names`` are those of the parameters, which no recorded output may have. ``summary_names`` are the names of the
+    summaries, with how many numbers each stands for; empty where they have none.
     """
 
     def __init__(
@@ -64,6 +70,7 @@ class Comparison:
         observed: Any,
         *,
         summary: Summary | None,
+        summary_names: SummaryNames | None,
         distance: Distance | None,
         accept: Distance | None,
         records: tuple[str, ...],
@@ -78,8 +85,11 @@ class Comparison:
         self.summary, self.distance_given, self.accept = summary, distance, accept
         self._records, self._names, self._costs = records, names, costs
         self._tried: set[str] = set()
+        self._returned: dict[str, int] | None = None
         self.raw = None if observed is None else as_observed(observed)
         self.observed = None if self.raw is None else self._summary_of_data(self.raw)
+        self.names_given = summary_names
+        self.summary_names = self._named(summary_names)
         if self.observed is not None:
             self.observed.flags.writeable = False
             if self.observed.dtype.kind == "f" and not np.isfinite(self.observed).all():
@@ -102,7 +112,15 @@ class Comparison:
         if self.summary is None:
             return x
         summary = self.summary
-        summaries = called("the summary", summary, for_user(x))
+        given, names = columns(returned("the summary", summary, for_user(x)))
+        if self._returned is None:
+            self._returned = names
+        elif names != self._returned:
+            raise Nonsense(
+                f"summary returned {_shown_names(names)} for the simulations and {_shown_names(self._returned)} for "
+                "the data; the names and their number of values must be the same"
+            )
+        summaries = as_values("the summary", given)
         if summaries.shape[:1] != x.shape[:1]:
             raise Nonsense(
                 "summary receives a batch, an array whose first axis is the simulations, and must return a row for "
@@ -113,8 +131,18 @@ class Comparison:
         if summaries.dtype.kind not in COMPARABLE:
             raise Nonsense(f"summary must return numbers or labels; it returns {summaries.dtype} values")
         if check_rows:
-            self._require_rows_apart("the summary", summaries, lambda rows: summary(for_user(x[rows])))
+            self._require_rows_apart("the summary", summaries, lambda rows: columns(summary(for_user(x[rows])))[0])
         return summaries
+
+    def _named(self, given: SummaryNames | None) -> dict[str, int]:
+        """The names of the summaries: those that the summary function returned, or those that were given."""
+        if given is not None and self.observed is None:
+            raise InputError("this problem's simulations give no data, only a match; leave summary_names out")
+        if self._returned:
+            if given is not None:
+                raise InputError("summary returns named values; leave summary_names out")
+            return self._returned
+        return checked_names(given, 0 if self.observed is None else self.observed.size)
 
     def _summary_of_data(self, raw: npt.NDArray[Any]) -> npt.NDArray[Any]:
         try:
@@ -209,7 +237,7 @@ class Comparison:
             summaries,
             table.recorded,
             failure,
-            {why.kind: why.message for _, why in first},
+            {**self._not_finite(summaries, bad), **{why.kind: why.message for _, why in first}},
             {why.kind: why.detail for _, why in first},
         )
         cost = self._costs.of_output(costs, failure)
@@ -217,6 +245,14 @@ class Comparison:
             found = replace(found, cost=cost)
         raw = self._raw(table, places_kept(simulations, keep_raw)) if keep_raw else None
         return found if raw is None else replace(found, raw=raw)
+
+    def _not_finite(self, summaries: npt.NDArray[Any], bad: npt.NDArray[np.bool_]) -> dict[Failure, str]:
+        """The name of a summary that is not finite, if they have names."""
+        if not (self.summary_names and bad.any()):
+            return {}
+        row = np.ravel(summaries[np.argmax(bad)])
+        place = int(np.argmin(np.isfinite(row)))
+        return {Failure.NOT_FINITE: f"{numbered(self.summary_names)[place]} was {row[place]}"}
 
     def usable(self, rows: Rows) -> Rows:
         """Outputs of single simulations in a form that can travel; a `RowFailed` for each that cannot be used."""

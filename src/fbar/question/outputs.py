@@ -160,7 +160,7 @@ def by_parts(call: Callable[[slice], npt.NDArray[Any]], rows: int) -> Parts:
 def _of_rows(rows: list[Any], simulations: int, form: Form) -> Table:
     table = Table(simulations)
     if len(rows) != simulations:
-        raise _another_number(simulations, "x", _shape(rows))
+        raise another_number(simulations, "x", _shape(rows))
     quick = _all_numbers(rows, form)
     if quick is not None:
         return quick
@@ -261,7 +261,7 @@ def _of_batch(output: Any, simulations: int, form: Form) -> Table:
     arrays = {name: _array(values, name) for name, values in given.items()}
     for name, values in arrays.items():
         if values.shape[:1] != (simulations,):
-            raise _another_number(simulations, name, values.shape)
+            raise another_number(simulations, name, values.shape)
     others = {name: values for name, values in arrays.items() if name != "x"}
     if any(values.dtype == object for values in arrays.values()):  # each row is read by itself
         rows = [{name: values[i] for name, values in arrays.items()} for i in range(simulations)]
@@ -338,7 +338,7 @@ def _without_data(output: Mapping[Any, Any]) -> str:
     return f"a simulator's mapping must hold its data under 'x'; it holds {shown(list(output))}"
 
 
-def _another_number(simulations: int, name: Any, shape: tuple[int, ...]) -> Unusable:
+def another_number(simulations: int, name: Any, shape: tuple[int, ...]) -> Unusable:
     return Unusable(
         f"the simulator was asked for {simulations} simulations and returned {name!r} of shape {shape}; "
         "its first axis must be the simulations (wrap a simulator of one parameter set with fbar.each)",

@@ -38,6 +38,7 @@ from fbar.question.simulators import (
     choose,
     prior_of,
 )
+from fbar.question.summary_names import SummaryNames, numbered
 from fbar.question.targets import Target, as_target
 from fbar.question.truth import FiniteReference, Known, Reference, Truth, as_reference
 
@@ -62,7 +63,11 @@ class Problem:
         output is masked, the simulation has failed.
     summary
         Summary statistics: a function of a batch of outputs, which must treat every row by itself. Applied to the data
-        too, as a batch of one. If the raw data predict the parameters better, the result reports the loss.
+        too, as a batch of one. If the raw data predict the parameters better, the result reports the loss. It may
+        return a mapping such as ``{"cases": x.sum(axis=1), "peak day": x.argmax(axis=1)}``, which names the summaries.
+    summary_names
+        Names of the summaries, or of the data without a summary function, for tables, plots and reports: a list with
+        one for each number, one name for all (a series), or a mapping from names to how many numbers each stands for.
     distance
         ``distance(summaries, observed)`` for a batch, each row by itself; Euclidean by default.
     accept
@@ -91,6 +96,7 @@ class Problem:
         observed: Any = None,
         *,
         summary: Summary | None = None,
+        summary_names: SummaryNames | None = None,
         distance: Distance | None = None,
         accept: Distance | None = None,
         derived: Derived | None = None,
@@ -114,6 +120,7 @@ class Problem:
         self._comparison = Comparison(
             observed,
             summary=summary,
+            summary_names=summary_names,
             distance=distance,
             accept=accept,
             records=self.records,
@@ -157,8 +164,6 @@ class Problem:
         data = "no data" if shape is None else f"data of shape {shape}" if shape else "one datum"
         return f"<problem of {', '.join(self._parameters.names)}; {data}>"
 
-    # ------------------------------------------------------------ the question, and others like it
-
     @property
     def arguments(self) -> dict[str, Any]:
         """What it was made of: the constructor's arguments by name."""
@@ -167,6 +172,7 @@ class Problem:
             "simulate": self.simulate,
             "observed": self.raw,
             "summary": self.summary,
+            "summary_names": self._comparison.names_given,
             "distance": self._comparison.distance_given,
             "accept": self._comparison.accept,
             "derived": self.derived,
@@ -179,7 +185,8 @@ class Problem:
     def replace(self, **changes: Any) -> Problem:
         """The same question with some of the constructor's arguments changed, and checked as there.
 
-        What was known of the truth, or of acceptance probabilities, is dropped where it depends on what changes.
+        What was known of the truth or of acceptance probabilities, and names of summaries, are dropped where they
+        depend on what changes.
 
         >>> problem = Problem(Finite(theta=[1, 2]), lambda theta, rng: rng.poisson(theta["theta"]), observed=3)
         >>> problem.replace(cost=[1.0, 2.0]).cost.tolist()
@@ -192,6 +199,8 @@ class Problem:
             arguments["truth"] = None
         if P_STAR_DEPENDS_ON & changes.keys():
             arguments["p_star"] = None
+        if "summary" in changes:
+            arguments["summary_names"] = None
         return Problem(**{**arguments, **changes})
 
     def with_observed(self, observed: Any) -> Problem:
@@ -204,8 +213,6 @@ class Problem:
     def simulator(self) -> Simulator:
         """What its simulations come from, and what is known of it."""
         return as_simulator(self.simulate)
-
-    # ------------------------------------------------------------ parameters
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -328,6 +335,17 @@ class Problem:
     def compares_numbers(self) -> bool:
         """Whether simulations are compared with the data by summaries that are numbers."""
         return self.has_summaries and self.observed is not None and self.observed.dtype.kind in "biuf"
+
+    @property
+    def summary_names(self) -> dict[str, int]:
+        """The names of the summaries, with how many numbers each stands for; empty where they have none."""
+        return dict(self._comparison.summary_names)
+
+    @property
+    def summary_labels(self) -> tuple[str, ...]:
+        """A name for each number that simulations are compared by; numbered where they have none."""
+        numbers = 0 if self.observed is None else self.observed.size
+        return numbered(self.summary_names or {"x" if self.summary is None else "summary": numbers})
 
     @property
     def posterior_in_words(self) -> str:

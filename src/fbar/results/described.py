@@ -29,6 +29,7 @@ def described(result: Result) -> dict[str, Any]:
         "failures": {kind.name.lower(): count for kind, count in result.run.seen.counts.items()},
         "warnings": list(result.warnings),
         **({"remarks": list(result.all_remarks)} if result.all_remarks else {}),
+        "model_check": result.model_check.as_dict(),
         "stopped_by": result.stopped_by,
         "missing": {name: forecast.as_dict() for name, forecast in result.missing.items()},
         "rounds": result.run.round,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fbar.arrays import FloatArray, IntArray
 from fbar.checks import flag, positive_integer, rows
@@ -51,10 +53,17 @@ def to_arviz(run: Run, posterior: Posterior, *, draws: int | None = None, weight
         points = points.take(_drawn(run, posterior, weights, draws))
     groups["posterior"] = {name: np.asarray(points[name])[None] for name in (*points, *points.derived)}
     if run.problem.observed is not None:
-        groups["observed_data"] = {"summaries": np.atleast_1d(run.problem.observed)}
+        groups["observed_data"] = _named(run.problem.observed, run.problem.summary_names)
     if int(arviz.__version__.partition(".")[0]) >= 1:
         return arviz.from_dict(groups)
     return arviz.from_dict(**groups)
+
+
+def _named(observed: npt.NDArray[Any], names: Mapping[str, int]) -> dict[str, Any]:
+    """The summaries of the data, by their names where they have any."""
+    if not names:
+        return {"summaries": np.atleast_1d(observed)}
+    return dict(zip(names, np.split(np.ravel(observed), np.cumsum(list(names.values()))[:-1]), strict=True))
 
 
 def _drawn(run: Run, posterior: Posterior, weights: FloatArray, draws: int | None) -> IntArray:

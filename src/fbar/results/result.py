@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from fbar.checks import counted, non_negative_number, number
+from fbar.checks import non_negative_number, number
 from fbar.diagnostics.explanation import Explanation, explain, target_of
-from fbar.diagnostics.predictive import Predictions, predict
+from fbar.diagnostics.model_check import ModelCheck, check_model
+from fbar.diagnostics.predictions import Predictions
 from fbar.engine import Engine, as_before
 from fbar.errors import InputError
 from fbar.estimation.at_data import PosteriorAtData
@@ -24,8 +25,9 @@ from fbar.methods.forecasts import Forecast
 from fbar.methods.history import Moment
 from fbar.methods.stopping import StoppingRule, as_rule
 from fbar.question.outcomes import FailedPlace
+from fbar.question.simulators import SimulatorFunction
 from fbar.question.targets import Target, as_targets
-from fbar.results.about import about, remaining_bias, warning_of_bias
+from fbar.results.about import about, remaining_bias
 from fbar.results.account import Account
 from fbar.results.comparison import Compared, Reference
 from fbar.results.described import described
@@ -34,7 +36,9 @@ from fbar.results.exports import to_arviz, to_pandas
 from fbar.results.markup import paragraph
 from fbar.results.notebook import joined
 from fbar.results.notebook import warnings as warned
+from fbar.results.predicted import predicted
 from fbar.results.summary_loss import LossOfTargets, SummaryLoss
+from fbar.results.warned import doubt_damaged, warnings_of
 
 if TYPE_CHECKING:
     import pandas
@@ -147,6 +151,13 @@ class Result:
     def summary_loss(self) -> SummaryLoss | None:
         """What raw data show of a loss by the summary function; None where it is not known, or not at the data."""
         return SummaryLoss.of(self.run) if self.is_at_data and not np.ndim(self.simulations) else None
+
+    @cached_property
+    def model_check(self) -> ModelCheck:
+        """Whether the data are like what the model simulates, from the simulations that are there."""
+        if np.ndim(self.simulations):
+            return ModelCheck(unknown="it is a run of many trials")
+        return check_model(self.run.problem, self.posterior, self.all_simulations)
 
     def _compared(self, targets: tuple[Target, ...], estimates: Estimates) -> Estimates:
         """Estimates with what knows how far they are from the posterior: at a tolerance, or by lossy summaries."""
@@ -282,7 +293,7 @@ class Result:
 
         It opens from disk and loads nothing. ``predictive`` is the number of new simulations from the posterior to
         compare with the data: by default up to 200, as many as can be run in 20 seconds; 0 for none. They are
-        simulated as in `predictive`.
+        simulated as in `predict`.
         """
         from fbar.results.report import report_run
 
@@ -331,12 +342,7 @@ class Result:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings of the run as a whole; those of single estimates are theirs."""
-        seen = self.run.seen
-        were = "was" if seen.failures == 1 else "were"
-        failed = f"{counted(seen.failures, 'simulation')} failed and {were} rejected: {seen.failed}"
-        failed = failed if seen.failures else ""
-        found = (*self.posterior.doubts, *self.run.warnings, failed, warning_of_bias(self), *self.notes)
-        return tuple(dict.fromkeys(text for text in found if text))
+        return warnings_of(self)
 
     @property
     def _account(self) -> Account:
@@ -370,16 +376,24 @@ class Result:
         title = [paragraph(f"{self.what}:")] if self.what else []
         return joined(*title, self.estimates._repr_html_(), warned(account.further_warnings), *map(paragraph, lines))
 
-    def predictive(
-        self, number: int | None = None, *, workers: int | None = None, timeout: float | None = None
+    def predict(
+        self,
+        n: int | None = None,
+        *,
+        simulator: SimulatorFunction | None = None,
+        seed: int | None = None,
+        workers: int | None = None,
+        timeout: float | None = None,
     ) -> Predictions:
-        """New simulations at θ drawn from the posterior, to compare with the data: `fbar.plot.predictive`.
+        """New simulations at θ drawn from the posterior: predictions with error bars, to compare with the data or not.
 
-        By default up to 200, as many as can be run in 20 seconds. They are simulated as the run was, on as many
-        local processes and with the same time limit, unless ``workers`` or ``timeout`` (inf for none) are given;
-        in one process if the run was on a cluster or executor. One that crashes or hangs there is counted as failed.
+        By the problem's own simulator, or another ``simulator`` of the same parameters: a forecast, another scenario.
+        ``n`` of them, by default up to 200, as many as can be run in 20 seconds. They are simulated as the run was, on
+        as many local processes and with the same time limit, unless ``workers`` or ``timeout`` (inf for none) are
+        given; in one process if the run was on a cluster or executor. One that crashes or hangs there is counted as
+        failed. The same ``seed`` gives the same numbers; by default it is the run's.
         """
-        return predict(self.run, self.posterior, number, engine=self.engine(workers, timeout))
+        return predicted(self, n, simulator, seed, self.engine(workers, timeout))
 
     def as_dict(self) -> dict[str, Any]:
         """The estimates and how the run went, in JSON's terms."""
@@ -410,9 +424,3 @@ class Result:
             what they compute from these points is not about the posterior.
         """
         return to_arviz(self.run, self.posterior, draws=draws, weighted=weighted)
-
-
-def doubt_damaged(posterior: Posterior, run: Run) -> None:
-    """Trust nothing of a posterior that a damaged record cut short."""
-    text = f"part of the record is damaged: only {counted(run.simulations, 'simulation')} are used"
-    posterior.doubts = tuple(dict.fromkeys((*posterior.doubts, text)))

@@ -23,6 +23,7 @@ from fbar.checks import shown
 from fbar.errors import InputError, LedgerError, UntrustedModel
 from fbar.methods import Method
 from fbar.question.problem import Problem
+from fbar.question.simulators import KnownAcceptance, SimulatorFunction
 from fbar.question.targets import Target, as_targets, parse
 from fbar.system.files import NO_LINKS, require_own_file, written_beside
 from fbar.system.trust import NAMED, TRUSTED, digest, place_of, remember, was_run, why_not_own
@@ -120,6 +121,22 @@ def read(given: str, targets: Sequence[str] = ()) -> ModelFile:
     if not path.is_file():
         raise InputError(f"there is no model file {text}; create one with: fbar init {text or 'model.py'}")
     return _read(path, _bytes(path), name or "problem", targets)
+
+
+def simulator(given: str) -> SimulatorFunction:
+    """The simulator that ``FILE.py:name`` defines, or that of the problem; its name is ``simulate`` by default."""
+    text, _, name = given.rpartition(":") if ".py:" in given else (given, "", "simulate")
+    path = Path(text).resolve()
+    if not path.is_file():
+        raise InputError(f"there is no file {text}; give the simulator as FILE.py:NAME")
+    found = getattr(imported(path), name, None)
+    if isinstance(found, Problem):
+        found = found.simulate
+    if isinstance(found, KnownAcceptance) or not callable(found):
+        what = "is missing" if found is None else f"is {shown(found)}"
+        raise InputError(f"{path.name} must define the simulator {name}(theta, rng), but {name} {what}")
+    made: SimulatorFunction = found
+    return made
 
 
 def _read(

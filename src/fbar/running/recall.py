@@ -11,7 +11,7 @@ from fbar import former
 from fbar.checks import listed_of, path, shown
 from fbar.errors import InputError, LedgerError
 from fbar.ledger import LedgerReader, Leg
-from fbar.ledger.settings import describe, differences, is_source
+from fbar.ledger.settings import NAMES, describe, differences, is_source
 from fbar.methods import stopping
 from fbar.methods.restored import restored, restored_method
 from fbar.question.problem import Problem
@@ -82,7 +82,7 @@ def task_of(leg: Leg, problem: Problem, known: Sequence[Target] = ()) -> Task:
     stop = None if settings["stop"] is None else stopping.restored(settings["stop"])
     lesson = _lesson_of(settings.get("summaries"), known)
     return Task(
-        problem,
+        _with_recorded_names(problem, settings["problem"]),
         targets,
         method,
         settings["budget"],
@@ -93,6 +93,17 @@ def task_of(leg: Leg, problem: Problem, known: Sequence[Target] = ()) -> Task:
         at_data=settings.get("at_data", False),
         learns=settings.get("learns", True),
     )
+
+
+def _with_recorded_names(problem: Problem, recorded: Mapping[str, Any]) -> Problem:
+    """The problem with the names of summaries that the run was started with, where it has none itself."""
+    names = recorded.get(NAMES)
+    if not names or problem.summary_names:
+        return problem
+    try:
+        return problem.replace(summary_names=names)
+    except InputError as error:
+        raise LedgerError(f"the run's names of summaries cannot be used: {error}") from None
 
 
 def _lesson_of(recorded: Mapping[str, Any] | None, known: Sequence[Target]) -> Lesson | None:

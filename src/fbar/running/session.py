@@ -20,7 +20,8 @@ from fbar.ledger import Ledger, LedgerReader, Leg
 from fbar.methods import Run
 from fbar.methods.restored import restored_method
 from fbar.results.described import spent
-from fbar.results.result import Result, doubt_damaged
+from fbar.results.result import Result
+from fbar.results.warned import doubt_damaged
 from fbar.running.damage import damage_of, other_estimates
 from fbar.running.lesson import learn_recorded, learn_unrecorded
 from fbar.running.loop import BIAS_STAYS, NOT_FINISHED, drive

@@ -16,6 +16,7 @@ from fbar.checks import shown
 from fbar.errors import InputError
 from fbar.methods.summaries.regressions import Fit
 from fbar.question.problem import Problem
+from fbar.question.summary_names import columns
 from fbar.question.targets import Target
 from fbar.question.truth import Reference
 
@@ -35,7 +36,7 @@ class LearnedSummary:
         self.fingerprint = hashlib.sha256(values.tobytes()).hexdigest()[:16]
 
     def __call__(self, x: npt.NDArray[Any]) -> FloatArray:
-        given = np.asarray(x if self.own is None else self.own(x))
+        given = np.asarray(x if self.own is None else columns(self.own(x))[0])
         values = given.reshape(len(given), -1).astype(np.float64)
         result = np.full((len(values), self.scale.size), np.nan)  # a simulation that failed has no summaries
         good = np.isfinite(values).all(axis=1)
@@ -83,6 +84,7 @@ class LearnedProblem(Problem):
             base.simulate,
             base.raw,
             summary=summary,
+            summary_names=[f"learned {name}" for name in learning.r_squared],
             derived=base.derived,
             cost=base.arguments["cost"],
             records=base.records,

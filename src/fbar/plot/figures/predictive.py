@@ -25,10 +25,10 @@ LEVELS = np.array([0.025, 0.25, 0.5, 0.75, 0.975])
 
 @dataclass(frozen=True, eq=False)
 class Predictive(Record):
-    """By component of the data: the observed number, and the 2.5, 25, 50, 75 and 97.5% points of the simulated ones.
+    """For each number of the data: the observed one, and the 2.5, 25, 50, 75 and 97.5% points of the simulated ones.
 
     ``tails`` are two-sided: 2 min(P(sim < obs) + ½ P(sim = obs), P(sim > obs) + ½ P(sim = obs)), from
-    ``number_of_simulations``. ``simulated`` are those of a single component alone.
+    ``number_of_simulations``. ``simulated`` are those of a single number only.
     """
 
     names: tuple[str, ...]
@@ -53,7 +53,7 @@ class Predictive(Record):
         if not (np.isfinite(flat).all() and np.isfinite(x).all()):
             raise InputError("predictive data must be finite; leave simulations that failed out")
         if names is not None and len(texts(names, "names", "['day 1', 'day 2']")) != flat.size:
-            raise InputError(f"give a name for each of {flat.size} components; got {len(names)}")
+            raise InputError(f"give a name for each of {flat.size} numbers; got {len(names)}")
         numbered = ("data",) if flat.size == 1 else tuple(str(i + 1) for i in range(flat.size))
         listed = numbered if names is None else tuple(map(str, names))
         equal = (x == flat).mean(axis=0) / 2
@@ -94,5 +94,6 @@ class Predictive(Record):
             label_values(ax, x, self.names)
             ax.grid(axis="y")
             unlikely = int((self.tails < 0.05).sum())
-            ax.set_xlabel(f"component; {unlikely} of {self.tails.size} outside the central 95%")
+            what = "" if not all(name.isdigit() for name in self.names) else "number; "
+            ax.set_xlabel(f"{what}{unlikely} of {self.tails.size} outside the central 95%")
         legend(axes, figure)

@@ -18,14 +18,23 @@ MOST_INT = np.iinfo(np.int64).max
 
 def called(what: str, function: Callable[..., Any], *arguments: Any) -> npt.NDArray[Any]:
     """What a user's function gives, as an array; what it raises is reported in one line, with its cause."""
+    return as_values(what, returned(what, function, *arguments))
+
+
+def returned(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a user's function returns."""
     try:
-        values = function(*arguments)
+        return function(*arguments)
     except PASSES:
         raise
     except InputError as error:
         raise Unusable(str(error)) from error
     except BaseException as error:
         raise Unusable(f"{what} failed: {in_words(error)}") from error
+
+
+def as_values(what: str, values: Any) -> npt.NDArray[Any]:
+    """What a user's function returned, as an array."""
     try:
         return without_mask(values, f"the output of {what}")
     except InputError as error:

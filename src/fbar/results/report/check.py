@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.diagnostics.predictive import Predictions
+from fbar.diagnostics.model_check import ModelCheck
+from fbar.diagnostics.predictions import Predictions
 from fbar.results.again import again
 from fbar.results.markup import element, join, paragraph
 from fbar.results.report.page import Section, details, figures, notes, table
@@ -23,26 +24,27 @@ if TYPE_CHECKING:
 PACKAGES = ("fbar", "numpy", "scipy", "numba", "scikit-learn", "matplotlib")
 
 
-def predictive(found: Predictions) -> Section:
-    """New simulations from the posterior beside the data."""
+def predictive(found: Predictions, check: ModelCheck, names: Sequence[str]) -> Section:
+    """The check of the model, and new simulations from the posterior beside the data; ``names`` are the summaries'."""
     from fbar import plot
 
     intro = paragraph(
         "New simulations at parameters drawn from the posterior. Data that lie outside most of them say that the model "
         "does not make such data at the parameters that it finds likely; no error bar shows that."
     )
-    body: list[object] = [intro]
-    numbers = found.numbers
-    if numbers is not None and found.observed is not None:
-        record = plot.Predictive.of(np.ravel(found.observed).astype(np.float64), numbers)
+    checked = paragraph(str(check), class_="warning") if check.alarm else paragraph(str(check))
+    body: list[object] = [checked, intro]
+    numbers, observed = found.numbers, found.observed_summaries
+    if numbers is not None and observed is not None:
+        record = plot.Predictive.of(np.ravel(observed).astype(np.float64), numbers, names or None)
         size = (6.4, 3.0) if numbers.shape[1] > 1 else (3.5, 2.6)
         made = panel(record.draw, "new simulations beside the data", size)
         body.append(figures([made], f"{len(numbers)} new simulations; the data are the marks.", "whole"))
         body.append(paragraph(_outside(record)))
-    elif len(found.simulated):
-        rows = found.simulated.reshape(len(found.simulated), -1)
-        same = float(np.mean((rows == np.ravel(np.asarray(found.observed))).all(axis=1)))
-        body.append(paragraph(f"{100 * same:.3g}% of {len(found.simulated)} new simulations are like the data."))
+    elif len(found.summaries):
+        rows = found.summaries.reshape(len(found.summaries), -1)
+        same = float(np.mean((rows == np.ravel(np.asarray(observed))).all(axis=1)))
+        body.append(paragraph(f"{100 * same:.3g}% of {len(found.summaries)} new simulations are like the data."))
     if found.failed:
         body.append(paragraph(f"{found.failed} of them failed.", class_="warning"))
     if found.missing:
@@ -54,10 +56,11 @@ def _outside(record: PredictiveRecord) -> str:
     """How many of the data lie in the outer 5% of the new simulations, of which 1 in 20 would by chance."""
     far = int(np.sum(record.tails < 0.05))
     extreme = int(np.argmin(record.tails))
+    name = record.names[extreme]
     return (
         f"{far} of {record.tails.size} numbers lie outside the central 95% of the new simulations, where by chance 1 "
-        f"in 20 would; the furthest out is number {extreme + 1}, with a two-sided tail probability "
-        f"{record.tail_in_words(extreme)}."
+        f"in 20 would; the furthest out is {f'number {name}' if name.isdigit() else name}, with a two-sided tail "
+        f"probability {record.tail_in_words(extreme)}."
     )
 
 

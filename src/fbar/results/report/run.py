@@ -15,6 +15,7 @@ from fbar.checks import text as as_text
 from fbar.diagnostics.predictive import predict
 from fbar.engine import Engine
 from fbar.errors import InputError
+from fbar.question.summary_names import numbered
 from fbar.results.report import answer, check, evidence
 from fbar.results.report.page import page, write
 
@@ -54,7 +55,7 @@ def report_run(
         evidence.influence(result, explained),
         evidence.tolerance(result, explained),
         evidence.rounds(result),
-        check.predictive(predictions),
+        check.predictive(predictions, result.model_check, numbered(run.problem.summary_names)),
         check.failures(result),
         check.settings(result),
     ]
