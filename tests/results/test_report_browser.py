@@ -110,9 +110,9 @@ def test_dark_and_light(browser, run_page):
             paper, ink = (brightness(visit.page, "body", what) for what in ("backgroundColor", "color"))
             assert (paper < 60) == dark
             assert abs(paper - ink) > 150
-            # The text of a picture is drawn as shapes; they are filled with the page's ink.
+            # The text of a picture has the page's ink.
             fills = visit.page.evaluate(
-                """() => [...document.querySelectorAll('svg g[id*="text_"] g')]
+                """() => [...document.querySelectorAll('svg text')]
                     .map(e => getComputedStyle(e).fill.match(/[0-9.]+/g)).filter(c => c)
                     .map(c => (+c[0] + +c[1] + +c[2]) / 3)"""
             )
