@@ -34,6 +34,16 @@ def _questions(rooms: Rooms) -> list[Entrance]:
         Entrance("fbar.second_moment", fbar.second_moment, {"name": "a"}, then=rooms.ask),
         Entrance("fbar.variance", fbar.variance, {"name": "a"}, then=rooms.ask),
         Entrance("fbar.covariance", fbar.covariance, {"first": "a", "second": "b"}, then=rooms.ask),
+        Entrance("fbar.sd", fbar.sd, {"name": "a"}, then=rooms.ask),
+        Entrance("fbar.correlation", fbar.correlation, {"first": "a", "second": "b"}, then=rooms.ask),
+        Entrance("fbar.credible_interval", fbar.credible_interval, {"name": "a", "level": 0.5}, then=rooms.ask),
+        Entrance("fbar.hdi", fbar.hdi, {"name": "a", "level": 0.5}, then=rooms.ask),
+        Entrance(
+            "fbar.bayes_factor",
+            fbar.bayes_factor,
+            {"first": 1.0, "second": 2.0, "name": "a"},
+            then=rooms.counted.expect,
+        ),
         Entrance("fbar.probability", fbar.probability, {"predicate": "a > 0"}, then=rooms.ask),
         Entrance(
             "fbar.probability_between", fbar.probability_between, {"name": "a", "low": 0, "high": 1}, then=rooms.ask
@@ -188,6 +198,24 @@ def _priors(rooms: Rooms, rng: np.random.Generator) -> list[Entrance]:
             then=rooms.draw_marginal,
         ),
         Entrance("fbar.truncate", fbar.truncate, {"given": stats.norm(0, 1), "low": 0}, then=rooms.draw_marginal),
+        Entrance(
+            "fbar.truncate of a prior",
+            lambda where: fbar.truncate(fbar.Prior(a=stats.norm(0, 1), b=stats.norm(0, 1)), where=where),
+            {"where": "a + b < 1"},
+            then=rooms.draw,
+        ),
+        Entrance(
+            "fbar.dirichlet",
+            lambda a, b: fbar.Prior(fbar.dirichlet(a=a, b=b, c=1)),
+            {"a": 1.0, "b": 2},
+            then=rooms.draw,
+        ),
+        Entrance(
+            "fbar.ordered",
+            lambda a, b: fbar.Prior(fbar.ordered(a=a, b=b)),
+            {"a": stats.norm(0, 1), "b": stats.norm(1, 1)},
+            then=rooms.draw,
+        ),
         Entrance(
             "fbar.Mixture",
             fbar.Mixture,

@@ -149,6 +149,8 @@ def _answers(rooms: Rooms) -> list[Entrance]:
         Entrance("Result.explain", result.explain, {"target": "mean:a"}),
         Entrance("Result.predict", result.predict, {"n": 3}),
         Entrance("Result.report", result.report, {"path": "page.html", "predictive": 0}),
+        Entrance("Result.summary", result.summary, {"level": 0.9}),
+        Entrance("Result.sample", result.sample, {"size": 20, "seed": 1}),
         Entrance("Result.to_arviz", result.to_arviz, {"draws": 10}),
         Entrance("result[…]", lambda key: result[key], {"key": "mean:a"}, protocol=taken),
         Entrance("Posterior.expect", result.posterior.expect, {"targets": fbar.mean("a")}),

@@ -60,6 +60,7 @@ LINES = [
     "explain my-run mean:a",
     "explain my-run a --extrapolated --json",
     "report my-run --out page.html --title Title --predictive 0",
+    "predict my-run --number 5 --seed 1 --out predicted.csv --force",
     "resume my-run --quiet",
     "extend my-run --budget 120 --tolerance 0.9",
     "extend my-run --budget 120 --target variance:a --precision a=10%",

@@ -1,47 +1,46 @@
-"""What targeting gains in the boarding school: three methods, the same number of simulations, the same tolerance.
+"""How near is each answer to the posterior of the boarding school's influenza, and what would ABC need to be as near?
 
-The model, the data and the targets are those of `influenza.py`. Each method is run several times with other seeds:
+The model, the data and the targets are those of `influenza.py`. This program runs rejection and ABC-SMC with as many
+simulations as fbar's own answer took, and compares all of them with an answer that uses the likelihood:
+
+    fbar infer examples/influenza.py --budget 100000 --seed 1 --json > flu.json
+    python examples/boarding_school.py flu.json
+
+or, where it makes fbar's answer too,
 
     python examples/boarding_school.py
 
-It prints the estimates and, for each target, how many times more simulations than `Targeted` another method would need
-for the same error: the ratio of squared errors, as these fall with the number of simulations. It is told twice, from
-the error bars that the runs state and from the spread of the estimates over the runs, which no error bar has a hand
-in. Both have 95% intervals, the second by the F distribution and so a wide one.
+**The reference.** The counts of every day are seen without noise, so that a particle filter can estimate the
+likelihood: particles that come within 2 boys of a day's count go on to the next day. Weighted by it, 1000 values of
+beta and gamma give the posterior means in `REFERENCE`. `--reference` computes it again, which takes some minutes. ABC
+and fbar's answer know nothing of it.
 
-Of what it printed:
+**How many simulations would ABC need?** At tolerance ε the answer has a bias b(ε) and, after N simulations, a variance
+v(ε)/N. Runs measure both at a tolerance ε₁, the last of ABC-SMC: b₁ is its answer less the reference, v₁ the square of
+a method's error bar times N. Toward 0, b falls as ε² and v grows as ε^-k, with k the slope of log(simulations for one
+acceptance) against log ε, which a run shows too. The N at which b² + v/N = δ² is least for
+(ε/ε₁)⁴ = k δ²/((k + 4) b₁²), and then is
 
-    Times as many simulations as targeted that the same error would take, by their error bars (95% interval):
+    N = (v₁/δ²) (k + 4)/4 · ((k + 4) b₁²/(k δ²))^(k/4),        δ the error that is wanted.
 
-                          rejection      ABC-SMC, all rounds  ABC-SMC, last round
-    mean:R0               17 (12 to 23)  0.8 (0.6 to 1.1)     not known
-    probability:R0 > 3    not known      not known            not known
-    mean:infectious       21 (17 to 25)  0.89 (0.75 to 1.1)   not known
-    mean:peak             34 (29 to 40)  0.96 (0.91 to 1)     1.7 (1.5 to 1.9)
-    probability:peak > 6  32 (26 to 40)  0.96 (0.9 to 1)      1.6 (1.4 to 1.9)
-
-    Of 15 comparisons targeted is better in 6, worse in 0; 4 cannot be told apart, 5 are not known.
-
-So targeting is far better than rejection here, better than a last round, and no better than all rounds of ABC-SMC: five
-targets together leave it little to choose, and proposals that were made for wider tolerances suit them as well.
+Here δ is the standard error of fbar's answer, which includes the bias that may remain. Bias falls more slowly than ε²
+at large tolerances, and k grows toward the number of data, 13, as ε falls: N is at least that. The number in brackets
+is what it would be if |b₁| were two of its standard errors smaller.
 
 Known difficulties:
 
-- A ratio is not known where the error bar of a run is unreliable.
-- Ten runs tell variances apart that differ by a factor of four or so. `--runs 50` tells more.
-- Every comparison is at a 5% risk of its own: of fifteen, one may be wrong.
-- ABC-SMC's last round is what other packages report. Here it goes on, at the wanted tolerance, with all simulations
-  that are left; how many these are depends on how many particles its rounds before had, 500 here.
-- Simulations are compared, not seconds, of which the table has the numbers too: this simulator takes some 20
-  microseconds, most simulators more.
+- One run of each method: `--seed 2` gives other numbers. What is sure of N is its order of magnitude at most.
+- The error bars of ABC-SMC's rounds are those of fbar. The last round is what pyABC reports.
+- ABC compares all 13 counts. Fewer, well-chosen summaries need fewer simulations, and lose information. fbar's answer
+  learns some from its simulations.
 """
 
 import argparse
-import csv
 import importlib.util
-import sys
+import json
+import math
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -49,12 +48,16 @@ from scipy import stats
 
 import fbar
 from fbar.estimation.estimate import shorthand
-from fbar.study.paired import compare
 
-OURS = "targeted"
-ALL, LAST = "ABC-SMC, all rounds", "ABC-SMC, last round"
-METHODS = (OURS, "rejection", ALL, LAST)
-COLUMNS = ("method", "seed", "target", "value", "standard_error", "trusted", "accepted", "tolerance", "seconds")
+TARGETS = {"mean:R0": "mean of R0", "mean:peak": "mean day of the peak"}
+REFERENCE = {"mean:R0": (3.771, 0.020), "mean:peak": (6.046, 0.0065)}
+"""Posterior means by the particle filter, with their standard errors."""
+
+ROUNDS = 3
+"""Of ABC-SMC, the last ones, whose acceptances show k."""
+
+PARTICLES = 500
+"""Of a round of ABC-SMC, and the nearest simulations that rejection accepts."""
 
 
 def model():
@@ -65,96 +68,154 @@ def model():
     return module
 
 
-def run(method, seed, simulations, tolerance):
-    """Rows of one run: one for each target. A run of ABC-SMC gives them for both ways of weighting its rounds."""
+@dataclass(frozen=True)
+class Answer:
+    """What a method gives: (value, standard error) by target, its tolerance, and k."""
+
+    name: str
+    found: dict[str, tuple[float, float]]
+    simulations: int
+    tolerance: float | None = None
+    slope: float | None = None
+
+
+# ---------------------------------------------------------------- the answers
+
+
+def by_fbar(path, simulations, seed):
+    """fbar's own answer: from what `fbar infer --json` printed, or made here."""
+    if path is None:
+        flu = model()
+        tree = fbar.infer(flu.problem, flu.targets, budget=simulations, seed=seed).as_dict()
+    else:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    return answer_of(tree)
+
+
+def answer_of(tree):
+    """From a result in JSON's terms."""
+    estimates = tree["estimates"]
+    found = {name: (estimates[name]["value"], estimates[name]["standard_error"]) for name in TARGETS}
+    return Answer("fbar, about the posterior itself", found, tree["simulations"])
+
+
+def by_rejection(simulations, seed):
+    """The nearest simulations from the prior."""
     flu = model()
-    chosen = {
-        OURS: fbar.Targeted(tolerance=tolerance),
-        "rejection": fbar.Rejection(tolerance=tolerance),
-        ALL: fbar.SMC(fbar.QuantileSchedule(0.5, tolerance=tolerance), accepted=500),
-    }[method]
-    start = time.perf_counter()
-    block_size = 500 if method == ALL else None  # ABC-SMC's own are small, which a vectorised simulator dislikes
-    result = fbar.infer(
-        flu.problem, flu.targets, method=chosen, budget=simulations, seed=seed, block_size=block_size, progress=False
+    all_of_them = fbar.Rejection(tolerance=1e9)
+    drawn = fbar.infer(flu.problem, _targets(flu), method=all_of_them, budget=simulations, seed=seed, progress=False)
+    nearest = np.sort(drawn.all_simulations().take().distance)
+    tolerance = float(nearest[PARTICLES - 1])
+    found = _pairs(drawn.at(tolerance).estimates)
+    few = PARTICLES // 10  # k from how many lie within two distances
+    slope = math.log(PARTICLES / few) / math.log(tolerance / nearest[few - 1])
+    return Answer("rejection", found, simulations, tolerance, slope)
+
+
+def by_smc(simulations, seed):
+    """ABC-SMC whose tolerance falls for as long as the simulations last: with the particles of all rounds, of the last.
+
+    The last round that is complete is the one that other packages would report.
+    """
+    flu = model()
+    targets = _targets(flu)
+    run = fbar.SMC(fbar.QuantileSchedule(0.5), accepted=PARTICLES).start(
+        flu.problem, targets, seed=seed, budget=simulations, block_size=500, at_data=False
     )
-    posteriors = {method: result.posterior}
-    if method == ALL:
-        posteriors[LAST] = result.run.reweighted("last")
-    seconds = time.perf_counter() - start
+    fbar.drive(run, history=False)
+    whole = [stage for stage in run.stages() if stage.accepted >= PARTICLES]
+    last = [stage for stage in whole if math.isfinite(stage.tolerance)][-ROUNDS:]
+    costs = [math.log(stage.simulations / stage.accepted) for stage in last]
+    slope = -float(np.polyfit([math.log(stage.tolerance) for stage in last], costs, 1)[0])
+    ways = {"ABC-SMC, all rounds": run.reweighted("mixture"), "ABC-SMC, last round (pyABC)": run.reweighted("last")}
     return [
-        {
-            "method": name,
-            "seed": seed,
-            "target": estimate.name,
-            "value": estimate.value,
-            "standard_error": estimate.standard_error,
-            "trusted": bool(estimate.trusted),
-            "accepted": float(posterior.accepted),
-            "tolerance": result.run.reported_tolerance,
-            "seconds": seconds,
-        }
-        for name, posterior in posteriors.items()
-        for estimate in posterior.expect(flu.targets)
+        Answer(name, _pairs(posterior.expect(targets)), simulations, run.tolerance, slope)
+        for name, posterior in ways.items()
     ]
 
 
-def progress(done, jobs, seconds):
-    """One line on a terminal, a plain line now and then elsewhere."""
-    text = f"{done} of {jobs} runs, {seconds:.0f} s"
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{text if done < jobs else ''}", end="", file=sys.stderr, flush=True)
-    elif done % 6 == 0:
-        print(text, file=sys.stderr, flush=True)
+def _targets(flu):
+    return [target for target in flu.targets if target.name in TARGETS]
 
 
-def run_all(runs, simulations, tolerance, workers):
-    """The rows of all runs; a line of progress on the standard error."""
-    rows, start = [], time.monotonic()
-    with ProcessPoolExecutor(workers) as pool:
-        jobs = [
-            pool.submit(run, method, seed, simulations, tolerance)
-            for seed in range(1, runs + 1)
-            for method in (ALL, OURS, "rejection")
-        ]
-        for done, job in enumerate(as_completed(jobs), 1):
-            rows += job.result()
-            progress(done, len(jobs), time.monotonic() - start)
-    return sorted(rows, key=lambda row: (METHODS.index(row["method"]), row["seed"]))
+def _pairs(estimates):
+    return {item.name: (float(item.value), float(item.standard_error)) for item in estimates}
 
 
-class Runs:
-    """Rows by method and target, in the order of the seeds."""
-
-    def __init__(self, rows):
-        self.rows = rows
-        self.targets = list(dict.fromkeys(row["target"] for row in rows))
-
-    def column(self, name, method, target):
-        return np.array([row[name] for row in self.rows if (row["method"], row["target"]) == (method, target)])
-
-    def by_error_bars(self, other, target):
-        """(ratio, low, high) of mean squared standard errors; None where a run's error bar is unreliable."""
-        if not all(self.column("trusted", method, target).all() for method in (OURS, other)):
-            return None
-        found = compare(*(self.column("standard_error", method, target) ** 2 for method in (other, OURS)))
-        return found.ratio, *found.interval()
-
-    def by_spread(self, other, target):
-        """(ratio, low, high) of variances over the runs, by the F distribution; None where runs do not differ."""
-        theirs, ours = (self.column("value", method, target) for method in (other, OURS))
-        if not (np.ptp(theirs) > 0 and np.ptp(ours) > 0):
-            return None
-        ratio = theirs.var(ddof=1) / ours.var(ddof=1)
-        half = stats.f(len(theirs) - 1, len(ours) - 1).ppf(0.975)
-        return ratio, ratio / half, ratio * half
+# ---------------------------------------------------------------- what ABC would need
 
 
-def told(found):
-    if found is None:
-        return "not known"
-    ratio, low, high = (f"{number:.2g}" if number < 99.5 else f"{number:.0f}" for number in found)
-    return f"{ratio} ({low} to {high})"
+def simulations_needed(variance, slope, bias, wanted):
+    """N of the first lines of this file, with v₁, k, b₁ and δ; at ε₁ itself where no smaller tolerance is needed."""
+    fourth_power = slope * wanted**2 / ((slope + 4) * bias**2) if bias else math.inf
+    if fourth_power >= 1:
+        return variance / (wanted**2 - bias**2)
+    return variance / wanted**2 * (slope + 4) / 4 * fourth_power ** (-slope / 4)
+
+
+def needed(answer, near, target, wanted):
+    """The simulations that an ABC method needs, and how few the uncertainty of the bias leaves.
+
+    The bias is that of the answer ``near``, at the smallest tolerance: it is ABC's, whatever the method.
+    """
+    _, error = answer.found[target]
+    variance = answer.simulations * error**2 * (answer.tolerance / near.tolerance) ** answer.slope
+    bias, unsure = off_by(near, target)
+    least = max(abs(bias) - 2 * unsure, 0.0)
+    return [simulations_needed(variance, answer.slope, size, wanted) for size in (abs(bias), least)]
+
+
+def off_by(answer, target):
+    """An answer less the reference, and its standard error."""
+    (value, error), (exact, uncertain) = answer.found[target], REFERENCE[target]
+    return value - exact, math.hypot(error, uncertain)
+
+
+def power_of_ten(number):
+    """In one digit.
+
+    >>> power_of_ten(34_567), power_of_ten(2.3e9)
+    ('30,000', '2·10^9')
+    """
+    if number < 1e6:
+        return f"{float(f'{number:.0e}'):,.0f}"
+    digit, _, power = f"{number:.0e}".partition("e+")
+    return f"{digit}·10^{int(power)}"
+
+
+def row(answer, near, target, wanted):
+    """An answer, how far it is from the reference, and the simulations that would bring it as near as ``wanted``."""
+    cells = [_name(answer), shorthand(*answer.found[target]), shorthand(*off_by(answer, target))]
+    if answer.slope is None:
+        return [*cells, f"{answer.simulations:,}"]
+    likely, least = needed(answer, near, target, wanted)
+    return [*cells, f"{power_of_ten(likely)} ({power_of_ten(least)})"]
+
+
+def print_all(answers, seconds):
+    ours = answers[0]
+    near = min(answers[1:], key=lambda answer: answer.tolerance)
+    print(
+        f"Influenza in a boarding school: {model().BOYS} boys, 13 daily counts, a stochastic epidemic model. With\n"
+        f"{ours.simulations:,} simulations each, how near are the answers to the posterior mean?\n"
+    )
+    for target, words in TARGETS.items():
+        wanted = ours.found[target][1]
+        head = [words, "answer", "off by", f"to be within {wanted:.2g}"]
+        lines = [row(answer, near, target, wanted) for answer in answers]
+        value, error = REFERENCE[target]
+        lines.append(["reference, by its likelihood", shorthand(value, error), "", ""])
+        table(head, lines)
+        print()
+    print(
+        "In brackets: standard errors, fbar's with the bias that may remain. Last column: the simulations that\n"
+        "ABC would need at least, as its bias and acceptances change with the tolerance; in brackets if its bias\n"
+        f"were two standard errors smaller. How: see the file. Rejection and ABC-SMC took {seconds:.0f} s."
+    )
+
+
+def _name(answer):
+    return answer.name if answer.tolerance is None else f"{answer.name}, tolerance {answer.tolerance:.2g}"
 
 
 def table(head, lines):
@@ -163,64 +224,76 @@ def table(head, lines):
         print("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-def print_all(runs, simulations):
-    seeds = len({row["seed"] for row in runs.rows})
-    print(
-        f"{seeds} runs of each method, {simulations:,} simulations each; mean over the runs with its error from them\n"
-    )
-    lines = []
-    for target in runs.targets:
-        values = [runs.column("value", method, target) for method in METHODS]
-        lines.append([target, *(shorthand(v.mean(), v.std(ddof=1) / np.sqrt(seeds)) for v in values)])
-    for name in ("accepted", "tolerance", "seconds"):
-        of_each = [runs.column(name, method, runs.targets[0]).mean() for method in METHODS]
-        shown = (f"{number:,.3g}" if number < 1000 else f"{number:,.0f}" for number in of_each)
-        lines.append([f"{name} (a run)", *shown])
-    table(["", *METHODS], lines)
-    for title, ratio in (("their error bars", runs.by_error_bars), ("the spread of the runs", runs.by_spread)):
-        print(f"\nTimes as many simulations as {OURS} that the same error would take, by {title} (95% interval):\n")
-        found = {(target, other): ratio(other, target) for target in runs.targets for other in METHODS[1:]}
-        table(
-            ["", *METHODS[1:]],
-            [[target, *(told(found[target, other]) for other in METHODS[1:])] for target in runs.targets],
+# ---------------------------------------------------------------- the reference
+
+
+def filtered(beta, gamma, counts, boys, steps, particles, rng, near=2):
+    """(log-likelihoods, mean days of the peak) by particle filters, one for each pair of parameters.
+
+    The first count is known. A particle goes on to the next day if it is within ``near`` of the day's count.
+    """
+    shape = (beta.size, particles)
+    infected = np.full(shape, counts[0])
+    susceptible = boys - infected
+    recovery = np.broadcast_to(-np.expm1(-gamma[:, None] / steps), shape)
+    most, peak, total = infected, np.ones(shape), np.zeros(beta.size)
+    for day in range(1, len(counts)):
+        for step in range(steps):
+            new = rng.binomial(susceptible, -np.expm1(-beta[:, None] * infected / boys / steps))
+            recovered = rng.binomial(infected, recovery)
+            susceptible, infected = susceptible - new, infected + new - recovered
+            peak = np.where(infected > most, day + (step + 1) / steps, peak)
+            most = np.maximum(most, infected)
+        hits = np.abs(infected - counts[day]) <= near
+        number = hits.sum(axis=1)
+        with np.errstate(divide="ignore"):
+            total += np.log(number / particles)
+        order = np.argsort(~hits, axis=1, kind="stable")  # the hits first
+        chosen = np.take_along_axis(order, np.arange(particles) * np.maximum(number, 1)[:, None] // particles, axis=1)
+        susceptible, infected, most, peak = (
+            np.take_along_axis(of, chosen, axis=1) for of in (susceptible, infected, most, peak)
         )
-        print(f"\n{verdict(found)}")
-    print(
-        "\nNot known: an error bar of one of the runs is unreliable. The spread is what was seen, but ten "
-        "runs\ntell it roughly; error bars tell finely, as far as they are right."
-    )
+    return total, peak.mean(axis=1)
 
 
-def verdict(found):
-    """Which comparisons went for, against and neither way, in words."""
-    known = {key: interval for key, interval in found.items() if interval is not None}
-    against = [key for key, (_, _, high) in known.items() if high < 1]
-    better = sum(low > 1 for _, low, _ in known.values())
-    text = f"Of {len(found)} comparisons {OURS} is better in {better}, worse in {len(against)}"
-    text += f"; {len(known) - better - len(against)} cannot be told apart"
-    text += f", {len(found) - len(known)} are not known." if len(found) > len(known) else "."
-    listed = "; ".join(f"{target} than {other}" for target, other in against)
-    return f"{text} Worse for {listed}." if against else text
+def reference(number, particles, seed):
+    """Posterior means and their standard errors, by importance sampling of beta and gamma."""
+    flu, rng = model(), np.random.default_rng(seed)
+    proposal = stats.multivariate_t(np.log([3.8, 0.49]), np.diag([0.06**2, 0.03**2]), df=5)  # of log R0 and log gamma
+    drawn = proposal.rvs(number, random_state=rng)
+    r0, gamma = np.exp(drawn.T)
+    beta, counts = r0 * gamma, np.array(flu.IN_BED)
+    parts = [
+        filtered(b, g, counts, flu.BOYS, flu.STEPS, particles, rng)
+        for b, g in zip(np.array_split(beta, number // 10), np.array_split(gamma, number // 10), strict=True)
+    ]
+    likelihood, peak = (np.concatenate(part) for part in zip(*parts, strict=True))
+    inside = (np.abs(beta - 2.25) < 1.75) & (np.abs(gamma - 0.8) < 0.7)  # where the prior is, uniform
+    log_w = np.where(inside, likelihood + np.log(beta * gamma) - proposal.logpdf(drawn), -np.inf)
+    weights = np.exp(log_w - log_w.max())
+    weights /= weights.sum()
+    found = {}
+    for name, values in (("mean:R0", r0), ("mean:peak", peak)):
+        mean = float(weights @ values)
+        found[name] = mean, float(np.sqrt(np.sum((weights * (values - mean)) ** 2)))
+    return found
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Three methods on the boarding school's influenza.")
-    parser.add_argument("--runs", type=int, default=10, help="of each method, each with a seed of its own")
-    parser.add_argument("--simulations", type=int, default=100_000, help="of a run")
-    parser.add_argument("--tolerance", type=float, default=80.0)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--out", type=Path, help="a CSV file for the estimates of every run")
+    parser = argparse.ArgumentParser(description="How near each answer is to the boarding school's posterior.")
+    parser.add_argument("answer", type=Path, nargs="?", help="what fbar infer --json printed; made here without it")
+    parser.add_argument("--simulations", type=int, default=100_000, help="of each method")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--reference", action="store_true", help="compute the reference again")
     given = parser.parse_args()
-    if given.runs < 2:
-        parser.error(f"--runs must be at least 2, for a spread; got {given.runs}")
-    rows = run_all(given.runs, given.simulations, given.tolerance, given.workers)
-    if given.out:
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        with given.out.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS)
-            writer.writeheader()
-            writer.writerows(rows)
-    print_all(Runs(rows), given.simulations)
+    if given.reference:
+        for name, (value, error) in reference(1000, 4000, given.seed).items():
+            print(name, shorthand(value, error))
+        return
+    ours = by_fbar(given.answer, given.simulations, given.seed)
+    start = time.monotonic()
+    others = [*by_smc(ours.simulations, given.seed), by_rejection(ours.simulations, given.seed)]
+    print_all([ours, *others], time.monotonic() - start)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def bash(line, cell):
 
 get_ipython().register_magic_function(bash, "cell")
 """
-"""What commands print comes in one piece, without progress: IPython's own %%bash gives it in pieces that end anywhere."""
+"""What commands print comes in one piece, without progress: IPython's own %%bash gives pieces that end anywhere."""
 
 
 def prepare() -> None:

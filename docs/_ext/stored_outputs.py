@@ -223,6 +223,8 @@ def leave_out(app: Sphinx, docname: str, content: list[str]) -> None:
 
 
 def check(app: Sphinx, env: Any) -> None:
+    if app.config.nb_execution_mode == "off":
+        return  # a look at the pages without their outputs
     for page in pages():
         name = page.relative_to(DOCS).with_suffix("")
         notebook = nbformat.read(Path(env.mystnb_config.output_folder) / f"{name}.ipynb", as_version=4)

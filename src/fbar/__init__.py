@@ -26,6 +26,7 @@ from fbar.errors import (
 from fbar.estimation import DoublyRobust, KernelRegression, WeightedAverage
 from fbar.estimation.estimate import Estimate, Estimates
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.sequential import PosteriorAsPrior
 from fbar.methods import (
     AdaptiveAllocation,
     AdaptivePosterior,
@@ -53,6 +54,8 @@ from fbar.question.priors import (
     ModelChoice,
     Prior,
     UnitTransform,
+    dirichlet,
+    ordered,
     truncate,
 )
 from fbar.question.problem import Problem
@@ -60,15 +63,20 @@ from fbar.question.program import program
 from fbar.question.simulators import Model, Separable, each
 from fbar.question.targets import (
     Target,
+    bayes_factor,
+    correlation,
     covariance,
+    credible_interval,
     density_at,
     expectation,
+    hdi,
     mean,
     model_probability,
     probabilities,
     probability,
     probability_between,
     quantile,
+    sd,
     second_moment,
     variance,
 )
@@ -130,6 +138,7 @@ __all__ = [
     "PNorm",
     "Points",
     "Posterior",
+    "PosteriorAsPrior",
     "Predictions",
     "Prior",
     "Problem",
@@ -156,17 +165,23 @@ __all__ = [
     "UntrustedModel",
     "WeightedAverage",
     "Workers",
+    "bayes_factor",
+    "correlation",
     "covariance",
+    "credible_interval",
     "density_at",
     "designs",
+    "dirichlet",
     "drive",
     "each",
     "expectation",
     "extend",
+    "hdi",
     "infer",
     "load",
     "mean",
     "model_probability",
+    "ordered",
     "plot",
     "probabilities",
     "probability",
@@ -175,6 +190,7 @@ __all__ = [
     "program",
     "quantile",
     "scores",
+    "sd",
     "second_moment",
     "simulate",
     "theory",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shlex
+from pathlib import Path
 
 import numpy as np
 import pandas
@@ -13,6 +15,7 @@ from scipy import stats
 
 import fbar
 from fbar.cli import app
+from fbar.cli.output import with_commands
 from fbar.engine.base import Engine, Session
 from fbar.ledger import Ledger
 from fbar.results.again import again
@@ -216,6 +219,33 @@ def test_the_warning_of_a_bias_names_what_can_be_typed(model, capsys):
         call("show", "my run", "--at-data", "--at", "1")
     with pytest.raises(fbar.InputError, match="either --adjusted or --extrapolated"):
         call("show", "my run", "--adjusted", "--extrapolated")
+
+
+def printed_texts():
+    """Texts outside the command line's own modules that are not docstrings."""
+    source = Path(fbar.__file__).parent
+    for path in sorted(source.rglob("*.py")):
+        if path.parent != source / "cli":
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            docs = {
+                node.value
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            }
+            for node in ast.walk(tree):
+                if isinstance(node, ast.JoinedStr):
+                    yield "".join(part.value if isinstance(part, ast.Constant) else "2" for part in node.values)
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docs:
+                    yield node.value
+
+
+def test_every_method_that_a_text_names_has_a_command():
+    named = [text for text in printed_texts() if re.search(r"\bresult\.\w+\([^)]*\)", text)]
+    assert len(named) >= 3
+    for text in named:
+        assert not re.search(r"\bresult\.", with_commands(text, Path("my run"))), text
+    assert with_commands("see result.at(0.3)", Path("my run")) == "see fbar show 'my run' --at 0.3"
+    assert with_commands("see result.explain()", Path("r")) == "see fbar explain r"
 
 
 # ---------------------------------------------------------------- again

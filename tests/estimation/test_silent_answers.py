@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar.question.targets.expressions import Expression
+from fbar.question.expressions import Expression
 
 PRIOR = fbar.Prior(a=stats.uniform(1, 2), b=stats.uniform(2, 1))
 

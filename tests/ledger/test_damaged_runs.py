@@ -283,7 +283,7 @@ def test_a_run_that_could_not_be_opened_again_is_not_begun(tmp_path):
     asked = {**ASKED, "budget": 100, "block_size": 2 * 10**9}
     with pytest.raises(fbar.InputError, match="a recorded run cannot have these settings: block_size must be"):
         fbar.infer(problem_of(), fbar.mean("mu"), **asked, run=tmp_path, progress=False)
-    with pytest.raises(fbar.InputError, match="holds no run yet"):
+    with pytest.raises(fbar.InputError, match="holds no run; start one with fbar infer"):
         fbar.load(tmp_path, problem_of())
 
 

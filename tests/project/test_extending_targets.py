@@ -141,7 +141,7 @@ def kinds_of_fbar():
 
 
 def test_every_kind_of_fbar_is_a_public_function():
-    assert len(kinds_of_fbar()) == 10
+    assert len(kinds_of_fbar()) == 15
     for kind in kinds_of_fbar():
         assert getattr(fbar, kind.name) is kind.make
         assert kind.title.endswith(".")

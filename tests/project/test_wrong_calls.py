@@ -42,8 +42,8 @@ FEW = {"Result.report", "Result.to_arviz", "StudyResult.report", "fbar.plot.writ
 
 NOT_CALLED = {
     # Made by fbar alone, from its own objects.
-    *("Estimate", "Estimates", "Explanation", "Forecast", "ModelCheck", "Posterior", "Predictions", "Result"),
-    *("Run", "StudyResult"),
+    *("Estimate", "Estimates", "Explanation", "Forecast", "ModelCheck", "Posterior", "PosteriorAsPrior", "Predictions"),
+    *("Result", "Run", "StudyResult"),
     *("plot.Curves", "plot.Error", "plot.Influence", "plot.Marginals", "plot.Pairs", "plot.Places", "plot.PlacesPair"),
     *("plot.Predictive", "plot.Ranking", "plot.Rounds", "plot.Tolerance", "plot.Versus", "problems.Benchmark"),
     *("problems.Recipe", "scores.Approximation", "scores.Given", "scores.Scene", "scores.Summary", "scores.TrialError"),
@@ -248,7 +248,7 @@ def result():
     [
         (lambda result: fbar.Prior(3), "every parameter needs a name"),
         (lambda result: fbar.density_at("a", "x"), "x must be a number; got 'x'"),
-        (lambda result: result.predict("x"), "n must be a positive integer"),
+        (lambda result: result.predict("x"), "n must be a whole number"),
         (lambda result: result.predict(2**60), "from 0 to 1,000,000,000"),
         (lambda result: result.predict(5, simulator=3), "simulator must be a function"),
         (lambda result: result.at("x"), "tolerance must be a number"),

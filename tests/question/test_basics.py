@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import fbar
 from fbar.estimation.estimate import Estimate, shorthand
-from fbar.question.targets.expressions import Expression
+from fbar.question.expressions import Expression
 from fbar.seeds import Purpose, Seeds
 
 

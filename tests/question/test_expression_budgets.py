@@ -13,8 +13,9 @@ from scipy import stats
 
 import fbar
 from fbar.errors import InputError
-from fbar.question.targets import expressions, parse
-from fbar.question.targets.expressions import MOST_PARTS, ROWS, Expression
+from fbar.question import expressions
+from fbar.question.expressions import MOST_PARTS, ROWS, Expression
+from fbar.question.targets import parse
 
 SECONDS = 20
 """Far more than any of these takes, far less than a bomb would."""

@@ -74,7 +74,7 @@ def test_labels_are_escaped_and_read_back_whole(result: fbar.Result) -> None:
 
 def test_a_result_shows_estimates_intervals_and_how_it_went(result: fbar.Result) -> None:
     read = Reader(result._repr_html_())
-    assert read.rows[0] == ["target", "estimate", "95% interval"]
+    assert read.rows[0] == ["target", "estimate", "95% confidence interval of the estimate"]
     mean = result["mean:a"]
     low, high = mean.interval()
     assert read.rows[1] == ["mean:a", str(mean), f"{low:.3f} to {high:.3f}"]

@@ -22,6 +22,7 @@ from fbar.cli.resume import extend, resume
 from fbar.cli.score import score
 from fbar.cli.show import explain, show
 from fbar.cli.targets import targets
+from fbar.cli.watch import watch
 from fbar.errors import FbarError, InputError
 from fbar.system.signals import ending_as_by_ctrl_c, exit_status
 
@@ -36,7 +37,7 @@ app = App(
     ),
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(init, infer, show, explain, predict, report, resume, extend, export),
+    *(init, infer, watch, show, explain, predict, report, resume, extend, export),
     *(score, problems, methods, scores, targets, paper),
 )
 for command in COMMANDS:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fbar.checks import counted
-from fbar.cli.common import Flag, TrustFlag, keep_trust, lacking, say, warn
+from fbar.cli.common import Flag, MaybeWhole, TrustFlag, keep_trust, lacking, say, warn
 from fbar.cli.export_rows import Columns, Judge, free_name
 from fbar.cli.tables import whole, write_table
 from fbar.cli.views import OWN, ViewOf
@@ -32,13 +34,15 @@ def export(
     format: Literal["parquet", "csv", "netcdf"] = "csv",
     out: Path | None = None,
     all: Flag = False,
+    sample: MaybeWhole = None,
     force: Flag = False,
     view: ViewOf = OWN,
     trust: TrustFlag = False,
 ) -> None:
     """Write a run's posterior, or every one of its simulations, to a file.
 
-    Examples: "fbar export my-run --format parquet", "fbar export my-run --all --out simulations.csv".
+    Examples: "fbar export my-run --format parquet", "fbar export my-run --sample 1000",
+    "fbar export my-run --all --out simulations.csv".
 
     Parameters
     ----------
@@ -54,6 +58,8 @@ def export(
         answer is at the data), and its weight in the posterior where each simulation has one. These last three are not
         known for a run that was made from Python. If the record is damaged, the intact simulations are written,
         standard error lists what is missing, and the exit status is 1.
+    sample
+        Write this many equally weighted draws from the posterior instead of the weighted points.
     force
         Replace an existing file.
     trust
@@ -63,6 +69,8 @@ def export(
     if path.exists() and not force:
         raise InputError(f"{path} already exists; choose another name (--out FILE), or use --force to replace it")
     if all:
+        if sample is not None:
+            raise InputError("--all writes what was recorded, --sample draws from the posterior; give one of them")
         if format == "netcdf":
             raise InputError("--all writes csv or parquet; netcdf is for posteriors")
         if view:
@@ -76,16 +84,39 @@ def export(
         if result.damage:
             raise LedgerError(f"{result.damage}. Nothing was written; --all writes the intact simulations")
         if format == "netcdf":
-            with whole(path) as new:
-                result.to_arviz().to_netcdf(str(new))
+            with whole(path) as new, _warnings_printed():
+                result.to_arviz(draws=sample).to_netcdf(str(new))
             say(f"wrote {path}")
             return
-        _say_rows(write_table(path, format, [result.to_pandas()]), path)
+        _say_rows(write_table(path, format, [_posterior_frame(result, sample)]), path)
     if note:
         say(note)
     if lacks:
         warn(f"{path} is incomplete: {lacks}; repair the run with: fbar resume {run}")
         raise SystemExit(1)
+
+
+def _posterior_frame(result: Result, sample: int | None) -> DataFrame:
+    """The weighted points as a table, or equally weighted draws."""
+    if sample is None:
+        return result.to_pandas()
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingExtra("pandas", "table") from error
+    with _warnings_printed():
+        return pandas.DataFrame(dict(result.sample(sample)))
+
+
+@contextmanager
+def _warnings_printed() -> Iterator[None]:
+    """Python's warnings as lines of the command."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for one in found:
+        if one.category is UserWarning:
+            warn(str(one.message))
 
 
 def _say_rows(rows: int, path: Path) -> None:

@@ -12,14 +12,31 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from fbar.checks import counted
 from fbar.cli.common import say
 from fbar.results.account import Account
 from fbar.results.result import Result
+from fbar.results.summary_table import SummaryTable, summary_or_none
+
+MOST_ROWS, MOST_WARNINGS = 15, 3
+"""Rows of the table of all quantities that are printed, and warnings about them; JSON has all."""
 
 NOT_RECORDED = "RUN"
 """Stands for the directory of a run that has none."""
 
-_METHOD = re.compile(r"result\.(at_data|adjusted|extrapolated)\(\)")
+COMMANDS = {
+    "at": "show {run} --at {given}",
+    "at_data": "show {run} --at-data",
+    "adjusted": "show {run} --adjusted",
+    "extrapolated": "show {run} --extrapolated",
+    "explain": "explain {run} {given}",
+    "predict": "predict {run}",
+    "report": "report {run}",
+    "sample": "export {run} --sample {given}",
+}
+"""What does on the command line what a method of a result does in Python, with what it is given."""
+
+_METHOD = re.compile(rf"result\.({'|'.join(COMMANDS)})\(([^()]*)\)")
 
 
 @contextmanager
@@ -43,14 +60,34 @@ def print_result(result: Result, as_json: bool) -> None:
     if as_json:
         print_json(result.as_dict(), result.directory)
         return
-    for line in str(result).splitlines():
+    account = Account.of(result)
+    for line in account.heading:
+        say(line)
+    _print_summary(summary_or_none(result))
+    for line in account.body():
         say(with_commands(line, result.directory))
     say(f"seed {result.seed}")
 
 
-def print_recorded(result: dict[str, Any], run: Path) -> None:
-    """Print how a recorded leg ended."""
-    for line in Account.recorded(result).lines():
+def _print_summary(summary: SummaryTable | None) -> None:
+    """Print the table of all quantities, as far as it fits on a screen with what follows."""
+    if summary is None or not summary.models:
+        return
+    for line in summary.lines(MOST_ROWS, asked=False):
+        say(line)
+    for text in summary.warnings[:MOST_WARNINGS]:
+        say(f"warning: {text}")
+    left = len(summary.warnings) - MOST_WARNINGS
+    if left > 0:
+        say(f"and {counted(left, 'more warning')}, see --json")
+    say("")
+
+
+def print_recorded(result: dict[str, Any], run: Path, *, last: bool = True) -> None:
+    """Print how a recorded leg ended; the table of all quantities only of the last."""
+    if last and "summary" in result:
+        _print_summary(SummaryTable.recorded(result["summary"]))
+    for line in Account.recorded(result).body():
         say(with_commands(line, run))
 
 
@@ -61,7 +98,11 @@ def print_json(tree: dict[str, Any], run: Path | None) -> None:
 def with_commands(text: str, run: Path | None) -> str:
     """A text that names methods of Python, with the commands that do the same."""
     where = NOT_RECORDED if run is None else shlex.quote(str(run))
-    found, changed = _METHOD.subn(lambda match: f"fbar show {where} --{match[1].replace('_', '-')}", text)
+
+    def command(match: re.Match[str]) -> str:
+        return f"fbar {COMMANDS[match[1]].format(run=where, given=match[2]).strip()}"
+
+    found, changed = _METHOD.subn(command, text)
     if changed and run is None:
         found += f" (record the run with --run {NOT_RECORDED})"
     return found
@@ -73,6 +114,8 @@ def _warnings_with_commands(tree: Any, run: Path | None) -> Any:
     if not isinstance(tree, dict):
         return tree
     return {
-        key: [with_commands(text, run) for text in value] if key == "warnings" else _warnings_with_commands(value, run)
+        key: [with_commands(text, run) for text in value]
+        if key in ("warnings", "remarks")
+        else _warnings_with_commands(value, run)
         for key, value in tree.items()
     }

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fbar.checks import counted
+from fbar.cli.asked import end_in_words, method_in_words
 from fbar.cli.common import JsonFlag, TrustFlag, keep_trust, lacking, say, warn
 from fbar.cli.output import json_only, print_json, print_recorded, print_result
 from fbar.cli.views import OWN, ViewOf
-from fbar.errors import InputError
 from fbar.ledger import LedgerReader, Leg
-from fbar.methods import stopping
-from fbar.methods.restored import restored_method
 from fbar.question.outcomes import Failure
 from fbar.results.again import going_on
 from fbar.running import load
@@ -89,9 +86,10 @@ def _print(
     run, legs = ledger.directory, ledger.legs
     for number, leg in enumerate(legs):
         title = f"leg {number + 1}: " if len(legs) > 1 else ""
-        say(f"{title}{_method(leg.settings['method'])}, {', '.join(leg.settings['targets'])}; {_until(leg.settings)}")
+        asked = f"{method_in_words(leg.settings)}, {', '.join(leg.settings['targets'])}"
+        say(f"{title}{asked}; {end_in_words(leg.settings)}")
         if leg.result is not None:
-            print_recorded(leg.result, run)
+            print_recorded(leg.result, run, last=number + 1 == len(legs))
     used = _used(legs)
     spare = "" if used is None or used >= simulations else f", {used:,} of them used: the others ran in advance"
     say(f"{counted(simulations, 'simulation')} recorded in {counted(len(ledger), 'block')}{spare}")
@@ -115,27 +113,6 @@ def _used(legs: Sequence[Leg]) -> int | None:
     """The simulations that a finished run's result is made of; None for one that is not finished."""
     last = legs[-1].result if legs else None
     return None if last is None else int(last["simulations"])
-
-
-def _method(described: Mapping[str, Any]) -> str:
-    """A recorded method and its tolerance, in words."""
-    name = str(described.get("type", "?"))
-    with suppress(InputError):  # a method of the user's
-        tolerance = restored_method(described).final_tolerance
-        return name if not tolerance else f"{name} at tolerance {tolerance:g}"
-    return name
-
-
-def _until(settings: Mapping[str, Any]) -> str:
-    """When a recorded run ends, in words."""
-    ends = [f"budget {settings['budget']:,}"] if settings.get("budget") else []
-    if settings.get("stop"):
-        try:
-            ends.append(f"until {stopping.restored(settings['stop'])}")
-        except InputError:
-            ends.append("until a custom rule holds")
-        ends += [f"at most {settings['limit']:,} simulations"] if settings.get("limit") else []
-    return ", ".join(ends) or "until it ends on its own"
 
 
 def explain(

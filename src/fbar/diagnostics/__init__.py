@@ -1,4 +1,4 @@
-"""What a finished run shows beyond its estimates: explanations, predictive checks, failures that depend on θ.
+"""What a finished run shows beyond its estimates: explanations, predictions, whether the model is wrong, failures by θ.
 
 Everything here is data computed from a run; pictures are in `fbar.plot`, words in `fbar.results`.
 """

@@ -64,7 +64,7 @@ class UnreachableSummary:
 
 @dataclass(frozen=True)
 class ModelCheck:
-    """Whether the data are like what the model simulates. Print it; `p_value` is None where that is not known.
+    """Whether the data are like what the model simulates. Print it; ``p_value`` is None where that is not known.
 
     Attributes
     ----------

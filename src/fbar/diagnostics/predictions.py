@@ -145,7 +145,7 @@ class Predictions:
         return rows
 
     def as_dict(self) -> dict[str, Any]:
-        """Means and quantiles with their errors, in JSON's terms; the arrays themselves are in `arrays`."""
+        """Means and quantiles with their errors, in JSON's terms; the arrays themselves are in ``arrays``."""
         rows = [
             {
                 key: {"value": item[0], "standard_error": item[1]} if isinstance(item, tuple) else item

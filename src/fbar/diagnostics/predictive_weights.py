@@ -134,4 +134,7 @@ def _log_ratio_within(sample: FloatArray, z: FloatArray, rng: np.random.Generato
 
 
 def _normal(prior: Distribution, points: Points) -> FloatArray:
-    return np.asarray(ndtri(np.clip(prior.to_unit(points), INSIDE, 1 - INSIDE)))
+    unit = np.asarray(prior.to_unit(points), dtype=np.float64)
+    if not np.isfinite(unit).all():
+        raise InputError("the prior cannot place these parameters in its unit cube")
+    return np.asarray(ndtri(np.clip(unit, INSIDE, 1 - INSIDE)))

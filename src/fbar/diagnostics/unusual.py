@@ -64,14 +64,15 @@ class Unusual:
     @cached_property
     def deviations(self) -> FloatArray:
         """t (m + 1, d); infinite for data that differ where all simulations are the same."""
-        levels = [SIDE, 0.5, 1 - SIDE]
-        low, middle, high = np.array([weighted_quantiles(x, self.weights, levels) for x in self.values.T]).T
-        away = self.values - middle
+        levels, size = [SIDE, 0.5, 1 - SIDE], np.abs(self.values).max(axis=0)
+        values = self.values / np.where(size > 0, size, 1.0)  # squares of them are numbers
+        low, middle, high = np.array([weighted_quantiles(x, self.weights, levels) for x in values.T]).T
+        away = values - middle
         spread = np.sqrt(self.weights @ away**2 / self.weights.sum())
         above, below = np.where(high > middle, (high - middle) / NORMAL, spread), middle - low
         scale = np.where(away > 0, above, np.where(below > 0, below / NORMAL, spread))
         constant = (self.values[:-1] == self.values[0]).all(axis=0)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             t = np.where(away == 0, 0.0, away / scale)
         return np.where(constant & (away != 0), np.copysign(np.inf, away), t)
 

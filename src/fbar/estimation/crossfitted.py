@@ -267,8 +267,8 @@ class CrossfittedErrors(DrawErrors):
         limit = float(chdtri(self.groups - 1, DISAGREEMENT_BY_CHANCE)) / (self.groups - 1)
         apart = self._jackknife(influence) > limit * np.diagonal(bars.covariance)
         text = (
-            "the groups of simulations disagree by more than the error bar explains; see that every simulation of a "
-            "batch has its own random numbers (rng.normal(size=theta.rows), not rng.normal()), then raise the budget"
+            "the groups of simulations disagree by more than the error bar explains; check that every simulation of a "
+            "batch has its own random numbers (rng.normal(size=theta.rows), not rng.normal()); if so, raise the budget"
         )
         return ErrorBars(bars.covariance, bars.df, (*bars.doubts, (apart, text)))
 

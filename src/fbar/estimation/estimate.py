@@ -17,7 +17,7 @@ from fbar.checks import function as check_function
 from fbar.errors import InputError
 from fbar.estimation.shown import ShownInNotebooks
 from fbar.question.targets import whole_name
-from fbar.question.targets.quantiles import Inverted
+from fbar.question.targets.limits import Limits
 from fbar.system.json_values import as_json
 from fbar.system.terminal import clean
 
@@ -107,8 +107,8 @@ class Estimate(ShownInNotebooks):
     trusted: Any = True
     warnings: tuple[str, ...] = ()
     labels: tuple[str, ...] | None = None
-    inverted: Inverted | None = None
-    """Of a quantile: the distribution function that its interval is read off."""
+    inverted: Limits | None = None
+    """Where its interval is not symmetric: what gives it. That of a quantile is read off its distribution function."""
     about: str = ""
     """What was estimated: the posterior, or ABC's posterior at a tolerance; empty where no tolerance plays a part."""
     bias: Any = 0.0
@@ -192,6 +192,7 @@ class Estimate(ShownInNotebooks):
             trusted=part(self.trusted),
             bias=part(self.bias),
             labels=None,
+            inverted=None if self.inverted is None else self.inverted.component(k),
             comparison=None if self.comparison is None else _OfComponent(self, k),
         )
 
@@ -311,6 +312,11 @@ class Estimates(Sequence[Estimate], ShownInNotebooks):
     def numbers(self) -> int:
         """How many numbers are estimated: the components of all of them."""
         return sum(int(np.size(estimate.value)) for estimate in self._estimates)
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """Which of the numbers, and of the rows of the covariance, belong to each estimate."""
+        return self._slices
 
     def compared(self, comparison: Callable[[int], Comparison]) -> Estimates:
         """The same estimates, each with what knows its difference from the posterior, by its place."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from fbar.arrays import BoolArray, FloatArray
 from fbar.estimation.estimate import ErrorBars, Estimate, Estimates
+from fbar.estimation.joined import joined
 from fbar.estimation.shown import ShownInNotebooks
 from fbar.question.points import Points
 from fbar.question.targets import Target, as_target, as_targets
@@ -74,6 +77,38 @@ class ErrorModel(ABC):
         return Inversion(variance, df)
 
 
+@dataclass(frozen=True, eq=False)
+class Further:
+    """What is added to the errors of m numbers: ``covariance`` (m, m), its ``df`` (m,), and a reason for distrust."""
+
+    covariance: FloatArray
+    df: FloatArray
+    doubt: str = ""
+
+    def added(self, bars: ErrorBars, has_it: BoolArray) -> ErrorBars:
+        """The sum of both errors, which are independent; its diagonal is that of the bars where these have it already.
+
+        It does not fall with more simulations, so it is a part of the bias. Degrees of freedom are Satterthwaite's.
+        """
+        before, more = np.diagonal(bars.covariance), np.diagonal(self.covariance)
+        covariance = bars.covariance + self.covariance
+        np.fill_diagonal(covariance, np.where(has_it, before, before + more))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            df = (before + more) ** 2 / (before**2 / bars.df + more**2 / self.df)
+        df = np.where(has_it | ~np.isfinite(df), bars.df, df)
+        bias = np.sqrt(more if bars.bias is None else bars.bias**2 + more)
+        doubts = ((np.ones(df.shape, dtype=bool), self.doubt),) if self.doubt else ()
+        return ErrorBars(covariance, df, (*bars.doubts, *doubts), bias)
+
+
+class FurtherError(ABC):
+    """A source of error beyond the simulations of a run, such as a prior that is itself a sample."""
+
+    @abstractmethod
+    def of(self, posterior: Posterior, targets: Sequence[Target]) -> Further:
+        """What it adds to the errors of these targets."""
+
+
 class Posterior(ShownInNotebooks):
     """Weighted points approximating p(θ|x*).
 
@@ -135,6 +170,9 @@ class Posterior(ShownInNotebooks):
     remark: str = ""
     """What was learned for it, in a line."""
 
+    further: FurtherError | None = None
+    """A source of error that its own simulations know nothing of."""
+
     likelihood: FloatArray | None = None
     """p̂(x*|θ) at the values of a finite prior, from an estimator that has it."""
 
@@ -184,7 +222,14 @@ class Posterior(ShownInNotebooks):
         listed = as_targets(targets)
         for target in listed:
             target.check(self.points)
+        found = self._expect(tuple(part for target in listed for part in target.parts))
+        found = joined(found, listed)
+        return found[0] if isinstance(targets, Target) else found
+
+    def _expect(self, listed: tuple[Target, ...]) -> Estimates:
+        """The estimates of targets that consist of nothing but themselves."""
         bars = self._error_bars(listed)
+        further = None if self.further is None else self.further.of(self, listed)
         values, slices, start = [self.value(target) for target in listed], [], 0
         for value in values:
             slices.append(slice(start, start + value.shape[-1]))
@@ -193,14 +238,18 @@ class Posterior(ShownInNotebooks):
         for target, part in zip(listed, slices, strict=True):
             inverted = self._inverted(target, bars, part.start)
             if inverted is not None:
+                if further is not None:
+                    more = float(further.covariance[part.start, part.start])
+                    inverted = replace(inverted, bias=math.hypot(inverted.bias, math.sqrt(more)))
                 bars = bars.rescaled(part.start, inverted.standard_error(), inverted.df)
             limits.append(inverted)
+        if further is not None:
+            sizes = [part.stop - part.start for part in slices]
+            bars = further.added(bars, np.repeat([inverted is not None for inverted in limits], sizes))
         estimates = [
             self._estimate(target, value, bars, part, inverted)
             for target, value, part, inverted in zip(listed, values, slices, limits, strict=True)
         ]
-        if isinstance(targets, Target):
-            return estimates[0]
         return Estimates(estimates, bars.covariance, slices)
 
     def _error_bars(self, targets: tuple[Target, ...]) -> ErrorBars:
@@ -260,9 +309,10 @@ class Posterior(ShownInNotebooks):
                 array = array[..., 0]
             return array.item() if array.ndim == 0 else array
 
+        doubts = [*self.doubts, *target.doubts(self.points, self.weights)]
         trusted = np.ones(bars.df.shape, dtype=bool)
-        trusted &= not self.doubts
-        warnings = [*self.doubts, *([target.note] if target.note else [])]
+        trusted &= not doubts
+        warnings = [*doubts, *([target.note] if target.note else []), *target.remarks(self.points, self.weights)]
         for mask, text in bars.doubts:
             if inverted is not None and text == inverted.known.instead:
                 continue
@@ -277,17 +327,19 @@ class Posterior(ShownInNotebooks):
         if seen is not None:
             trusted[..., part] &= not seen.doubts
             warnings += [*seen.doubts, *([seen.note] if seen.note else [])]
+        number, error, df = (shaped(array) for array in (value, bars.standard_error[..., part], bars.df[..., part]))
+        limits = target.confidence_limits(number, error, df) if isinstance(number, float) else None
         return Estimate(
             name=target.name,
-            value=shaped(value),
-            standard_error=shaped(bars.standard_error[..., part]),
-            df=shaped(bars.df[..., part]),
+            value=number,
+            standard_error=error,
+            df=df,
             simulations=self.simulations,
             accepted=self.accepted,
             trusted=shaped(trusted[..., part]),
             warnings=tuple(warnings),
             labels=target.labels,
-            inverted=inverted,
+            inverted=limits if inverted is None else inverted,
             about=self.about,
             bias=0.0 if bars.bias is None else shaped(bars.bias[..., part]),
         )

@@ -20,7 +20,7 @@ MODULES: dict[str, str | tuple[str, ...]] = {
     "fbar.estimate": "fbar.estimation.estimate",
     "fbar.estimators": "fbar.estimation",
     "fbar.explanation": ("fbar.diagnostics.explanation.data", "fbar.diagnostics.explanation.account"),
-    "fbar.expressions": "fbar.question.targets.expressions",
+    "fbar.expressions": "fbar.question.expressions",
     "fbar.faults": "fbar.diagnostics.faults",
     "fbar.files": "fbar.system.files",
     "fbar.inference": "fbar.running",

@@ -35,6 +35,12 @@ NUMBERED = "typeof(round) = 'integer' AND typeof(block) = 'integer'"
 """Blocks whose round and number can be read."""
 
 
+def no_run(directory: Path) -> InputError:
+    """The error of a directory in which nothing is recorded."""
+    started = f"fbar infer MODEL.py --run {directory}, or fbar.infer(..., run=...)"
+    return InputError(f"{directory} holds no run; start one with {started}")
+
+
 class LedgerReader:
     """A run's file, open to be read, also while its driver is at work: as it was at one moment.
 
@@ -80,8 +86,7 @@ class LedgerReader:
 
     def _prepare_directory(self) -> None:
         if not self.path.exists() and not self.path.is_symlink():
-            started = f"fbar infer MODEL.py --run {self.directory}, or fbar.infer(..., run=...)"
-            raise InputError(f"{self.directory} holds no run; start one with {started}")
+            raise no_run(self.directory)
 
     def _open(self) -> None:
         try:

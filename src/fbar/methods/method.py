@@ -12,7 +12,7 @@ from fbar.errors import InputError
 from fbar.methods.run import Run
 from fbar.methods.start import Start
 from fbar.question.problem import Problem
-from fbar.question.targets import Target, as_targets
+from fbar.question.targets import Target
 from fbar.seeds import Seeds
 
 
@@ -105,7 +105,7 @@ class Method(ABC):
         return self.begin(
             Start(
                 problem,
-                as_targets(targets),
+                problem.posed(targets),
                 Seeds.of(seed),
                 whole(budget, "budget"),
                 whole(limit, "limit"),

@@ -17,10 +17,11 @@ from fbar.estimation.columns import NotKept
 from fbar.estimation.doubts import FEW_ACCEPTED
 from fbar.estimation.extrapolation import Bias, ExtrapolatedPosterior, as_ratio, rows_of
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.sequential import with_error_of_prior
 from fbar.estimation.store import FEW_NUMBERS
 from fbar.question.comparison import Distance
 from fbar.question.problem import Problem
-from fbar.question.targets import Target, as_targets
+from fbar.question.targets import Target
 
 NEARER = 0.4
 """The share of the accepted simulations that is within the smaller tolerance when a bias is estimated."""
@@ -77,7 +78,7 @@ class OtherTolerances(ABC):
         self, targets: Target | Sequence[Target] | None = None, tolerances: Sequence[float] | None = None
     ) -> list[tuple[float, Any]]:
         """The estimates against the tolerance, from the same simulations: pairs (tolerance, `Estimates`)."""
-        listed = self.targets if targets is None else as_targets(targets)
+        listed = self.targets if targets is None else self.problem.posed(targets)
         at = self._curve_tolerances() if tolerances is None else floats(tolerances, "tolerances").ravel().tolist()
         return [(tolerance, self.posterior_at(tolerance).expect(list(listed))) for tolerance in at]
 
@@ -101,6 +102,7 @@ class OtherTolerances(ABC):
         at, large = self._biased(tolerance)
         rows_of(large)  # refuses what it cannot do before it looks for simulations
         found = ExtrapolatedPosterior(large, self.posterior_at(at / c), c)
+        with_error_of_prior(found, self.problem.prior)
         found.about = f"ABC's posterior extrapolated to tolerance 0, from {at:.4g} and {at / c:.4g}"
         return found
 
@@ -159,6 +161,7 @@ class OtherTolerances(ABC):
             ) from None
         away = summaries - np.ravel(observed)
         found = AdjustedPosterior(posterior, away, self.problem)
+        with_error_of_prior(found, self.problem.prior)
         found.about = f"ABC's posterior at tolerance {at:.4g}, adjusted by regression"
         return found
 

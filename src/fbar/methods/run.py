@@ -19,6 +19,7 @@ from fbar.estimation.at_data import AtData, PosteriorAtData
 from fbar.estimation.at_data.prepared import Prepared
 from fbar.estimation.estimate import Estimate
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.sequential import with_error_of_prior
 from fbar.estimation.simulations import Drawn, Simulations
 from fbar.methods.ask_tell import AskTell
 from fbar.methods.forecasts import Forecast, VarianceAfter, proportional, until_error
@@ -29,7 +30,7 @@ from fbar.methods.start import Start
 from fbar.methods.total_error import Decline
 from fbar.question.outcomes import Batch, Tally
 from fbar.question.points import Points
-from fbar.question.targets import Target, as_targets
+from fbar.question.targets import Target
 
 ROUNDS = 16
 """In how many rounds a budget is spent by default (section S4.2 of the paper)."""
@@ -118,6 +119,7 @@ class Run(AskTell, OtherTolerances):
         if found is None or found.simulations != self.simulations:
             with self._estimation():
                 found = self._at_data = self.estimator_at_data.posterior(self.all_simulations())
+                with_error_of_prior(found, self.problem.prior)
         return found
 
     def provisional_posterior(self) -> PosteriorAtData:
@@ -139,6 +141,7 @@ class Run(AskTell, OtherTolerances):
     def _provisional_from(self, prepared: Prepared) -> PosteriorAtData:
         with self._estimation():
             found = self._provisional = self.estimator_at_data.provisional(prepared)
+            with_error_of_prior(found, self.problem.prior)
         return found
 
     @contextmanager
@@ -178,6 +181,7 @@ class Run(AskTell, OtherTolerances):
         the posterior of any event differs from its prior by at most ∫ p (L/Z − 1)₊ ≤ 1 − Z: the mean of (L − Z)₊ is
         largest for an L that is 0 or 1, where it is Z(1 − Z). Exact matching has no tolerance to be lowered.
         """
+        with_error_of_prior(posterior, self.problem.prior)
         if not (tolerance > 0 and self.problem.has_summaries):
             posterior.about = self.problem.posterior_in_words
             return posterior
@@ -340,7 +344,7 @@ class Run(AskTell, OtherTolerances):
                     f"{name} {value} is already spent: the run has {counted(self.simulations, 'simulation')}"
                 )
         if targets is not None:
-            self.targets = as_targets(targets)
+            self.targets = self.problem.posed(targets)
         self.budget = budget
         self.limit = limit
         self._leg_round, self._leg_spent = self.round, self.simulations

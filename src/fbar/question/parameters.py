@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.priors import Distribution, Finite, structure
 from fbar.question.targets import Target, as_targets
+from fbar.question.targets.expectations import is_model
 
 Derived = Mapping[str, Callable[[Points], npt.ArrayLike]]
 
@@ -22,7 +24,7 @@ PROBED = 256
 
 
 class Parameters:
-    """A prior and the parameters derived from its own."""
+    """A prior and the parameters derived from its own: those that it determines itself, and those of the user."""
 
     def __init__(self, prior: Distribution, derived: Derived | None = None) -> None:
         if not isinstance(prior, Distribution):
@@ -33,10 +35,13 @@ class Parameters:
         if derived is not None:
             mapping(derived, "derived", "{'R0': lambda t: t['beta'] / t['gamma']}")
         self.prior = prior
-        self.derived = dict(derived or {})
-        for name, function in self.derived.items():
+        self.given = dict(derived or {})
+        """The derived parameters that the user has given."""
+        determined = structure(prior).determined
+        self.derived: dict[str, Callable[[Points], npt.ArrayLike]] = {**determined, **self.given}
+        for name, function in self.given.items():
             require_name(name, "a derived parameter's name")
-            if name in prior.names:
+            if name in prior.names or name in determined:
                 raise InputError(f"derived parameter {shown(name)} has the name of a parameter; choose another")
             check_function(function, f"derived parameter {shown(name)}")
         self._checked: list[Target] = []
@@ -72,6 +77,28 @@ class Parameters:
         """Some points of the prior, always the same, to try functions of θ on."""
         unit = np.random.default_rng(0).random((PROBED, self.prior.dimension))
         return self.prior.from_unit(unit).with_derived(self.derived)
+
+    def posed(self, targets: Target | Sequence[Target]) -> tuple[Target, ...]:
+        """Targets of this prior, for those that compare the posterior with it."""
+        return tuple(target.with_prior(self._prior_probability) for target in as_targets(targets))
+
+    def _prior_probability(self, column: str, label: Any) -> float:
+        """That of a model, or of a value of a finite prior."""
+        known = structure(self.prior)
+        if known.models is not None and known.models.name == column:
+            values, chances = np.asarray(known.models.labels), known.models.probabilities
+        elif known.values is not None and column in known.values.names:
+            values, chances = np.asarray(known.values.points[column]), known.values.probabilities
+        else:
+            raise InputError(
+                f"a Bayes factor compares models of an fbar.ModelChoice, or values of {shown(column)} in an "
+                f"fbar.Finite; this prior is {shown(self.prior)}; for other priors give prior_odds="
+            )
+        mine = is_model(values, label)
+        if not mine.any():
+            there = ", ".join(map(str, dict.fromkeys(values.tolist())))
+            raise InputError(f"there is no {column} {shown(label)}; known: {there}")
+        return float(np.asarray(chances)[mine].sum())
 
     def check_targets(self, targets: Sequence[Target]) -> None:
         """Refuse a target that is not defined on the parameters; each is tried once."""

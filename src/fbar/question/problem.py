@@ -175,7 +175,7 @@ class Problem:
             "summary_names": self._comparison.names_given,
             "distance": self._comparison.distance_given,
             "accept": self._comparison.accept,
-            "derived": self.derived,
+            "derived": self._parameters.given,
             "cost": self._costs.given,
             "records": self.records,
             "p_star": self._acceptance.function,
@@ -239,11 +239,13 @@ class Problem:
         """Some points of the prior, always the same, to try functions of θ on."""
         return self._parameters.probe
 
+    def posed(self, targets: Target | Sequence[Target]) -> tuple[Target, ...]:
+        """Targets that know this problem's prior, where they compare the posterior with it."""
+        return self._parameters.posed(targets)
+
     def check_targets(self, targets: Sequence[Target]) -> None:
         """Refuse a target that is not defined on the parameters; each is tried once."""
         self._parameters.check_targets(targets)
-
-    # ------------------------------------------------------------ what simulations cost
 
     @property
     def cost(self) -> FloatArray:
@@ -278,8 +280,6 @@ class Problem:
     def cost_of_block(self, batch: Batch, outcomes: Outcomes) -> float | None:
         """The sum of the known costs of a block's simulations; None if none is known."""
         return self._costs.of_block(batch, outcomes)
-
-    # ------------------------------------------------------------ truth, where it is known
 
     @property
     def p_star(self) -> FloatArray | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from fbar.checks import counted
 from fbar.estimation.estimate import BIASED, RELIABLE, Comparison, Estimate, Estimates
 from fbar.methods.forecasts import Forecast
 from fbar.system.terminal import clean
+
+if TYPE_CHECKING:
+    from fbar.results.result import Result
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +40,29 @@ class Account:
     """Whether the answer is at the data, where simulations are used by nearness and none is accepted."""
 
     @classmethod
+    def of(cls, result: Result) -> Account:
+        """Of a result that is at hand."""
+        return cls(
+            result.estimates,
+            result.warnings,
+            int(np.sum(result.simulations)),
+            float(np.sum(result.accepted)),
+            result.stopped_by,
+            result.run.spent_cost,
+            result.run.problem.measures_cost,
+            result.unused,
+            result.all_remarks,
+            result.about,
+            result.missing,
+            result.what,
+            result.is_at_data,
+        )
+
+    @classmethod
     def recorded(cls, result: Mapping[str, Any]) -> Account:
         """Of a result as `Result.as_dict` has written it; what is not known in it is None."""
         return cls(
-            _estimates(result),
+            recorded_estimates(result),
             result["warnings"],
             int(np.sum(result["simulations"])),
             float(np.sum(result["accepted"])),
@@ -63,11 +85,18 @@ class Account:
         of_estimates = {text for estimate in self.estimates for text in estimate.warnings}
         return [text for text in self.warnings if text not in of_estimates]
 
-    def lines(self) -> list[str]:
+    @property
+    def heading(self) -> list[str]:
+        """What the result is, where it is not the run's own answer."""
+        return [clean(f"{self.title}:")] if self.title else []
+
+    def body(self) -> list[str]:
+        """The estimates, warnings and how the run went."""
         warnings = (f"warning: {text}" for text in self.further_warnings)
-        title = [f"{self.title}:"] if self.title else []
-        estimates = str(self.estimates).splitlines()
-        return [*title, *estimates, *map(clean, (*warnings, *self.how_it_went()))]
+        return [*str(self.estimates).splitlines(), *map(clean, (*warnings, *self.how_it_went()))]
+
+    def lines(self) -> list[str]:
+        return [*self.heading, *self.body()]
 
     def how_it_went(self) -> list[str]:
         """Lines below the estimates and warnings."""
@@ -101,8 +130,8 @@ def cost_in_words(cost: float | None, in_seconds: bool) -> str:
     return f"{number} s of simulator time" if in_seconds else f"cost {number}"
 
 
-def _estimates(result: Mapping[str, Any]) -> Estimates:
-    """The recorded estimates; their joint covariance is not recorded."""
+def recorded_estimates(result: Mapping[str, Any]) -> Estimates:
+    """The estimates of a recorded result or moment; their joint covariance is not recorded."""
     found = [
         Estimate(
             name,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fbar.estimation.estimate import whole
 from fbar.methods import Run
+from fbar.results.summary_table import summary_or_none
 from fbar.system.json_values import as_json, json_seed
 
 if TYPE_CHECKING:
@@ -14,12 +15,13 @@ if TYPE_CHECKING:
 
 def described(result: Result) -> dict[str, Any]:
     """The estimates and how the run went."""
-    bias = result.bias
+    bias, summary = result.bias, summary_or_none(result)
     return {
         **({} if result.own else {"what": result.what, "how": result.how[1:]}),
         "about": result.about,
         **({"at_data": True} if result.is_at_data else {}),
         **({} if result.tolerance is None else {"tolerance": as_json(result.tolerance)}),
+        **({} if summary is None else {"summary": summary.as_dict()}),
         "estimates": {estimate.name: estimate.as_dict() for estimate in result.estimates},
         **({} if bias is None else {"bias": {item.name: item.as_dict(brief=True) for item in bias}}),
         "simulations": as_json(result.simulations),

@@ -9,20 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.arrays import FloatArray, IntArray
-from fbar.checks import flag, positive_integer, rows
-from fbar.diagnostics.predictive import resampled
+from fbar.checks import flag, positive_integer
 from fbar.errors import InputError, MissingExtra
 from fbar.estimation.posterior import Posterior
 from fbar.methods import Run
-from fbar.seeds import Purpose
-from fbar.weights import effective_size
+from fbar.results.sample import draw
 
 if TYPE_CHECKING:
     import pandas
-
-MOST_DRAWS = 100_000
-"""Draws for ArviZ, unless a number is asked for: a finite space may be known as if by many more."""
 
 
 def to_pandas(posterior: Posterior) -> pandas.DataFrame:
@@ -50,7 +44,9 @@ def to_arviz(run: Run, posterior: Posterior, *, draws: int | None = None, weight
     points, weights = posterior.points, posterior.weights
     groups: dict[str, Any] = {"sample_stats": {"weight": weights[None]}} if weighted else {}
     if not weighted:
-        points = points.take(_drawn(run, posterior, weights, draws))
+        if (weights < 0).any():
+            raise InputError("some weights are negative, so nothing can be drawn from them; use weighted=True")
+        points = draw(posterior, run.seeds, None if draws is None else positive_integer(draws, "draws"), stacklevel=4)
     groups["posterior"] = {name: np.asarray(points[name])[None] for name in (*points, *points.derived)}
     if run.problem.observed is not None:
         groups["observed_data"] = _named(run.problem.observed, run.problem.summary_names)
@@ -64,14 +60,3 @@ def _named(observed: npt.NDArray[Any], names: Mapping[str, int]) -> dict[str, An
     if not names:
         return {"summaries": np.atleast_1d(observed)}
     return dict(zip(names, np.split(np.ravel(observed), np.cumsum(list(names.values()))[:-1]), strict=True))
-
-
-def _drawn(run: Run, posterior: Posterior, weights: FloatArray, draws: int | None) -> IntArray:
-    """Rows of points by their weights, in random order."""
-    if (weights < 0).any():
-        raise InputError("some weights are negative, so nothing can be drawn from them; use weighted=True")
-    if draws is None:
-        ess = posterior.ess or effective_size(weights)
-        draws = int(min(max(round(float(ess)), 1), MOST_DRAWS))
-    rng = run.seeds.generator(Purpose.PREDICT, 1, 0)
-    return resampled(weights, rows(positive_integer(draws, "draws"), "draws"), rng)

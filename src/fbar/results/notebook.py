@@ -86,7 +86,7 @@ def _of_posterior(posterior: Posterior) -> Html:
 
 def _table_of(estimates: Iterable[Estimate]) -> Html:
     rows = [row for estimate in estimates for row in _rows_of(estimate)]
-    columns = ["target", "estimate", "95% interval", ""]
+    columns = ["target", "estimate", "95% confidence interval of the estimate", ""]
     if not any(row[3] for row in rows):
         columns, rows = columns[:3], [row[:3] for row in rows]
     return table(columns, rows, (1, 2))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fbar.checks import function, positive_integer
+from fbar.checks import function, positive_integer, rows
 from fbar.diagnostics.predictions import Predictions
 from fbar.diagnostics.predictive import predict
 from fbar.engine import Engine
@@ -25,7 +25,7 @@ def predicted(
     if np.ndim(result.simulations):
         raise InputError("a run of many trials has no single posterior to predict from; run it without trials=")
     if n is not None:
-        positive_integer(n, "n")
+        positive_integer(rows(n, "n"), "n")
     if simulator is not None:
         function(simulator, "simulator")
     seeds = None if seed is None else Seeds.of(seed)

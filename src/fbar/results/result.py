@@ -15,30 +15,36 @@ from fbar.diagnostics.explanation import Explanation, explain, target_of
 from fbar.diagnostics.model_check import ModelCheck, check_model
 from fbar.diagnostics.predictions import Predictions
 from fbar.engine import Engine, as_before
-from fbar.errors import InputError
 from fbar.estimation.at_data import PosteriorAtData
 from fbar.estimation.estimate import Estimate, Estimates, brief
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.sequential import PosteriorAsPrior
 from fbar.estimation.simulations import Simulations
 from fbar.methods import Run
 from fbar.methods.forecasts import Forecast
 from fbar.methods.history import Moment
 from fbar.methods.stopping import StoppingRule, as_rule
 from fbar.question.outcomes import FailedPlace
+from fbar.question.points import Points
 from fbar.question.simulators import SimulatorFunction
-from fbar.question.targets import Target, as_targets
+from fbar.question.targets import Target
 from fbar.results.about import about, remaining_bias
 from fbar.results.account import Account
-from fbar.results.comparison import Compared, Reference
+from fbar.results.comparison import Reference
 from fbar.results.described import described
 from fbar.results.everything import all_simulations
 from fbar.results.exports import to_arviz, to_pandas
 from fbar.results.markup import paragraph
+from fbar.results.models import WithinModel, of_model
 from fbar.results.notebook import joined
 from fbar.results.notebook import warnings as warned
+from fbar.results.other_looks import compared_with, from_tolerance, given_or_own
 from fbar.results.predicted import predicted
-from fbar.results.summary_loss import LossOfTargets, SummaryLoss
+from fbar.results.sample import draw
+from fbar.results.summary_loss import SummaryLoss
+from fbar.results.summary_table import SummaryTable, summarised
 from fbar.results.warned import doubt_damaged, warnings_of
+from fbar.seeds import Seeds
 
 if TYPE_CHECKING:
     import pandas
@@ -137,7 +143,7 @@ class Result:
     def expect(self, targets: Sequence[Target]) -> Estimates: ...
     def expect(self, targets: Target | Sequence[Target]) -> Estimate | Estimates:
         """The `Estimate` of any target, or the `Estimates` of several."""
-        listed = as_targets(targets)
+        listed = self.run.problem.posed(targets)
         found = self._compared(listed, self.posterior.expect(list(listed)))
         return found[0] if isinstance(targets, Target) else found
 
@@ -161,15 +167,8 @@ class Result:
 
     def _compared(self, targets: tuple[Target, ...], estimates: Estimates) -> Estimates:
         """Estimates with what knows how far they are from the posterior: at a tolerance, or by lossy summaries."""
-        compared = self._compared_with(targets, estimates.numbers)
+        compared = compared_with(self, self._reference, targets, estimates.numbers)
         return estimates if compared is None else estimates.compared(compared.of)
-
-    def _compared_with(self, targets: tuple[Target, ...], numbers: int) -> Compared | LossOfTargets | None:
-        if self.is_at_data and self.summary_loss is not None:
-            return LossOfTargets(self.summary_loss, self.posterior, targets)
-        if not self.tolerance or np.ndim(self.simulations) or not self.run.problem.compares_numbers:
-            return None
-        return Compared(self._reference, targets, self.own, max(self.estimates.numbers, numbers))
 
     @cached_property
     def _reference(self) -> Reference:
@@ -206,7 +205,7 @@ class Result:
         """
         targets = self.targets if targets is None else targets
         if tolerances is None and isinstance(self.posterior, PosteriorAtData):
-            return self.posterior.curve(targets)
+            return self.posterior.curve(self.run.problem.posed(targets))
         return self.run.curve(targets, tolerances)
 
     @cached_property
@@ -230,10 +229,10 @@ class Result:
         O(ε²) to O(ε⁴) where the summaries' density is smooth at the data, see `fbar.estimation.extrapolation`. Some
         weights are negative.
         """
-        tolerance = self._from_tolerance(tolerance)
+        tolerance = from_tolerance(self, tolerance)
         c = number(ratio, "ratio")
         ratio = ratio if type(ratio) is int else c
-        posterior, at = self.run.extrapolated(ratio, tolerance), self._at(tolerance)
+        posterior, at = self.run.extrapolated(ratio, tolerance), given_or_own(self, tolerance)
         given = f"ratio={ratio!r}" + ("" if tolerance is None else f", tolerance={at!r}")
         what = f"extrapolated to tolerance 0, from tolerances {at:.4g} and {at / ratio:.4g}"
         return self._of(posterior, f".extrapolated({given})", what, tolerance)
@@ -245,11 +244,18 @@ class Result:
         that of β̂, see `fbar.estimation.adjustment`. Removes the bias of a mean that is linear in the summaries; what
         the spread of θ does with them remains. ``tolerance`` is the run's by default (after `at`, that one).
         """
-        tolerance = self._from_tolerance(tolerance)
-        posterior, at = self.run.adjusted(tolerance), self._at(tolerance)
+        tolerance = from_tolerance(self, tolerance)
+        posterior, at = self.run.adjusted(tolerance), given_or_own(self, tolerance)
         given = "" if tolerance is None else f"tolerance={at!r}"
         what = f"adjusted by regression on the summaries, at tolerance {at:.4g}"
         return self._of(posterior, f".adjusted({given})", what, tolerance)
+
+    def as_prior(self) -> PosteriorAsPrior:
+        """The posterior as the prior of a problem with further data that are independent of these given θ.
+
+        Answers to that problem carry the error of this one, see `PosteriorAsPrior`. Parameters must be continuous.
+        """
+        return PosteriorAsPrior(self.posterior, self.run.problem.prior)
 
     def forecast(self, precision: StoppingRule | Mapping[str, float | str]) -> Forecast | None:
         """How many more simulations would give the wanted errors, as in ``precision=``; None if it is not known.
@@ -319,23 +325,6 @@ class Result:
             looked_at=tolerance,
         )
 
-    def _from_tolerance(self, tolerance: float | None) -> float | None:
-        """The tolerance that was given, or that of this result where it is not the run's own."""
-        if tolerance is not None:
-            return non_negative_number(tolerance, "tolerance")
-        if self.looked_at is None and self.run.at_data:
-            raise InputError(
-                "the answer is about the posterior itself, so it has no tolerance; give one to start from ABC's answer "
-                "there (tolerance=, --at)"
-            )
-        return self.looked_at
-
-    def _at(self, tolerance: float | None) -> float:
-        """A tolerance that was given, or else the run's own, which there is where its bias was removed."""
-        found = self.run.reported_tolerance if tolerance is None else tolerance
-        assert found is not None
-        return float(found)
-
     def __getitem__(self, name: str) -> Estimate:
         return self.estimates[name]
 
@@ -344,34 +333,15 @@ class Result:
         """Warnings of the run as a whole; those of single estimates are theirs."""
         return warnings_of(self)
 
-    @property
-    def _account(self) -> Account:
-        """What is printed."""
-        return Account(
-            self.estimates,
-            self.warnings,
-            int(np.sum(self.simulations)),
-            float(np.sum(self.accepted)),
-            self.stopped_by,
-            self.run.spent_cost,
-            self.run.problem.measures_cost,
-            self.unused,
-            self.all_remarks,
-            self.about,
-            self.missing,
-            self.what,
-            self.is_at_data,
-        )
-
     def __str__(self) -> str:
-        return "\n".join(self._account.lines())
+        return "\n".join(Account.of(self).lines())
 
     def __repr__(self) -> str:
         title = f"{self.what}; " if self.what else ""
         return f"Result({title}{brief(self.estimates)}; {np.sum(self.simulations):,} simulations, {self.stopped_by})"
 
     def _repr_html_(self) -> str:
-        account = self._account
+        account = Account.of(self)
         lines = [*account.how_it_went(), f"seed {self.seed}"]
         title = [paragraph(f"{self.what}:")] if self.what else []
         return joined(*title, self.estimates._repr_html_(), warned(account.further_warnings), *map(paragraph, lines))
@@ -398,6 +368,28 @@ class Result:
     def as_dict(self) -> dict[str, Any]:
         """The estimates and how the run went, in JSON's terms."""
         return described(self)
+
+    def summary(self, level: float = 0.95, *, kind: str = "equal-tailed") -> SummaryTable:
+        """A table with a row for each parameter and derived quantity, in ArviZ's manner.
+
+        Posterior mean, standard deviation and credible interval of the probability ``level``, equal-tailed or
+        ``kind="hdi"`` (of highest density); then the Monte Carlo error and the total error of the mean, and whether
+        these can be relied on. Of a model choice: the models, and the quantities within each.
+        """
+        return summarised(self, level, kind)
+
+    def of_model(self, model: Any) -> WithinModel:
+        """The posterior within one model of a model choice: its estimates, a sample, a summary."""
+        return of_model(self, model)
+
+    def sample(self, size: int | None = None, *, seed: int | None = None) -> Points:
+        """Equally weighted draws from the posterior, by systematic resampling of its weighted points.
+
+        ``sample["R0"]`` is an array; derived parameters are there too. As many draws as the effective sample size,
+        unless ``size`` is given; a warning says where few distinct points carry them. The same draws each time, others
+        with another ``seed``. What is estimated from them lacks error bars: `expect` has these.
+        """
+        return draw(self.posterior, self.run.seeds if seed is None else Seeds.of(seed), size)
 
     # ------------------------------------------------------------ for other packages
 

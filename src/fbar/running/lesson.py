@@ -39,7 +39,8 @@ def learn_recorded(
     if not isinstance(ledger, Ledger) and not (ledger.directory / PILOT).is_dir():
         raise NoPosterior(missing)
     with ledger.part(PILOT) as kept:
-        if _drive(pilot, engine, progress, kept) == NOT_FINISHED:
+        at_work = ledger if isinstance(ledger, Ledger) and ledger.legs[-1].result is None else None
+        if _drive(pilot, engine, progress, kept, at_work) == NOT_FINISHED:
             damage = kept.damage()
             raise NoPosterior(
                 f"the pilot from which the summaries of {ledger.directory} are learned is damaged: {damage}; "
@@ -59,8 +60,14 @@ def _pilot(task: Task, seeds: Seeds) -> Pilot:
     return task.lesson.summaries.pilot(task.problem, task.lesson.targets, seeds, block_size=task.block_size)
 
 
-def _drive(pilot: Pilot, engine: Engine, progress: ProgressOption, ledger: LedgerReader | None = None) -> str:
-    with progress_shown(progress, title=LEARNS) as shown, interruption_explained(ledger):
+def _drive(
+    pilot: Pilot,
+    engine: Engine,
+    progress: ProgressOption,
+    ledger: LedgerReader | None = None,
+    record: Ledger | None = None,
+) -> str:
+    with interruption_explained(ledger), progress_shown(progress, title=LEARNS, record=record) as shown:
         return drive(pilot, engine=engine, progress=shown, ledger=ledger, history=False)
 
 

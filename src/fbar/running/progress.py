@@ -142,8 +142,8 @@ class Pace:
 class Looks:
     """The estimates of a run at work: those of its history, and looks in between that take little of the time."""
 
-    def __init__(self, start: float) -> None:
-        self._start = start
+    def __init__(self, start: float, share: float = LOOKS) -> None:
+        self._start, self._share = start, share
         self._spent = self._last = 0.0
         self._at = 0
         self.estimates: Estimates | None = None
@@ -159,7 +159,7 @@ class Looks:
         if run.posterior_is_slow:  # only what the run has estimated for itself
             return
         begun = time.monotonic()
-        if self._spent + self._last > LOOKS * (begun - self._start) or run.simulations == self._at:
+        if self._spent + self._last > self._share * (begun - self._start) or run.simulations == self._at:
             return
         self._at = run.simulations
         try:
@@ -171,50 +171,21 @@ class Looks:
         self._spent += self._last
 
 
-class LiveProgress:
-    """Called with the run after every block; writes to standard error.
+class Observer:
+    """What is known of a run at work, for whoever shows it; ``share`` of the time may go into estimates.
 
-    ``stop`` is the rule that ends the run, ``plain`` asks for plain lines if there is no terminal; ``title`` names
-    what the simulations are for if it is not an estimate.
+    ``title`` names what the simulations are for if it is not an estimate.
     """
 
-    def __init__(self, stop: StoppingRule | None = None, *, plain: bool = False, title: str = "") -> None:
-        self._wanted = wanted_errors(stop)
-        self._screen = Screen() if is_terminal() else None
-        self._plain, self._title = plain, title
-        now = time.monotonic()
-        self._next = now + (PATIENCE if self._screen else PLAIN_PATIENCE)
-        self._pace, self._looks = Pace(), Looks(now)
+    def __init__(self, title: str = "", share: float = LOOKS) -> None:
+        self._title = title
+        self._pace, self._looks = Pace(), Looks(time.monotonic(), share)
 
-    def __call__(self, run: Run) -> None:
-        now = time.monotonic()
-        self._pace.note(now, run)
-        if (now < self._next and not run.estimating) or (self._screen is None and not self._plain):
-            return
-        try:
-            self._show(run)
-        except (AttributeError, OSError, ValueError):  # nobody listens any more: standard error is gone or closed
-            self._screen, self._plain = None, False
+    def note(self, run: Run) -> None:
+        """Take note of the run after a block."""
+        self._pace.note(time.monotonic(), run)
 
-    def _show(self, run: Run) -> None:
-        state = self._state(run)
-        if self._screen is None:
-            sys.stderr.write(plain_line(state) + "\n")
-            sys.stderr.flush()
-        else:
-            columns, rows = size()
-            small = columns < LEAST_COLUMNS or rows < LEAST_ROWS
-            lines = [short_line(state, columns - 1)] if small else block(state, self._wanted, columns - 1, rows)
-            self._screen.draw(lines)
-        self._next = time.monotonic() + (PAUSE if self._screen else PLAIN_PAUSE)
-
-    def end(self) -> None:
-        """Leave the terminal as it was."""
-        if self._screen is not None:
-            with suppress(AttributeError, OSError, ValueError):
-                self._screen.wipe()
-
-    def _state(self, run: Run) -> State:
+    def state(self, run: Run) -> State:
         falling = run.has_final_tolerance and not run.at_final_tolerance
         tolerance = run.present_tolerance
         state = State(
@@ -236,6 +207,51 @@ class LiveProgress:
             return state
         self._looks.look(run)
         return replace(state, accepted=self._looks.accepted, estimates=self._looks.estimates)
+
+
+class LiveProgress:
+    """Called with the run after every block; writes to standard error.
+
+    ``stop`` is the rule that ends the run, ``plain`` asks for plain lines if there is no terminal. What it shows is
+    what an ``observer`` sees, to which somebody else may look too.
+    """
+
+    def __init__(
+        self, stop: StoppingRule | None = None, *, plain: bool = False, observer: Observer | None = None
+    ) -> None:
+        self._wanted = wanted_errors(stop)
+        self._screen = Screen() if is_terminal() else None
+        self._plain = plain
+        self._next = time.monotonic() + (PATIENCE if self._screen else PLAIN_PATIENCE)
+        self._observer = observer or Observer()
+
+    def __call__(self, run: Run) -> None:
+        self._observer.note(run)
+        now = time.monotonic()
+        if (now < self._next and not run.estimating) or (self._screen is None and not self._plain):
+            return
+        try:
+            self._show(run)
+        except (AttributeError, OSError, ValueError):  # nobody listens any more: standard error is gone or closed
+            self._screen, self._plain = None, False
+
+    def _show(self, run: Run) -> None:
+        state = self._observer.state(run)
+        if self._screen is None:
+            sys.stderr.write(plain_line(state) + "\n")
+            sys.stderr.flush()
+        else:
+            columns, rows = size()
+            small = columns < LEAST_COLUMNS or rows < LEAST_ROWS
+            lines = [short_line(state, columns - 1)] if small else block(state, self._wanted, columns - 1, rows)
+            self._screen.draw(lines)
+        self._next = time.monotonic() + (PAUSE if self._screen else PLAIN_PAUSE)
+
+    def end(self) -> None:
+        """Leave the terminal as it was."""
+        if self._screen is not None:
+            with suppress(AttributeError, OSError, ValueError):
+                self._screen.wipe()
 
 
 def to_come(run: Run) -> int | None:
@@ -266,7 +282,7 @@ def block(state: State, wanted: dict[str, str], columns: int, rows: int) -> list
     """Some lines: the estimates, a bar, and how far it is."""
     lines = _table(list(state.estimates or ()), wanted, columns, rows - 6)
     if state.share is not None:
-        lines.append(_bar(state.share, min(columns, 72)))
+        lines.append(bar(state.share, min(columns, 72)))
     lines.append(", ".join([state.done, *state.pace]))
     lines.append(", ".join(state.where))
     return [cut(line, columns) for line in lines]
@@ -287,7 +303,7 @@ def _table(estimates: Sequence[Estimate], wanted: dict[str, str], columns: int, 
     return lines
 
 
-def _bar(share: float, columns: int) -> str:
+def bar(share: float, columns: int) -> str:
     full, empty = ("━", "┄") if "utf" in (sys.stderr.encoding or "").lower() else ("#", "-")
     number = f"{share:4.0%}"
     length = columns - len(number) - 1

@@ -11,6 +11,7 @@ from fbar import former
 from fbar.checks import listed_of, path, shown
 from fbar.errors import InputError, LedgerError
 from fbar.ledger import LedgerReader, Leg
+from fbar.ledger.reader import no_run
 from fbar.ledger.settings import NAMES, describe, differences, is_source
 from fbar.methods import stopping
 from fbar.methods.restored import restored, restored_method
@@ -36,7 +37,7 @@ def as_directory(run: Any) -> Path:
 
 def last_leg(ledger: LedgerReader) -> Leg:
     if not ledger.legs:
-        raise InputError(f"{ledger.directory} holds no run yet; start one with fbar.infer(..., run=...)")
+        raise no_run(ledger.directory)
     check_legs(ledger.legs, ledger.directory)
     return ledger.legs[-1]
 

@@ -103,7 +103,10 @@ def load_run(
     asked = () if targets is None else as_targets(targets)
     with LedgerReader(run) as ledger:
         result = _of_own_settings(ledger, problem, asked, InProcess(), False, trust)
-    return replace(result, estimates=result.posterior.expect(list(asked)), asked=asked) if asked else result
+    if not asked:
+        return result
+    asked = result.run.problem.posed(asked)
+    return replace(result, estimates=result.posterior.expect(list(asked)), asked=asked)
 
 
 def _of_own_settings(

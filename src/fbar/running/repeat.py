@@ -1,17 +1,28 @@
-"""Does the seed decide the result? The first cheap block of a run is simulated twice and compared.
+"""Does the seed decide the result, and is every simulation drawn anew? Some of the first block is simulated again.
 
 A simulator that draws from a generator of its own, as ``numpy.random.default_rng()`` makes one, gives other numbers
 each time: no seed brings such a run back, and a damaged block of its record cannot be had again. (Python's and numpy's
 global numbers are seeded, see `fbar.engine.global_numbers`.) Nothing but a second look at the same block shows it.
 
-It is done in this process alone, with blocks that took at most a tenth of a second, once for each problem, at the start
-of a run that is new, and after the block was recorded: simulations that cost something are never run twice.
+It is done once for each problem, at the start of a new run, after the block was recorded, and only in this process: a
+simulator that was given to workers may crash or hang. What is repeated costs little:
+
+- a block that took at most a tenth of a second; or at most two seconds, where it is 1% of the budget at most;
+- of a slower block whose simulations run one by one, each with its own random numbers: its first simulation, where that
+  is 1% of the budget at most, however long it takes;
+- nothing of other slow blocks: single simulations of a vectorised simulator cannot be repeated.
+
+A vectorised simulator may also draw one number for a whole batch, where every simulation should have its own: then the
+simulations of a batch are not independent, and error bars are far too small. Where a block is cheap, its first θ is
+simulated in `BATCHES` batches of `ROWS`. If batches differ by more than their rows do, by the test of Kruskal & Wallis
+(1952) at the level `BY_CHANCE` for all summaries together, the noise is shared.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -26,7 +37,13 @@ from fbar.question.outcomes import Batch, Outcomes, Simulated
 from fbar.question.problem import Problem
 
 CHEAP = 0.1
-"""Seconds that a block may have taken to be simulated again."""
+"""Seconds that a block may have taken to be simulated again, whatever the budget."""
+
+MOST_SECONDS, MOST_OF_BUDGET = 2.0, 0.01
+"""Seconds that it may have taken where it is no more than this share of the budget."""
+
+UNUSED = 1 << 30
+"""The first of block numbers that no run comes to, whose random numbers are free."""
 
 FEW = 4
 """Blocks of which one must have been cheap: the first may have had to load or compile something."""
@@ -34,21 +51,35 @@ FEW = 4
 ROUNDING = 1e-6
 """What may differ, relative to the largest number: sums in another order, as of several threads."""
 
-WARNING = (
-    "the simulator gave different results when it was called again with the same parameters and the same rng: it draws "
-    "random numbers of its own or remembers earlier calls, so the seed does not decide the result; draw from the rng "
-    "that it is given"
+BATCHES, ROWS = 6, 32
+BY_CHANCE = 1e-6
+MOST_SUMMARIES = 100
+"""Of the look for shared noise: what is simulated, the rate of false alarms, and how many summaries are compared."""
+
+SHARED = (
+    "the simulations of a batch share random numbers: at the same parameters they differ less within a batch than "
+    "between batches, so they are not independent and the error bars are too small; draw for every simulation, as in "
+    "rng.normal(size=theta.rows), not rng.normal()"
 )
 
-_known: WeakKeyDictionary[Problem, bool] = WeakKeyDictionary()
-"""Whether a problem's simulator repeats itself, as was seen in this process."""
+WARNING = (
+    "the simulator gave different results when it was called again with the same parameters and the same rng: it uses "
+    "another source of random numbers or remembers earlier calls, so the seed does not determine the result; use the "
+    "rng that it is given"
+)
+
+_known: WeakKeyDictionary[Problem, tuple[str, ...]] = WeakKeyDictionary()
+"""What is wrong with a problem's random numbers, as was seen in this process."""
 
 
 class FirstBlockTwice(Engine):
-    """An engine that simulates the first cheap block of a new run twice; ``warning`` says whether the two differed."""
+    """An engine that simulates the first cheap block of a new run twice; ``warnings`` are what that has shown.
 
-    def __init__(self, engine: Engine, new: bool) -> None:
-        self._engine, self._new = engine, new
+    ``budget`` is the number of simulations that the run may have, None where it is not known.
+    """
+
+    def __init__(self, engine: Engine, new: bool, budget: int | None = None) -> None:
+        self._engine, self._new, self._budget = engine, new, budget
         self.problem: Problem | None = None
 
     def session(self, problem: Problem) -> Session:
@@ -57,17 +88,17 @@ class FirstBlockTwice(Engine):
         metered = problem.simulator.metered  # as in a study, where a second look is not free
         if metered or not self._new or type(self._engine) is not InProcess or problem in _known:
             return inner
-        return _Twice(inner, problem)
+        return _Twice(inner, problem, self._budget)
 
     @property
-    def warning(self) -> str:
-        differs = self.problem is not None and _known.get(self.problem) is False
-        return WARNING if differs else ""
+    def warnings(self) -> tuple[str, ...]:
+        return () if self.problem is None else _known.get(self.problem, ())
 
 
 class _Twice(Session):
-    def __init__(self, inner: Session, problem: Problem) -> None:
+    def __init__(self, inner: Session, problem: Problem, budget: int | None) -> None:
         self._inner, self._problem = inner, problem
+        self._few = 0.0 if budget is None else MOST_OF_BUDGET * budget
         self._tries = FEW
         self._waiting: tuple[Batch, Simulated] | None = None
 
@@ -82,15 +113,29 @@ class _Twice(Session):
         if answers and self._tries and self._problem not in _known:
             self._tries -= 1
             batch, outcomes = answers[0]
-            if seconds <= CHEAP and isinstance(outcomes, Simulated):
-                self._waiting = batch, outcomes
+            if isinstance(outcomes, Simulated):
+                self._waiting = self._repeatable(batch, outcomes, seconds)
         return answers
+
+    def _repeatable(self, batch: Batch, outcomes: Simulated, seconds: float) -> tuple[Batch, Simulated] | None:
+        """What of a block may be simulated again; None for nothing."""
+        cheap = seconds <= CHEAP or (seconds <= MOST_SECONDS and batch.simulations <= self._few)
+        if cheap:
+            return batch, outcomes
+        by_rows = self._problem.simulator.rows is not None and batch.repeats is None
+        if not by_rows or self._few < 1 or (self._tries and seconds <= MOST_SECONDS):  # the next block may be quicker
+            return None
+        return replace(batch, points=batch.points.take([0])), first_of(outcomes)
 
     def _look_again(self) -> None:
         """Simulate the block that waits, which the run has by now."""
         if self._waiting is not None:
             (batch, outcomes), self._waiting = self._waiting, None
-            _known[self._problem] = _repeats(self._problem, batch, outcomes)
+            found = [] if _repeats(self._problem, batch, outcomes) else [WARNING]
+            vectorised = self._problem.simulator.rows is None and batch.repeats is None
+            if not found and vectorised and shares_noise(self._problem, batch):
+                found.append(SHARED)
+            _known[self._problem] = tuple(found)
 
     def close(self) -> None:
         self._inner.close()
@@ -105,6 +150,51 @@ class _Twice(Session):
             super().__exit__(kind, error, trace)
 
 
+def shares_noise(problem: Problem, batch: Batch) -> bool:
+    """Whether simulations at the first θ of a block differ more between batches than within them."""
+    theta, found = batch.points.take(np.zeros(ROWS, dtype=np.int64)), []
+    for number in range(BATCHES):
+        try:
+            outcomes = simulate(problem, Batch(batch.round, UNUSED + number, theta, None, batch.seeds))
+        except FbarError:
+            return False
+        if (
+            not isinstance(outcomes, Simulated)
+            or _failed(outcomes).any()
+            or outcomes.summaries.dtype.kind not in "biuf"
+        ):
+            return False
+        found.append(np.asarray(outcomes.summaries, dtype=np.float64).reshape(ROWS, -1)[:, :MOST_SUMMARIES])
+    return _between(np.stack(found)) < BY_CHANCE
+
+
+def _between(values: npt.NDArray[np.float64]) -> float:
+    """The p-value of differences between batches, of values (batches, rows, summaries), the least one times its number.
+
+    H = (N − 1) Σ_b n (R̄_b − R̄)²/Σ (R − R̄)² with the ranks R of all N values, ties shared, is χ² with B − 1 degrees.
+    """
+    from scipy.special import chdtrc
+    from scipy.stats import rankdata
+
+    batches, rows, summaries = values.shape
+    ranks = rankdata(values.reshape(batches * rows, summaries), axis=0).reshape(values.shape)
+    away = ranks - ranks.mean(axis=(0, 1))
+    total = (away**2).sum(axis=(0, 1))
+    varies = total > 0
+    if not varies.any():
+        return 1.0
+    between = rows * (away.mean(axis=1) ** 2).sum(axis=0)
+    h = (batches * rows - 1) * between[varies] / total[varies]
+    return float(chdtrc(batches - 1, h).min() * varies.sum())
+
+
+def first_of(outcomes: Simulated) -> Simulated:
+    """The outcome of the first simulation."""
+    recorded = {name: values[:1] for name, values in outcomes.recorded.items()}
+    failure = None if outcomes.failure is None else outcomes.failure[:1]
+    return Simulated(outcomes.summaries[:1], recorded, failure)
+
+
 def _repeats(problem: Problem, batch: Batch, before: Simulated) -> bool:
     try:
         again = simulate(problem, batch)
@@ -112,9 +202,13 @@ def _repeats(problem: Problem, batch: Batch, before: Simulated) -> bool:
         return False
     if not isinstance(again, Simulated) or set(again.recorded) != set(before.recorded):
         return False
-    pairs: list[tuple[Any, Any]] = [(before.summaries, again.summaries), (before.failure, again.failure)]
+    pairs: list[tuple[Any, Any]] = [(before.summaries, again.summaries), (_failed(before), _failed(again))]
     pairs += [(before.recorded[name], again.recorded[name]) for name in before.recorded]
     return all(_same(np.asarray(first), np.asarray(second)) for first, second in pairs)
+
+
+def _failed(outcomes: Simulated) -> npt.NDArray[np.int8]:
+    return np.zeros(outcomes.simulations, dtype=np.int8) if outcomes.failure is None else outcomes.failure
 
 
 def _same(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> bool:

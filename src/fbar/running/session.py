@@ -27,7 +27,7 @@ from fbar.running.lesson import learn_recorded, learn_unrecorded
 from fbar.running.loop import BIAS_STAYS, NOT_FINISHED, drive
 from fbar.running.model_file import ModelFile
 from fbar.running.recall import task_of
-from fbar.running.repeat import WARNING, FirstBlockTwice
+from fbar.running.repeat import SHARED, WARNING, FirstBlockTwice
 from fbar.running.shown import ProgressOption, interruption_explained, progress_shown
 from fbar.running.task import Task
 from fbar.seeds import Seeds
@@ -179,7 +179,7 @@ class InferenceSession:
 
     def _advance_and_close(self) -> Result:
         run, ledger = self.run, self.ledger
-        twice = FirstBlockTwice(self.engine, new=ledger is None or not len(ledger))
+        twice = FirstBlockTwice(self.engine, ledger is None or not len(ledger), self.task.budget)
         why = self._advance(twice)
         damage = "" if ledger is None or not self.replay_only else damage_of(ledger, run, finished=why != NOT_FINISHED)
         try:
@@ -190,12 +190,15 @@ class InferenceSession:
             raise
         if damage:
             doubt_damaged(posterior, run)
+        numbers = self._random_numbers(twice)
+        if SHARED in numbers:
+            posterior.doubts = (*posterior.doubts, SHARED)
         return Result(
             run,
             posterior,
-            self._estimates(posterior, look_again=bool(damage)),
+            self._estimates(posterior, look_again=bool(damage) or SHARED in numbers),
             DAMAGED if damage else why,
-            self._notes(damage, twice, why),
+            self._notes(damage, numbers, why),
             {} if self.task.stop is None else self.task.stop.missing(run),
             self._remarks(posterior),
             settings=self._settings() if ledger is None else ledger.legs[-1].settings,
@@ -214,7 +217,11 @@ class InferenceSession:
         """Drive the last leg to its end, or to where its record ends; why it ended."""
         ledger = self.ledger
         ended_before = None if ledger is None else ledger.legs[-1].result
-        with progress_shown(self.progress, self.task.stop) as progress, interruption_explained(ledger):
+        record = self.writable if ended_before is None else None
+        with (
+            interruption_explained(ledger),
+            progress_shown(self.progress, self.task.stop, record=record) as progress,
+        ):
             why = drive(
                 self.run,
                 self.task.stop,
@@ -235,7 +242,13 @@ class InferenceSession:
             return history[-1].estimates
         return posterior.expect(list(self.task.targets))
 
-    def _notes(self, damage: str, twice: FirstBlockTwice, why: str) -> tuple[str, ...]:
+    def _random_numbers(self, twice: FirstBlockTwice) -> tuple[str, ...]:
+        """What is wrong with the simulator's random numbers; what was seen before is not looked at again."""
+        before = None if self.ledger is None else self.ledger.legs[-1].result
+        seen = tuple(text for text in (WARNING, SHARED) if before is not None and text in before["warnings"])
+        return seen or twice.warnings
+
+    def _notes(self, damage: str, numbers: tuple[str, ...], why: str) -> tuple[str, ...]:
         """The session's notes, and warnings about the record, failures, summaries, the seed and a bias that stays."""
         ledger, task = self.ledger, self.task
         notes = [damage, *self.notes]
@@ -244,13 +257,11 @@ class InferenceSession:
         if ledger is not None and ledger.damaged and not damage:
             state = f"repair with fbar resume {ledger.directory}" if self.replay_only else "recomputed from their seeds"
             notes.append(f"damaged in {ledger.directory} ({state}): {', '.join(ledger.damaged)}")
-        before = None if ledger is None else ledger.legs[-1].result  # what was seen then is not looked at again
-        repeats = WARNING if before is not None and WARNING in before["warnings"] else twice.warning
         notes += [
             self.watch.dependence(),
             _learnt_for_others(task),
             task.learnt.warning if task.learnt else "",
-            repeats,
+            *numbers,
         ]
         return tuple(note for note in notes if note)
 

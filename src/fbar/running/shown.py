@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TypeAlias
 
 from fbar.checks import counted
@@ -11,9 +11,11 @@ from fbar.checks import function as check_function
 from fbar.errors import FbarError
 from fbar.ledger import LedgerReader
 from fbar.ledger.ledger import Ledger
+from fbar.methods import Run
 from fbar.methods.stopping import StoppingRule
 from fbar.running.loop import Progress
-from fbar.running.progress import LiveProgress
+from fbar.running.progress import LOOKS, LiveProgress, Observer
+from fbar.running.progress_file import UNSEEN_LOOKS, ProgressFile
 from fbar.system.signals import interrupted
 from fbar.system.terminal import is_terminal
 
@@ -23,24 +25,38 @@ ProgressOption: TypeAlias = Progress | bool | None
 
 @contextmanager
 def progress_shown(
-    asked: ProgressOption, stop: StoppingRule | None = None, title: str = ""
+    asked: ProgressOption, stop: StoppingRule | None = None, title: str = "", record: Ledger | None = None
 ) -> Iterator[Progress | None]:
     """What the loop is to call after every block; a terminal is left as it was.
 
-    ``title`` names what the simulations are for if it is not an estimate.
+    ``title`` names what the simulations are for if it is not an estimate. With the ``record`` of a run that is being
+    driven, its progress is written there too, for `fbar watch`.
     """
-    if asked is not None and not isinstance(asked, bool):
-        check_function(asked, "progress")
-        yield asked
-        return
-    if asked is False or (asked is None and not is_terminal()):
-        yield None
-        return
-    live = LiveProgress(stop, plain=asked is True, title=title)
-    try:
-        yield live
-    finally:
-        live.end()
+    custom = None if asked is None or isinstance(asked, bool) else asked
+    if custom is not None:
+        check_function(custom, "progress")
+    with ExitStack() as stack:
+        shows = asked is True or (asked is None and is_terminal())
+        observer = Observer(title, LOOKS if shows else UNSEEN_LOOKS)
+        calls: list[Progress] = [] if custom is None else [custom]
+        if shows:
+            live = LiveProgress(stop, plain=asked is True, observer=observer)
+            stack.callback(live.end)
+            calls.append(live)
+        if record is not None:
+            calls.append(stack.enter_context(ProgressFile(record.directory, len(record.legs) - 1, observer)))
+        yield _one_call(calls)
+
+
+def _one_call(calls: Sequence[Progress]) -> Progress | None:
+    if len(calls) < 2:
+        return calls[0] if calls else None
+
+    def call(run: Run) -> None:
+        for each in calls:
+            each(run)
+
+    return call
 
 
 @contextmanager

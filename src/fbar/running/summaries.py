@@ -28,7 +28,7 @@ from fbar.methods.summaries.learned import LearnedProblem, LearnedSummary, Learn
 from fbar.methods.summaries.pilot import LEAST, Pilot
 from fbar.methods.summaries.regressions import REGRESSIONS
 from fbar.question.problem import Problem
-from fbar.question.targets import Target, as_targets
+from fbar.question.targets import Target
 from fbar.running.loop import drive
 from fbar.seeds import Purpose, Seeds
 
@@ -136,7 +136,7 @@ class LearnedSummaries:
         """The pilot as a run that is asked and told; `fit` takes it when it is finished."""
         self.check(problem)
         seeds = Seeds.of(seed).pilot()
-        return Pilot(Start(problem, as_targets(targets), seeds, self.size(problem), None, None, block_size))
+        return Pilot(Start(problem, problem.posed(targets), seeds, self.size(problem), None, None, block_size))
 
     def fit(self, pilot: Pilot) -> LearnedProblem:
         """The problem with the summaries that a finished pilot teaches."""

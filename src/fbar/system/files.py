@@ -57,6 +57,18 @@ def write_text(path: Path, text: str) -> None:
         new.write_text(text, encoding="utf-8", errors="replace")
 
 
+def replace_text(path: Path, text: str) -> None:
+    """The same for a text that is written often and may be lost with the machine: it is not forced to the disk.
+
+    Only one process may write it at a time: what it writes to meanwhile has always the same name, ``path`` with .new.
+    """
+    new = path.with_name(f"{path.name}.new")
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NO_LINKS, 0o644)
+    with open(handle, "w", encoding="utf-8", errors="replace") as file:
+        file.write(text)
+    new.replace(path)
+
+
 def copy(source: Path, target: Path) -> None:
     """Copy a file to where none is, without following links; what is hollow stays so and takes no room."""
     handle = os.open(source, os.O_RDONLY | NO_LINKS)

@@ -58,6 +58,17 @@ def check_settings(settings: Any, result: Any = None, run: object = "the run") -
         raise LedgerError(f"the settings of {run} cannot be used: {error}; damaged, or not written by fbar") from None
 
 
+def check_progress(tree: Any) -> None:
+    """The same for what a driver writes about its progress."""
+    try:
+        _limits(tree)
+        _PROGRESS(tree, "")
+        for moment in (tree["now"], *tree["moments"]):
+            _same_shapes(moment["estimates"], "estimate")
+    except _Wrong as error:
+        raise LedgerError(f"what is written about the run's progress cannot be used: {error}") from None
+
+
 def _check(settings: Any, result: Any) -> None:
     _limits(settings)
     _limits(result)
@@ -66,9 +77,13 @@ def _check(settings: Any, result: Any) -> None:
         raise _Wrong(f"targets have more than {MOST_IN_TARGETS:,} characters in total")
     if result is not None:
         _RESULT(result, "the result")
-        for name, estimate in result["estimates"].items():
-            if _shape(estimate["value"]) != _shape(estimate["standard_error"]):
-                raise _Wrong(f"the result's estimate of {name!r:.60} and its error differ in shape")
+        _same_shapes(result["estimates"], "the result's estimate")
+
+
+def _same_shapes(estimates: Mapping[str, Any], what: str) -> None:
+    for name, estimate in estimates.items():
+        if _shape(estimate["value"]) != _shape(estimate["standard_error"]):
+            raise _Wrong(f"{what} of {name!r:.60} and its error differ in shape")
 
 
 def fits(value: Any, hint: Any) -> bool:
@@ -303,6 +318,40 @@ _ESTIMATE = _fields(
     },
 )
 
+_MAYBE_NUMBER = _maybe(_number())
+
+_OF_ROW = ("mean", "sd", "low", "high", "mean_error", "total_error", "sd_error", "low_error", "high_error")
+_WORDS_OF_ROW = ("name", "mean_reliability", "sd_reliability", "interval_reliability")
+
+_SUMMARY = _fields(
+    {
+        "level": _number(0, 1),
+        "kind": _text(MOST_NAME),
+        "about": _text(),
+        "models": _listed(
+            _fields(
+                {
+                    "model": _text(MOST_NAME),
+                    "probability": _MAYBE_NUMBER,
+                    "probability_error": _MAYBE_NUMBER,
+                    "prior": _number(),
+                    "reliability": _text(MOST_NAME),
+                    "rows": _listed(
+                        _fields(
+                            {
+                                **dict.fromkeys(_WORDS_OF_ROW, _text(MOST_NAME)),
+                                **dict.fromkeys(_OF_ROW, _MAYBE_NUMBER),
+                            }
+                        )
+                    ),
+                }
+            )
+        ),
+        "left_out": _TEXTS,
+        "warnings": _TEXTS,
+    }
+)
+
 _RESULT = _fields(
     {
         "estimates": _named(_ESTIMATE),
@@ -323,7 +372,42 @@ _RESULT = _fields(
         "at_data": _flag,
         "tolerance": _maybe(_number()),
         "bias": _named(_anything),
+        "summary": _SUMMARY,
         "missing": _named(_fields({"more": _COUNT, "low": _COUNT, "high": _COUNT})),
         "seed": _seed,
     },
+)
+
+_MOMENT = _fields(
+    {"simulations": _COUNT, "accepted": _maybe(_number(0, MOST_SIMULATIONS)), "estimates": _named(_ESTIMATE)}
+)
+
+_PROGRESS = _fields(
+    {
+        "leg": _whole(0, MOST_PARTS),
+        "machine": _text(MOST_NAME),
+        "began": _number(0, MOST_SECONDS * 1000),
+        "written": _number(0, MOST_SECONDS * 1000),
+        "stopped": _text(),
+        "failures": _named(_COUNT),
+        "unshown": _COUNT,
+        "moments": _listed(_MOMENT),
+        "now": _fields(
+            {
+                "simulations": _COUNT,
+                "budget": _maybe(_whole(1, MOST_SIMULATIONS)),
+                "limit": _maybe(_whole(1, MOST_SIMULATIONS)),
+                "round": _COUNT,
+                "rate": _maybe(_number(0)),
+                "more": _maybe(_COUNT),
+                "accepted": _maybe(_number(0, MOST_SIMULATIONS)),
+                "tolerance": _maybe(_number(0)),
+                "falling": _flag,
+                "final_tolerance": _maybe(_number(0)),
+                "estimates": _named(_ESTIMATE),
+                "title": _text(MOST_NAME),
+                "estimating": _flag,
+            }
+        ),
+    }
 )

@@ -9,6 +9,7 @@ import time
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import TextIO
 
 UNSAFE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 """Kinds of characters that move the cursor, turn the text round or show as nothing."""
@@ -70,31 +71,36 @@ def padded(text: str, columns: int) -> str:
     return text + " " * (columns - cells(text))
 
 
-def is_terminal() -> bool:
-    """Whether standard error is a terminal on which the cursor can be moved."""
+def is_terminal(stream: TextIO | None = None) -> bool:
+    """Whether a stream, by default standard error, is a terminal on which the cursor can be moved."""
+    stream = stream or sys.stderr
     try:
-        return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
     except ValueError:  # it is closed
         return False
 
 
-def size() -> tuple[int, int]:
-    """Columns and rows of the terminal behind standard error."""
+def size(stream: TextIO | None = None) -> tuple[int, int]:
+    """Columns and rows of the terminal behind a stream, by default standard error."""
     try:
-        found = os.get_terminal_size(sys.stderr.fileno())
+        found = os.get_terminal_size((stream or sys.stderr).fileno())
     except (OSError, ValueError):
         return 80, 24
     return found.columns or 80, found.lines or 24
 
 
 class Screen:
-    """A few lines at the end of a terminal that are drawn over one another, and leave nothing behind."""
+    """A few lines at the end of a terminal that are drawn over one another, and leave nothing behind.
 
-    def __init__(self) -> None:
+    They go to ``stream``, by default to what standard error is at the time.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
         self._drawn: list[str] = []
 
     def draw(self, lines: Sequence[str]) -> None:
-        columns, _ = size()
+        columns, _ = size(self._stream)
         shown = [cut(line, columns - 1) for line in lines]  # in the last column some terminals begin a new line
         text = self._back(columns) + "\r\n".join(f"{line}\x1b[K" for line in shown) + "\x1b[J"
         try:
@@ -104,7 +110,7 @@ class Screen:
 
     def wipe(self) -> None:
         if self._drawn:
-            self.write(self._back(size()[0]) + "\x1b[J")
+            self.write(self._back(size(self._stream)[0]) + "\x1b[J")
             self._drawn = []
 
     def _back(self, columns: int) -> str:
@@ -114,10 +120,10 @@ class Screen:
         rows = sum(max(1, -(-cells(line) // columns)) for line in self._drawn)
         return "\r" + (f"\x1b[{rows - 1}A" if rows > 1 else "")
 
-    @staticmethod
-    def write(text: str) -> None:
-        sys.stderr.write(text)
-        sys.stderr.flush()
+    def write(self, text: str) -> None:
+        stream = self._stream or sys.stderr
+        stream.write(text)
+        stream.flush()
 
 
 PATIENCE, PAUSE = 2.0, 0.2

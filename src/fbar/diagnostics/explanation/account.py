@@ -79,7 +79,7 @@ def simulated_of(run: Run, posterior: Posterior, most: int = MOST_POINTS) -> tup
 
 def target_of(run: Run, target: str | Target | None) -> Target:
     if isinstance(target, Target):
-        return target
+        return run.problem.posed(target)[0]
     names = [known.name for known in run.targets]
     if target is None:
         if len(names) > 1:
@@ -87,7 +87,7 @@ def target_of(run: Run, target: str | Target | None) -> Target:
         return run.targets[0]
     name = whole_name(target, names, "an explanation of")
     if name not in names and ":" in name:
-        return parse(name)
+        return run.problem.posed(parse(name))[0]
     return run.targets[names.index(choice(name, names, "target"))]
 
 

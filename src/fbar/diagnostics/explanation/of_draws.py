@@ -76,10 +76,10 @@ def _rejection(
     variance = float(number / posterior.simulations * top.sum() / bottom.sum() ** 2)
     estimate = posterior.expect(target)
     if estimate.inverted is not None and posterior.errors is not None:
-        if not math.isfinite(estimate.variance):
+        if not np.isfinite(estimate.variance).all():
             return (), ("what rejection would have given: there is no error to compare with",)
         # A quantile's error is in the slope dQ/dF of its own interval, for either way of simulating.
-        variance *= estimate.variance / float(posterior.errors.error_bars(influence).covariance[0, 0])
+        variance *= float(np.sum(estimate.variance) / np.trace(posterior.errors.error_bars(influence).covariance))
     parts = np.atleast_1d(estimate.variance) * posterior.known_share(influence)
     achieved = float(np.sum(parts))  # what was added for simulations that were not seen is no part of a comparison
     # The relative errors of A/B² and of the ratio to Σz², as sums over independent draws.

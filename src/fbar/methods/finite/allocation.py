@@ -91,7 +91,7 @@ class Allocation(Method):
                 raise InputError(f"counts sum to {counts.sum()} and the budget is {budget}; leave one of them out")
             return counts
         if budget is None:
-            raise InputError("an allocation by shares needs a budget; give budget=")
+            raise InputError("an allocation by shares needs a budget; give one (budget=, --budget)")
         left = budget - k * self.floor
         if left < 0:
             raise InputError(

@@ -337,7 +337,8 @@ class SMCRun(Run):
         if self.at_data:
             return self.posterior_at_data()
         found = self.reweighted(self.method.weights)
-        found.remark = NO_LONGER_AT_DATA if self._was_at_data else ""
+        if self._was_at_data:
+            found.remark = "; ".join(text for text in (NO_LONGER_AT_DATA, found.remark) if text)
         return found
 
     def posterior_at(self, tolerance: float) -> Posterior:

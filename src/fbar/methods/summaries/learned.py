@@ -85,7 +85,7 @@ class LearnedProblem(Problem):
             base.raw,
             summary=summary,
             summary_names=[f"learned {name}" for name in learning.r_squared],
-            derived=base.derived,
+            derived=base.arguments["derived"],
             cost=base.arguments["cost"],
             records=base.records,
         )

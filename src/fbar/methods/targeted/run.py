@@ -288,7 +288,7 @@ class TargetedRun(TargetedRounds):
             if self.at_final_tolerance and tolerance > self.wanted.tolerance:
                 raise InputError(
                     f"the run is already at the tolerance {self.wanted.tolerance:g}; for a larger one use "
-                    f"result.at({tolerance:g})"
+                    f"result.at({tolerance:g}), or fbar show RUN --at {tolerance:g}"
                 )
             self.wanted = self._acceptance_at(tolerance)
             self.problem.check_acceptance(self.wanted)

@@ -7,13 +7,17 @@ from fbar.question.priors.base import Distribution, Mixture
 from fbar.question.priors.density import Density
 from fbar.question.priors.finite import Finite
 from fbar.question.priors.independent import Prior, UnitTransform
-from fbar.question.priors.marginals import Categorical, Marginal, truncate
+from fbar.question.priors.marginals import Categorical, Marginal
 from fbar.question.priors.model_choice import ModelChoice
-from fbar.question.priors.structures import Structure, structure
+from fbar.question.priors.orders import ordered
+from fbar.question.priors.restricted import truncate
+from fbar.question.priors.simplex import dirichlet
+from fbar.question.priors.structures import Determined, Structure, structure
 
 __all__ = [
     "Categorical",
     "Density",
+    "Determined",
     "Distribution",
     "Finite",
     "Marginal",
@@ -22,6 +26,8 @@ __all__ = [
     "Prior",
     "Structure",
     "UnitTransform",
+    "dirichlet",
+    "ordered",
     "structure",
     "truncate",
 ]

@@ -51,6 +51,15 @@ def as_unit(unit: npt.ArrayLike, dimension: int) -> FloatArray:
     return u
 
 
+def evenly_spread(size: int, dimension: int) -> FloatArray:
+    """Points of the unit cube, always the same: a Kronecker sequence with powers of the root of x^(d+1) = x + 1."""
+    root = 1.5
+    for _ in range(60):
+        root = (1 + root) ** (1 / (dimension + 1))
+    step = root ** -np.arange(1.0, dimension + 1)
+    return np.asarray((0.5 + np.arange(1, size + 1)[:, None] * step) % 1.0)
+
+
 def draws(size: int, dimension: int, rng: np.random.Generator) -> FloatArray:
     """So many points of the unit cube."""
     return generator(rng).random((rows(size, "size"), dimension))

@@ -15,7 +15,7 @@ from fbar.errors import InputError
 from fbar.question.points import Points, require_points
 from fbar.question.priors.base import as_unit, draws
 from fbar.question.priors.marginals import Marginal, as_marginal, quantile_function
-from fbar.question.priors.structures import Structure, Structured
+from fbar.question.priors.structures import Determined, Structure, Structured
 
 MOST_DIMENSIONS = 100_000
 """Of the unit cube that a distribution is made from."""
@@ -25,7 +25,8 @@ class Prior(Structured):
     """Named parameters, each with its distribution, independent unless one is given as a function of others.
 
     A distribution is one of scipy.stats, frozen or new-style, `Categorical`, `truncate`, or a function of the
-    parameters before it that gives one: a dependent prior, written down as it is sampled.
+    parameters before it that gives one: a dependent prior, written down as it is sampled. Groups of parameters come
+    first: ``Prior(dirichlet(a=1, b=1), ordered(...), rate=...)``. For a condition on several, see `truncate`.
 
     >>> from scipy import stats
     >>> prior = Prior(beta=stats.uniform(0, 2), gamma=lambda t: stats.uniform(0, t["beta"]))
@@ -34,22 +35,28 @@ class Prior(Structured):
     (1.0, 0.5, 0.5)
     """
 
-    def __init__(self, marginals: Mapping[str, Any] | None = None, /, *unnamed: Any, **named: Any) -> None:
-        if unnamed or not isinstance(marginals, Mapping | None):
-            raise InputError(
-                "every parameter needs a name, as in Prior(beta=scipy.stats.uniform(0, 1)) or "
-                f"Prior({{'beta': ...}}); got {type(marginals).__name__} without one"
-            )
-        given = {**(marginals or {}), **named}
-        if twice := set(marginals or {}) & set(named):
-            raise InputError(f"parameter {shown(min(twice))} is given twice; give it one distribution")
+    def __init__(self, *groups: Mapping[str, Any] | None, **named: Any) -> None:
+        given: dict[str, Any] = {}
+        for group in (*groups, named):
+            if not isinstance(group, Mapping | None):
+                raise InputError(
+                    "every parameter needs a name, as in Prior(beta=scipy.stats.uniform(0, 1)) or "
+                    f"Prior({{'beta': ...}}); got {type(group).__name__} without one"
+                )
+            if twice := given.keys() & set(group or {}):
+                raise InputError(f"parameter {shown(min(twice))} is given twice; give it one distribution")
+            given.update(group or {})
         if not given:
             raise InputError("a prior needs named parameters, such as Prior(beta=scipy.stats.uniform(0, 1))")
         self.marginals: dict[str, Marginal | Callable[[Points], Any]] = {}
         self._independent: dict[str, Marginal] = {}
         self._conditional: dict[str, Callable[[Points], Any]] = {}
+        self._determined: dict[str, Determined] = {}
         for name, marginal in given.items():
             require_name(name)
+            if isinstance(marginal, Determined):
+                self._determined[name] = marginal
+                continue
             conditional = callable(marginal) and not isinstance(marginal, Marginal) and not hasattr(marginal, "dist")
             if conditional and not isinstance(marginal, type) and not hasattr(marginal, "ppf"):
                 if not self.marginals:
@@ -74,7 +81,12 @@ class Prior(Structured):
     @property
     def structure(self) -> Structure:
         continuous = not any(marginal.discrete for marginal in self._independent.values())
-        return Structure(marginals=self._independent, coordinates=self.names, continuous=continuous)
+        return Structure(
+            marginals=self._independent,
+            coordinates=self.names,
+            continuous=continuous,
+            determined=self._determined,
+        )
 
     def _marginal(self, name: str, earlier: Mapping[str, Any]) -> Marginal:
         if name in self._independent:
@@ -95,7 +107,7 @@ class Prior(Structured):
         columns: dict[str, Any] = {}
         for index, name in enumerate(self.marginals):
             columns[name] = self._marginal(name, columns).ppf(u[:, index])
-        return Points(columns, unit=u, owner=self)
+        return Points(columns, self._determined, unit=u, owner=self)
 
     def to_unit(self, points: Points) -> FloatArray:
         require_points(points, needed=self.names)

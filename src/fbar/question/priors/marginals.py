@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.arrays import FloatArray, as_array, distribution, floats, without_mask
-from fbar.checks import in_words, number, shown
+from fbar.checks import in_words, shown
 from fbar.errors import InputError
 
 
@@ -224,21 +224,6 @@ class Tilted:
 
     def logpdf(self, x: FloatArray) -> FloatArray:
         return np.asarray(self.base.logpdf(x) + self.unit.logpdf(self.base.cdf(x)))
-
-
-def truncate(given: Any, low: float = -np.inf, high: float = np.inf) -> Marginal:
-    """A continuous distribution restricted to an interval.
-
-    >>> from scipy import stats
-    >>> truncate(stats.norm(0, 1), low=0).support
-    (0.0, inf)
-    """
-    if not number(low, "low") < number(high, "high"):
-        raise InputError(f"truncation needs low < high; got {shown(low)} and {shown(high)}")
-    base = as_marginal(given, "truncated")
-    if base.discrete:
-        raise InputError("truncate takes a continuous distribution; for a discrete one leave values out")
-    return Truncated(base, float(low), float(high))
 
 
 def as_marginal(given: Any, name: str) -> Marginal:

@@ -14,7 +14,7 @@ from fbar.checks import require_name, shown
 from fbar.errors import InputError
 from fbar.question.points import Points, require_points
 from fbar.question.priors.base import Distribution, as_unit, draws
-from fbar.question.priors.structures import Structure, Structured
+from fbar.question.priors.structures import Determined, Structure, Structured, structure
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,11 @@ class ModelChoice(Structured):
                 raise InputError(
                     f"model {shown(label)} needs a prior such as fbar.Prior(...), or None; got {shown(prior)}"
                 )
+            if structure(prior).fitted_to_sample:
+                raise InputError(
+                    f"the prior of model {shown(label)} is the posterior of an earlier run, which has an error of its "
+                    "own; in a choice of models that is not supported"
+                )
             if prior is not None and name in prior.names:
                 raise InputError(
                     f"model {shown(label)} has a parameter called {shown(name)}, the name of the model index"
@@ -68,6 +73,14 @@ class ModelChoice(Structured):
         )
         self._cumulative = np.concatenate([[0.0], np.cumsum(self.probabilities)])
         self.parameters = tuple(dict.fromkeys(n for prior in self.models.values() if prior for n in prior.names))
+        self._determined: dict[str, Determined] = {}
+        for label, prior in self.models.items():
+            for name, follows in structure(prior).determined.items():
+                if name in self.parameters or self._determined.setdefault(name, follows) != follows:
+                    raise InputError(
+                        f"the parameter {shown(name)} of model {shown(label)} follows from others there, but not in "
+                        "the same way in another model; give it another name"
+                    )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -79,7 +92,7 @@ class ModelChoice(Structured):
 
     @property
     def structure(self) -> Structure:
-        return Structure(models=self)
+        return Structure(models=self, determined=self._determined)
 
     def __repr__(self) -> str:
         return f"ModelChoice({', '.join(map(str, self.models))})"
@@ -115,7 +128,7 @@ class ModelChoice(Structured):
                 unit[rows, 1 : 1 + prior.dimension] = inner.unit
                 owners[label] = inner.owner
         absent = {name: mask for name, mask in present.items() if not mask.all()}
-        return Points(columns, present=absent, unit=unit, owner=Coordinates(self, owners))
+        return Points(columns, self._determined, absent, unit, Coordinates(self, owners))
 
     def embed(self, label: Any, parameters: Points | None, rows: int = 1) -> Points:
         """A batch of one model's own parameters as a batch of the choice: with the columns of all models."""

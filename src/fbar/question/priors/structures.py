@@ -6,17 +6,26 @@ values, are a choice of models, or have parameters that do not depend on others.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fbar.arrays import FloatArray
+from fbar.question.points import Points
 from fbar.question.priors.marginals import Marginal, borders
 
 if TYPE_CHECKING:
     from fbar.question.priors.base import Distribution
     from fbar.question.priors.finite import Finite
     from fbar.question.priors.model_choice import ModelChoice
+
+
+class Determined(ABC):
+    """A parameter that follows from the others of its prior, such as the last share of a whole; compared by value."""
+
+    @abstractmethod
+    def __call__(self, points: Points) -> FloatArray: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +35,7 @@ class Structure:
     ``values`` is the distribution itself if it has finitely many values, ``models`` if it is a choice of models;
     ``marginals`` are the distributions of the parameters that do not depend on others, and ``coordinates`` the
     parameters that belong to the coordinates of the unit cube, one each. ``continuous`` says that all parameters are,
-    as far as it is known.
+    as far as it is known. ``determined`` are further parameters, which follow from its own.
     """
 
     values: Finite | None = None
@@ -34,6 +43,9 @@ class Structure:
     marginals: Mapping[str, Marginal] = field(default_factory=dict)
     coordinates: tuple[str, ...] = ()
     continuous: bool = False
+    determined: Mapping[str, Determined] = field(default_factory=dict)
+    fitted_to_sample: bool = False
+    """Whether it stands for a sample, whose error an answer carries: see `fbar.estimation.sequential`."""
 
     @property
     def discrete(self) -> frozenset[str]:

@@ -13,7 +13,7 @@ from fbar.checks import shown
 from fbar.errors import InputError
 from fbar.question.outcomes import Failure
 from fbar.question.points import Points
-from fbar.question.priors import Distribution, Finite, ModelChoice
+from fbar.question.priors import Distribution, Finite, ModelChoice, structure
 from fbar.question.simulators.base import Simulator, SimulatorFunction, Single, as_simulator
 from fbar.question.simulators.failures import Unusable
 from fbar.question.simulators.rows import RowByRow, Rows
@@ -71,7 +71,7 @@ class Choice(Simulator):
     def _seen_by(self, label: Any) -> list[str]:
         """The parameters that a model sees."""
         prior = self.models[label].prior
-        return [self.name, *(prior.names if prior else ())]
+        return [self.name, *(prior.names if prior else ()), *structure(prior).determined]
 
     def parts(self, theta: Points) -> Iterator[tuple[Any, Simulator, IntArray, Points]]:
         """Each model that occurs: its label, its simulator, its rows, and these with only its own parameters."""

@@ -4,6 +4,9 @@ Other rooms import `Target`, what checks targets that users give, and the functi
 """
 
 from fbar.question.targets.base import Target, as_target, as_targets, column_of, whole_name
+from fbar.question.targets.bayes_factors import bayes_factor
+from fbar.question.targets.conditions import OneModel, within
+from fbar.question.targets.correlations import correlation, sd
 from fbar.question.targets.covariances import covariance, variance
 from fbar.question.targets.densities import density_at
 from fbar.question.targets.expectations import (
@@ -15,19 +18,25 @@ from fbar.question.targets.expectations import (
     probability_between,
     second_moment,
 )
+from fbar.question.targets.intervals import credible_interval, hdi
 from fbar.question.targets.quantiles import quantile
 from fbar.question.targets.registry import KINDS, Kind, parameter, parse, register, registered
 
 __all__ = [
     "KINDS",
     "Kind",
+    "OneModel",
     "Target",
     "as_target",
     "as_targets",
+    "bayes_factor",
     "column_of",
+    "correlation",
     "covariance",
+    "credible_interval",
     "density_at",
     "expectation",
+    "hdi",
     "mean",
     "model_probability",
     "parameter",
@@ -38,7 +47,9 @@ __all__ = [
     "quantile",
     "register",
     "registered",
+    "sd",
     "second_moment",
     "variance",
     "whole_name",
+    "within",
 ]

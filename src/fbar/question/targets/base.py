@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +22,14 @@ from fbar.arrays import BoolArray, FloatArray, same_alone
 from fbar.checks import listed_of, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
+from fbar.question.targets.limits import Limits
+
+if TYPE_CHECKING:
+    from fbar.question.targets.conditions import OneModel
+
+
+PriorProbability = Callable[[str, Any], float]
+"""The prior probability that a parameter has a value, such as that of one model."""
 
 
 class Target(ABC):
@@ -60,6 +69,31 @@ class Target(ABC):
     def limits(self, points: Points) -> tuple[FloatArray | float, FloatArray | float]:
         """What the value lies between, whatever the weights of these points are: numbers, or shape (m,)."""
         return -math.inf, math.inf
+
+    @property
+    def parts(self) -> tuple[Target, ...]:
+        """The targets that it consists of, each of which is estimated as one of its kind; itself for most."""
+        return (self,)
+
+    def with_prior(self, prior: PriorProbability) -> Target:
+        """The target for a problem with these prior probabilities; itself unless it compares with the prior."""
+        return self
+
+    def within(self, model: OneModel) -> Target | None:
+        """The target within one model, where its kind has one; None for the general way (``Within``)."""
+        return None
+
+    def doubts(self, points: Points, weights: FloatArray) -> tuple[str, ...]:
+        """Why an estimate from these weighted points is unreliable, for reasons that only this target has."""
+        return ()
+
+    def remarks(self, points: Points, weights: FloatArray) -> tuple[str, ...]:
+        """Warnings about an estimate from these weighted points whose error bar is reliable."""
+        return ()
+
+    def confidence_limits(self, value: float, standard_error: float, df: float) -> Limits | None:
+        """Limits that are not symmetric about the value; None for Student's."""
+        return None
 
     @property
     def labels(self) -> tuple[str, ...] | None:

@@ -18,9 +18,9 @@ from fbar.arrays import BoolArray, FloatArray, without_mask
 from fbar.checks import flag, in_words, number, shown
 from fbar.checks import function as check_function
 from fbar.errors import InputError
+from fbar.question.expressions import Expression
 from fbar.question.points import Points
 from fbar.question.targets.base import Target, column_of, mean_of, present, restricted
-from fbar.question.targets.expressions import Expression
 from fbar.question.targets.registry import parameter, register, require_own_name
 
 Function = Callable[[Points], npt.ArrayLike]
@@ -168,19 +168,25 @@ def probability_between(name: str, low: float, high: float) -> Target:
     return Expectation(inside, label, is_indicator=True)
 
 
+def require_model_name(model: Any) -> None:
+    if not isinstance(model, str | int | float | np.generic):
+        raise InputError(f"a model is named by text or a number; got {shown(model)}")
+
+
+def is_model(column: npt.NDArray[Any], model: Any) -> npt.NDArray[np.bool_]:
+    """Where a column of models has this one; a number may be written as text, as on a command line."""
+    return np.asarray((column.astype(str) if isinstance(model, str) and column.dtype.kind != "U" else column) == model)
+
+
 @register("MODEL", "model_probability:SIR")
 def model_probability(model: Any, *, name: str = "model") -> Target:
     """Posterior probability of one model among those of a model choice."""
-    if not isinstance(model, str | int | float | np.generic):
-        raise InputError(f"a model is named by text or a number; got {shown(model)}")
+    require_model_name(model)
     parameter(name)
     label = f"model_probability:{model}"
 
     def chosen(points: Points) -> npt.NDArray[np.bool_]:
-        column = points[name]
-        if isinstance(model, str) and column.dtype.kind != "U":  # a number, written as text on a command line
-            column = column.astype(str)
-        return np.asarray(column == model)
+        return is_model(points[name], model)
 
     def unknown(_: int, points: Points) -> str:
         return f"there is no {name} {shown(model)}; known: {', '.join(map(str, dict.fromkeys(points[name].tolist())))}"

@@ -43,6 +43,8 @@ from fbar.checks import counted, number, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.targets.base import Target, column_of, present, restricted
+from fbar.question.targets.conditions import OneModel
+from fbar.question.targets.limits import Limits
 from fbar.question.targets.registry import parameter, register
 
 ERROR_BAR_LEVEL = 0.95
@@ -75,7 +77,7 @@ class Inversion:
 
 
 @dataclass(frozen=True, eq=False)
-class Inverted:
+class Inverted(Limits):
     """The weighted distribution function of one variable around its α-quantile.
 
     ``x`` are the values in rising order and ``mass`` the share of the weight up to each, half its own included: F̂ by
@@ -271,12 +273,17 @@ class Quantile(Target):
     parameter: str
     level: float
     name: str
+    model: OneModel | None = None
 
     def components(self, points: Points) -> FloatArray:
         return column_of(points, self.parameter, self.name)[:, None]
 
     def given(self, points: Points) -> BoolArray | None:
-        return present(points, (self.parameter,))
+        having = present(points, (self.parameter,))
+        return having if self.model is None else self.model.among(points, having)
+
+    def within(self, model: OneModel) -> Quantile:
+        return replace(self, name=model.named(self.name), model=model)
 
     @property
     def smooth(self) -> bool:
