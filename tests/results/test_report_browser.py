@@ -90,7 +90,7 @@ def test_it_opens_without_a_complaint_and_asks_for_nothing(browser, request, whi
         for place in range(sections.count()):
             section = sections.nth(place)
             assert section.is_visible()
-            assert section.bounding_box()["height"] > 40, section.get_attribute("id")
+            assert section.bounding_box()["height"] > 30, section.get_attribute("id")
         # Tables and wide pictures scroll by themselves; the page never does.
         root = "document.documentElement"
         assert visit.page.evaluate(f"{root}.scrollWidth") <= visit.page.evaluate(f"{root}.clientWidth")

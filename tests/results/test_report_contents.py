@@ -1,4 +1,4 @@
-"""What a report promises: what its tables are called, what is folded, nothing left out, exact priors, short pictures."""
+"""What a report promises: names of columns, what is folded, nothing left out, exact priors, few bytes."""
 
 from __future__ import annotations
 
