@@ -13,6 +13,7 @@ from fbar.plot.scales import is_log_scaled
 from fbar.question.priors.marginals import as_marginal
 from fbar.results.report.prior import in_words, prior_rows
 from fbar.results.report.shaped import exchangeable, series_of
+from fbar.results.summary_rows import cells as summary_cells
 
 NAMES = ("kon", "koff", "kr", "d")
 
@@ -84,10 +85,16 @@ def test_every_target_is_in_every_table(nine):
     assert "name them" not in text
 
 
-def test_the_interval_of_an_estimate_is_not_called_credible(nine):
-    _, text = nine
-    assert "95% confidence interval of this estimate" in "".join(re.findall(r"<th[ >].*?</th>", text))
-    assert not re.search(r"<th[^>]*>95% interval</th>", text)
+def test_the_interval_of_an_estimate_cannot_be_taken_for_the_credible_interval(nine):
+    """The summary comes first: its column is the credible interval, that of the targets says what it is of."""
+    result, text = nine
+    first, second = re.findall(r"<table>.*?</table>", unfolded(section(text, "answer")), flags=re.DOTALL)
+    assert cells(first, "th") == ["posterior", *result.summary().columns[1:]]
+    assert "95% credible interval" in cells(first, "th")
+    assert cells(second, "th") == ["asked", "estimate", "95% confidence interval of this estimate", "reliability"]
+    assert "95% interval" not in cells(text, "th")
+    row = result.summary()["kr"]
+    assert [cells(line)[1:6] for line in first.split("<tr>") if ">kr<" in line] == [summary_cells(row)[1:6]]
 
 
 def test_details_are_folded_without_script(nine):
@@ -105,7 +112,7 @@ def test_details_are_folded_without_script(nine):
 
 def test_the_first_screen_has_question_data_answer_reliability_and_a_picture(nine):
     result, text = nine
-    assert '<p class="subtitle">Messengers of a gene that switches on and off.</p>' in text
+    assert "<h1>Messengers of a gene that switches on and off.</h1>" in text
     first = section(text, "answer")
     assert "Compared by mean 1.55, spread" in first
     assert ("estimates are reliable" in first) or (" of 9 estimates " in first)

@@ -14,7 +14,7 @@ from fbar.diagnostics.model_check import ModelCheck
 from fbar.diagnostics.predictions import Predictions
 from fbar.question.priors import structure
 from fbar.question.problem import Problem
-from fbar.results.markup import Html, join, paragraph
+from fbar.results.markup import Html, element, join, paragraph
 from fbar.results.report.page import Section, details, figures, split_table, table
 from fbar.results.report.shaped import Series, series_of
 from fbar.results.report.svg import whole
@@ -42,16 +42,24 @@ class Part:
     share: float
 
 
-def pictures(problem: Problem, found: Predictions) -> list[Html]:
-    """New simulations beside the data: series as series, and the numbers that simulations are compared by."""
-    made: list[Html] = []
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """New simulations beside the data: ``series`` as series, and the ``numbers`` that simulations are compared by."""
+
+    series: list[Html]
+    numbers: list[Html]
+
+
+def pictures(problem: Problem, found: Predictions) -> Pictures:
+    """A series and the numbers of each model."""
+    made = Pictures([], [])
     for part in _parts(problem, found):
         of = f" of {part.label}" if part.label else ""
         size = (WIDTH, 2.7)
         for series in _series(problem, found):
             title = " ".join(filter(None, [_title(part), series.title]))
             record = _record(series.observed, series.simulated[part.rows], None)
-            made.append(_drawn(record, f"new simulations{of} beside the data", title, series.axis, size))
+            made.series.append(_drawn(record, f"new simulations{of} beside the data", title, series.axis, size))
         if _summaries_apart(problem, found):
             assert found.numbers is not None
             assert problem.observed is not None
@@ -59,33 +67,41 @@ def pictures(problem: Problem, found: Predictions) -> list[Html]:
             record = _record(observed, found.numbers[part.rows], problem.summary_labels)
             label = f"summaries{of} of new simulations beside those of the data"
             small = (WIDTH, 0.8 + 0.3 * observed.size) if not record.series and observed.size > 1 else size
-            made.append(_drawn(record, label, _title(part), "", small))
+            made.numbers.append(_drawn(record, label, _title(part), "", small))
     return made
 
 
 def against(result: Result, found: Predictions, made: list[Html]) -> Section:
     """The check of the model, then the pictures, and how many numbers lie outside."""
-    problem, check = result.run.problem, result.model_check
-    body: list[object] = [_checked(check)]
+    words = [_checked(result.model_check), *_words(result.run.problem, found)]
+    if len(made) == 1:
+        body = element("div", figures(made, "", "pictures"), element("div", *words), class_="beside")
+    else:
+        body = join([figures(made, "", "pictures"), *words])
+    return Section("predictive", "Model against data", body)
+
+
+def _words(problem: Problem, found: Predictions) -> Iterator[Html]:
+    """What the new simulations are, and how the data lie among them."""
     if len(found):
         caption = (
             f"{counted(len(found), 'new simulation')} at parameters drawn from {found.about}. Data outside most of "
             "them are data that the model does not produce at the parameters that it finds likely."
         )
-        body.append(figures(made, caption, "pictures") if made else paragraph(caption, class_="soft"))
+        yield paragraph(caption, class_="soft")
     if found.numbers is not None and problem.observed is not None:
         observed = np.ravel(problem.observed).astype(np.float64)
         record = _record(observed, found.numbers, problem.summary_labels)
-        body += [paragraph(_outside(record)), _numbers(record)]
+        yield paragraph(_outside(record))
+        yield _numbers(record)
     elif len(found):
         rows = found.summaries.reshape(len(found.summaries), -1)
         same = float(np.mean((rows == np.ravel(np.asarray(problem.observed))).all(axis=1)))
-        body.append(paragraph(f"{100 * same:.3g}% of {counted(len(rows), 'new simulation')} equal the data."))
+        yield paragraph(f"{100 * same:.3g}% of {counted(len(rows), 'new simulation')} equal the data.")
     if found.failed:
-        body.append(paragraph(f"{counted(found.failed, 'new simulation')} failed.", class_="warning"))
+        yield paragraph(f"{counted(found.failed, 'new simulation')} failed.", class_="warning")
     if found.missing:
-        body.append(paragraph(found.missing))
-    return Section("predictive", "Model against data", join(body))
+        yield paragraph(found.missing)
 
 
 def _checked(check: ModelCheck) -> Html:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fbar.checks import counted
+from fbar.diagnostics.model_check import ModelCheck
 from fbar.estimation.estimate import BIASED, RELIABLE, UNRELIABLE, Estimate, between, shorthand
+from fbar.methods.stopping import NOT_FINISHED
 from fbar.question.targets import Target
 from fbar.results.account import simulations_in_words
 from fbar.results.markup import Html, element, join, paragraph
@@ -24,7 +26,9 @@ INTERVAL = "95% confidence interval of this estimate"
 
 READING = {
     INTERVAL: "where the exact value of the target lies; it shrinks with more simulations",
-    "credible interval": "where the quantity lies, given the data: it does not shrink with more simulations",
+    "credible interval": "where the quantity lies, given the data; it does not shrink with more simulations",
+    "MC error, total error": "standard errors of the mean: from the number of simulations, and with the bias that may "
+    "remain",
 }
 
 
@@ -38,7 +42,9 @@ def components(estimate: Estimate) -> list[tuple[str, Estimate]]:
 
 def answer(result: Result, picture: Html) -> Section:
     """The data, the summary, every target that was asked, whether to trust them, and what the run warns of."""
-    warnings = [*_warnings_of(result.estimates), *result.warnings]
+    unfinished = "the run was interrupted: these are its estimates so far"
+    warnings = [unfinished] if result.stopped_by == NOT_FINISHED else []
+    warnings += [*_warnings_of(result.estimates), *result.warnings]
     other = [] if result.own else [f"Not the run's own estimates: {result.what}, by {result.how[1:]}."]
     words = [
         *(paragraph(text) for text in other),
@@ -88,14 +94,20 @@ def _reliability(result: Result) -> str:
     bad = [f"{word}: {_listed(names)}" for word, names in by_word.items() if names]
     about = result.about.partition(";")[0]
     if not bad:
-        said = "The estimate is reliable" if len(parts) == 1 else f"All {len(parts)} estimates are reliable"
+        all_of_them = {1: "The estimate is", 2: "Both estimates are"}.get(len(parts), f"All {len(parts)} estimates are")
+        said = f"{all_of_them} reliable"
     else:
         reliable = len(parts) - sum(map(len, by_word.values()))
         said = f"{reliable} of {counted(len(parts), 'estimate')} {'is' if reliable == 1 else 'are'} {RELIABLE}; "
         said += "; ".join(bad)
-    check = result.model_check
-    fits = str(check) if check.p_value is not None else "The model was not checked against the data."
-    return f"{sentence(said)} {sentence(about)} {fits}"
+    return f"{sentence(said)} {sentence(about)} {_fit(result.model_check)}"
+
+
+def _fit(check: ModelCheck) -> str:
+    """Whether the model was found to fit; an alarm is among the warnings already."""
+    if check.p_value is None:
+        return "The model was not checked against the data."
+    return "" if check.alarm else str(check)
 
 
 def _listed(names: list[str], most: int = 4) -> str:

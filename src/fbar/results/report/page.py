@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -23,14 +23,22 @@ ICON = (
 )
 
 
-def table(head: Sequence[object], rows: Iterable[Sequence[object]], *, left: int = 1, caption: str = "") -> Html:
-    """The first ``left`` columns are words, the others numbers."""
+def table(
+    head: Sequence[object],
+    rows: Iterable[Sequence[object]],
+    *,
+    left: int = 1,
+    caption: str = "",
+    words: Collection[int] | None = None,
+) -> Html:
+    """The first ``left`` columns are words, or those that are in ``words``; the others are numbers."""
+    to_left = range(left) if words is None else words
 
     def row(cells: Sequence[object], name: str) -> Html:
         return element(
             "tr",
             *(
-                element(name, cell, **({} if place < left else {"class_": "number"}))
+                element(name, cell, **({} if place in to_left else {"class_": "number"}))
                 for place, cell in enumerate(cells)
             ),
         )
@@ -62,12 +70,19 @@ def keys(entries: Mapping[str, str]) -> Html:
     return element("span", *(element("span", words, class_=f"key {name}") for words, name in entries.items()))
 
 
-def split_table(head: Sequence[object], rows: Sequence[Sequence[object]], *, left: int = 1, most: int = 20) -> Html:
+def split_table(
+    head: Sequence[object],
+    rows: Sequence[Sequence[object]],
+    *,
+    left: int = 1,
+    most: int = 20,
+    words: Collection[int] | None = None,
+) -> Html:
     """A table whose rows beyond ``most`` are folded."""
     if len(rows) <= most:
-        return table(head, rows, left=left)
-    more = details(f"{len(rows) - most:,} more rows", table(head, rows[most:], left=left))
-    return join([table(head, rows[:most], left=left), more])
+        return table(head, rows, left=left, words=words)
+    more = details(f"{len(rows) - most:,} more rows", table(head, rows[most:], left=left, words=words))
+    return join([table(head, rows[:most], left=left, words=words), more])
 
 
 @dataclass(frozen=True)

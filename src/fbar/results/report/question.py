@@ -16,7 +16,7 @@ from fbar.question.problem import Problem
 from fbar.question.simulators import KnownAcceptance
 from fbar.question.simulators.choice import Choice
 from fbar.results.markup import Html, element, join, paragraph
-from fbar.results.report.page import Section, details, table
+from fbar.results.report.page import Section, details, split_table
 from fbar.results.report.prior import prior_rows
 
 if TYPE_CHECKING:
@@ -30,11 +30,13 @@ MOST_LINES = 6
 
 
 def title(result: Result) -> str:
-    """What the run is called: its model file, else its directory."""
+    """What the run is called: its model file, else its directory, else its first line."""
     model = result.settings.get("model")
     if model:
         return Path(model["file"]).stem
-    return "Inference" if result.directory is None else result.directory.resolve().name
+    if result.directory is not None:
+        return result.directory.resolve().name
+    return first_line(result) or "Inference"
 
 
 def first_line(result: Result) -> str:
@@ -63,13 +65,13 @@ def model(result: Result) -> Section:
     """The simulator's docstring, the prior of each parameter, and how simulations are compared with the data."""
     problem = result.run.problem
     texts = _docstrings(problem)
-    body: list[object] = [_docstring(text, str(label)) for label, text in texts.items() if text]
-    if not body:
-        body.append(paragraph("The simulator has no docstring.", class_="soft"))
+    words: list[object] = [_docstring(text, str(label)) for label, text in texts.items() if text]
+    if not words:
+        words.append(paragraph("The simulator has no docstring.", class_="soft"))
+    words.append(paragraph(_compared(problem), class_="soft"))
     head = ["parameter", "prior", "median", "central 95%"]
-    body.append(element("div", table(head, prior_rows(problem), left=2), class_="prior"))
-    body.append(paragraph(_compared(problem), class_="soft"))
-    return Section("model", "Model and prior", join(body))
+    priors = element("div", split_table(head, prior_rows(problem), left=2), class_="prior")
+    return Section("model", "Model and prior", element("div", element("div", *words), priors, class_="beside"))
 
 
 def _docstring(text: str, label: str) -> Html:

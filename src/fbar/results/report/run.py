@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fbar.results.result import Result
 
 MOST_FIRST = 4
-"""Parameters on the first screen, at most, where there is no picture of the data."""
+"""Parameters on the first screen, at most, where the data are not a series."""
 
 
 def report_run(
@@ -70,17 +70,18 @@ def report_run(
         settings(result),
     ]
     made = f"Made by fbar on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC."
-    return write(path, page(title or question.title(result), question.first_line(result), sections, made))
+    name, line = title or question.title(result), question.first_line(result)
+    return write(path, page(name, "" if line == name else line, sections, made))
 
 
-def _pictures(result: Result, beside_data: list[Html]) -> tuple[Html, list[Html]]:
-    """The first screen's picture and the others: what the model predicts beside the data, or a few parameters.
+def _pictures(result: Result, beside_data: against.Pictures) -> tuple[Html, list[Html]]:
+    """The first screen's picture and the others: a series with what the model predicts, or a few parameters.
 
-    The pictures of several models are seen side by side, further down.
+    The series of several models are seen side by side, further down.
     """
-    if beside_data and structure(result.run.problem.prior).models is None:
-        return figures(beside_data[:1], "New simulations at the posterior beside the data.", "pictures"), beside_data[
-            1:
-        ]
+    series, numbers = beside_data.series, beside_data.numbers
+    if series and structure(result.run.problem.prior).models is None:
+        caption = "New simulations at the posterior beside the data."
+        return figures(series[:1], caption, "pictures"), [*series[1:], *numbers]
     few = parameters(result)[:MOST_FIRST]
-    return figures(marginals(result, few), keys(OF_POSTERIOR)), beside_data
+    return figures(marginals(result, few), keys(OF_POSTERIOR)), [*series, *numbers]
