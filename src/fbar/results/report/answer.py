@@ -99,7 +99,7 @@ def _reliability(result: Result) -> str:
     else:
         reliable = len(parts) - sum(map(len, by_word.values()))
         said = f"{reliable} of {counted(len(parts), 'estimate')} {'is' if reliable == 1 else 'are'} {RELIABLE}; "
-        said += "; ".join(bad)
+        said = (said if reliable else "") + "; ".join(bad)
     return f"{sentence(said)} {sentence(about)} {_fit(result.model_check)}"
 
 

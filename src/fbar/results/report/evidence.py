@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fbar.diagnostics.explanation import Explanation, regression_in_words
+from fbar.diagnostics.explanation import VALUES, Explanation, regression_in_words
 from fbar.estimation.estimate import shorthand, worth
 from fbar.methods.run import Stage
 from fbar.results.markup import Html, element, join, paragraph
 from fbar.results.report.answer import sentence
 from fbar.results.report.page import Section, details, figures, keys, notes, split_table, table
 from fbar.results.report.posterior import parameters
-from fbar.results.report.precision import Explained
 from fbar.results.report.svg import inline, small, whole
 
 if TYPE_CHECKING:
     from fbar.results.result import Result
+
+Explained = Mapping[str, Explanation]
+"""The explanation of each scalar target, by its name."""
 
 OF_PLACES = {"posterior": "blue", "simulations": "orange", "prior": "grey"}
 
@@ -32,7 +35,8 @@ def places(result: Result, explained: Explained) -> Section:
         small(replace(record, parameters=(one,), message=""), f"where {one.name} was simulated")
         for one in record.parameters
     ]
-    scaled = "Each density is in terms of its largest value."
+    smooth = not all(one.discrete for one in record.parameters)
+    scaled = "Each density is in terms of its largest value." if smooth else ""
     caption = join([keys(OF_PLACES), scaled, sentence(record.message) if record.message else ""], " ")
     regions = [_regions(name, found) for name, found in explained.items() if found.regions]
     folded = details("Shares of regions, for each target", *regions) if regions else ""
@@ -59,7 +63,9 @@ def influence(explained: Explained) -> Section:
         notes(f"Not known: {text}." for text in unknown),
     ]
     largest = [found.carriers.largest for found in explained.values() if found.carriers is not None]
-    line = f"no simulation carries more than {100 * max(largest):.3g}% of a variance" if largest else ""
+    of_values = any(found.carriers is not None and found.carriers.what == VALUES for found in explained.values())
+    part = "value of θ" if of_values else "simulation"
+    line = f"no {part} carries more than {100 * max(largest):.3g}% of a variance" if largest else ""
     return Section("influence", "What carries the estimates", join(body), folded=True, line=line)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from fbar.diagnostics.explanation import Explanation
+import numpy as np
+
+from fbar.diagnostics.explanation import halving
 from fbar.methods.forecasts import brief
+from fbar.question.targets import Target
 from fbar.results.markup import element, join, paragraph
 from fbar.results.report.page import Section, figures, split_table
 from fbar.results.report.svg import whole
@@ -14,11 +16,8 @@ from fbar.results.report.svg import whole
 if TYPE_CHECKING:
     from fbar.results.result import Result
 
-Explained = Mapping[str, Explanation]
-"""The explanation of each scalar target, by its name."""
 
-
-def precision(result: Result, explained: Explained) -> Section:
+def precision(result: Result) -> Section:
     """A picture of all errors, and a table of what halving each would cost."""
     from fbar import plot
 
@@ -33,7 +32,7 @@ def precision(result: Result, explained: Explained) -> Section:
     else:
         left.append(paragraph("The errors were computed once, at the end, so how they fell is not known."))
     head = ["target", "error now", "half of it", "more simulations", "80% interval"]
-    costs = [(name, *_cost(found)) for name, found in explained.items()]
+    costs = [_cost(result, target) for target in result.targets]
     right: list[object] = [
         paragraph("What half of each error would cost, if the run went on as it did.", class_="soft"),
         split_table(head, costs),
@@ -42,17 +41,18 @@ def precision(result: Result, explained: Explained) -> Section:
             for name, found in result.missing.items()
         ),
     ]
-    if not costs:
-        right = right[2:]
     body = element("div", element("div", *left), element("div", *right), class_="beside")
     return Section("precision", "Precision", join([body]))
 
 
-def _cost(found: Explanation) -> tuple[str, str, str, str]:
-    error, more = found.estimate.standard_error, found.halving
+def _cost(result: Result, target: Target) -> tuple[str, ...]:
+    """A target's largest error, half of it, and the simulations that halve it."""
+    estimate = result.estimates[target.name]
+    error, more = float(np.max(estimate.standard_error)), halving(result.run, result.posterior, target, estimate)
+    name = f"{target.name} (largest)" if np.ndim(estimate.value) else target.name
     if more is None:
-        return f"{error:.2g}", f"{error / 2:.2g}", "not known", ""
-    return f"{error:.2g}", f"{error / 2:.2g}", _short(more.more), f"{_short(more.low)} to {_short(more.high)}"
+        return name, f"{error:.2g}", f"{error / 2:.2g}", "not known", ""
+    return name, f"{error:.2g}", f"{error / 2:.2g}", _short(more.more), f"{_short(more.low)} to {_short(more.high)}"
 
 
 def _short(number: int) -> str:

@@ -69,8 +69,9 @@ def model(result: Result) -> Section:
     if not words:
         words.append(paragraph("The simulator has no docstring.", class_="soft"))
     words.append(paragraph(_compared(problem), class_="soft"))
-    head = ["parameter", "prior", "median", "central 95%"]
-    priors = element("div", split_table(head, prior_rows(problem), left=2), class_="prior")
+    head, rows = ("parameter", "prior", "median", "central 95%"), prior_rows(problem)
+    shown = len(head) if any(middle for _, _, middle, _ in rows) else 2  # labels have no quantiles
+    priors = element("div", split_table(head[:shown], [row[:shown] for row in rows], left=2), class_="prior")
     return Section("model", "Model and prior", element("div", element("div", *words), priors, class_="beside"))
 
 

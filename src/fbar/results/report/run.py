@@ -61,7 +61,7 @@ def report_run(
         question.model(result),
         posterior(result),
         against.against(result, predictions, others),
-        precision(result, explained),
+        precision(result),
         evidence.places(result, explained),
         failures(result),
         evidence.tolerance(result, explained),
