@@ -303,6 +303,7 @@ def test_command_line(tmp_path, monkeypatch, capsys):
     assert call("report", "my-run", "--out", "deep/there.html", "--title", "Rates").strip() == "wrote deep/there.html"
     text = (tmp_path / "deep" / "there.html").read_text(encoding="utf-8")
     assert "<title>Rates</title>" in text
+    assert '<p class="subtitle">A model for fbar: fill in the simulator, the prior and the data.</p>' in text
     with pytest.raises(InputError, match="holds no run"):
         call("report", "nothing")
     with pytest.raises(InputError, match="predictive"):

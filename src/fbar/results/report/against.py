@@ -73,7 +73,8 @@ def pictures(problem: Problem, found: Predictions) -> Pictures:
 
 def against(result: Result, found: Predictions, made: list[Html]) -> Section:
     """The check of the model, then the pictures, and how many numbers lie outside."""
-    words = [_checked(result.model_check), *_words(result.run.problem, found)]
+    above = "" if made else ", drawn in the first picture of this page"
+    words = [_checked(result.model_check), *_words(result.run.problem, found, above)]
     if len(made) == 1:
         body = element("div", figures(made, "", "pictures"), element("div", *words), class_="beside")
     else:
@@ -81,12 +82,12 @@ def against(result: Result, found: Predictions, made: list[Html]) -> Section:
     return Section("predictive", "Model against data", body)
 
 
-def _words(problem: Problem, found: Predictions) -> Iterator[Html]:
+def _words(problem: Problem, found: Predictions, above: str) -> Iterator[Html]:
     """What the new simulations are, and how the data lie among them."""
     if len(found):
         caption = (
-            f"{counted(len(found), 'new simulation')} at parameters drawn from {found.about}. Data outside most of "
-            "them are data that the model does not produce at the parameters that it finds likely."
+            f"{counted(len(found), 'new simulation')} at parameters drawn from {found.about}{above}. Data "
+            "outside most of them are data that the model does not produce at the parameters that it finds likely."
         )
         yield paragraph(caption, class_="soft")
     if found.numbers is not None and problem.observed is not None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.question.problem import Problem
-from fbar.question.simulators import KnownAcceptance
+from fbar.question.simulators import KnownAcceptance, each
 from fbar.question.simulators.choice import Choice
 from fbar.results.markup import Html, element, join, paragraph
 from fbar.results.report.page import Section, details, split_table
@@ -105,12 +105,15 @@ def _compared(problem: Problem) -> str:
 
 
 def _of_file(result: Result) -> str:
-    """The docstring of the model file, or of a script."""
+    """The docstring of the model file, or of the script: of the module that defines a function of the problem."""
     problem = result.run.problem
-    functions = [found for found in _simulators(problem).values() if found is not None]
-    module = sys.modules.get(functions[0].__module__) if functions else None
-    of_run = bool(result.settings.get("model")) or (module is not None and module.__name__ == "__main__")
-    return (module.__doc__ or "") if module is not None and of_run else ""
+    functions = [*_simulators(problem).values(), problem.summary, *problem.derived.values()]
+    names = dict.fromkeys(function.__module__ for function in functions if function is not None)
+    own = [name for name in names if name and not name.startswith("fbar.")]
+    if not own or not (result.settings.get("model") or own[0] == "__main__"):
+        return ""
+    module = sys.modules.get(own[0])
+    return "" if module is None else module.__doc__ or ""
 
 
 def _simulators(problem: Problem) -> Mapping[Any, Callable[..., Any] | None]:
@@ -125,7 +128,8 @@ def _simulators(problem: Problem) -> Mapping[Any, Callable[..., Any] | None]:
 
 def _function(given: Any) -> Callable[..., Any] | None:
     """The function inside what wraps it; an object that is called by itself."""
-    found = given.func if isinstance(given, partial) else given
+    found = given.function if isinstance(given, each) else given
+    found = found.func if isinstance(found, partial) else found
     return found if callable(found) else None
 
 
