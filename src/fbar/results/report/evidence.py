@@ -39,7 +39,7 @@ def places(result: Result, explained: Explained) -> Section:
     scaled = "Each density is in terms of its largest value." if smooth else ""
     caption = join([keys(OF_PLACES), scaled, sentence(record.message) if record.message else ""], " ")
     regions = [_regions(name, found) for name, found in explained.items() if found.regions]
-    folded = details("Shares of regions, for each target", *regions) if regions else ""
+    folded = details("Shares of regions, for each target", element("div", *regions, class_="tables")) if regions else ""
     body = join([figures(pictures, caption), folded, _pairs(result)])
     return Section("places", "Where simulations went", body)
 
@@ -171,7 +171,7 @@ def _regions(name: str, found: Explanation) -> Html:
         for r in found.regions
     ]
     head = [by, "posterior", "simulations", "used" if found.at_data else "acceptances", "variance of the error"]
-    return join([element("h3", name), table(head, rows)])
+    return element("div", element("h3", name), table(head, rows))
 
 
 def _percent(share: float | None) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fbar.estimation.estimate import RELIABLE
 from fbar.results.markup import Html, element, join, paragraph
-from fbar.results.report.page import split_table
+from fbar.results.report.page import details, notes, split_table
 from fbar.results.summary_rows import Row, cells
 from fbar.results.summary_table import ModelRows, SummaryTable, summary_or_none
 
@@ -28,6 +28,10 @@ def summary(result: Result) -> Html:
         parts += [_table(found, model)] if model.rows else []
     if found.left_out:
         parts.append(paragraph(f"Not a number everywhere, so not in the table: {', '.join(found.left_out)}."))
+    shown = {text for estimate in result.estimates for text in estimate.warnings} | set(result.warnings)
+    reasons = [text for text in found.warnings if text not in shown]
+    if reasons:
+        parts.append(details("Why some of it is unreliable", notes((f"{text}." for text in reasons), "warning")))
     return join(parts)
 
 
