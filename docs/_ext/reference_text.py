@@ -29,7 +29,11 @@ from sphinx.pycode import ModuleAnalyzer
 from fbar.system.files import write_text
 
 PAGES = Path(__file__).parents[1] / "reference"
-BLOCK = re.compile(r"<!-- reference\n(?P<source>.*?)\n-->\n(?P<text>.*?)<!-- end of reference -->", re.S)
+BLOCK = re.compile(
+    r"<!-- reference\n(?P<source>.*?)\n-->\n(?:(?:(?!<!-- reference\n).)*?<!-- end of reference -->\n)?", re.S
+)
+"""A comment, and the text that was made of it: none yet in a block that is new."""
+
 DIRECTIVE = re.compile(r"^\.\. (?P<kind>[\w-]+)::(?: (?P<name>\S+))?\n?(?P<options>(?:   .*\n?|\n)*)", re.M)
 WIDTH = 100
 
@@ -239,7 +243,7 @@ def refreshed(text: str) -> str:
 
     def block(found: re.Match[str]) -> str:
         made = "".join(f"\n{part}\n" for part in texts(found["source"]) if part)
-        return f"<!-- reference\n{found['source']}\n-->\n{made}\n<!-- end of reference -->"
+        return f"<!-- reference\n{found['source']}\n-->\n{made}\n<!-- end of reference -->\n"
 
     return BLOCK.sub(block, text)
 

@@ -140,3 +140,16 @@ def test_a_signature_and_its_docstring_are_written():
     assert "### `fbar.mean`\n\n```python\nfbar.mean(" in made
     assert "old" not in made
     assert "\n.. autofunction:: mean\n" in reference_text.with_directives(made)
+
+
+def test_a_new_block_of_the_reference_leaves_what_follows_it():
+    """Its text is made although it has none yet, and another block after it keeps its own."""
+    new = "## First\n\n<!-- reference\n.. currentmodule:: fbar\n\n.. autofunction:: mean\n-->\n\n## Second\n\n"
+    old = "<!-- reference\n.. currentmodule:: fbar\n\n.. autofunction:: sd\n-->\nold text\n<!-- end of reference -->\n"
+    made = reference_text.refreshed(new + old + "\nThe end.\n")
+    assert [line for line in made.splitlines() if line.startswith("#")] == [
+        *("## First", "### `fbar.mean`", "## Second", "### `fbar.sd`")
+    ]
+    assert "old text" not in made
+    assert made.endswith("<!-- end of reference -->\n\nThe end.\n")
+    assert reference_text.refreshed(made) == made

@@ -38,7 +38,7 @@ def draw(
     if np.ndim(weights) > 1:
         raise InputError("a sample is drawn from a run without trials")
     if (weights < 0).any():
-        raise InputError("some weights are negative, so nothing can be drawn from them; see result.to_pandas()")
+        raise InputError("some weights are negative, so nothing can be drawn from them")
     if not weights.sum() > 0:
         raise NoPosterior("no simulation contributes to this posterior, so no sample can be drawn")
     effective = effective_size(weights) if among is not None or posterior.ess is None else float(posterior.ess)

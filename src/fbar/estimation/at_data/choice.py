@@ -66,7 +66,8 @@ dimensions."""
 @dataclass(frozen=True, eq=False)
 class Step:
     """A bandwidth of a region. ``bias`` is the pooled β² c², and ``error`` the mean total error, both in units of
-    posterior variances; ``finer`` the step that it was compared with.
+    posterior variances; ``finer`` the step that it was compared with. ``unusual`` is a small p-value of the data among
+    simulations of the same learned summaries (`fbar.estimation.at_data.unusual`).
     """
 
     moved: Moved
@@ -75,6 +76,7 @@ class Step:
     variance: float
     bias: float
     finer: Local | None
+    unusual: float | None = None
 
     @property
     def error(self) -> float:

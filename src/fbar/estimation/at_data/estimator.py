@@ -14,6 +14,7 @@ from fbar.estimation.at_data.nearness import nearest
 from fbar.estimation.at_data.posterior import PosteriorAtData
 from fbar.estimation.at_data.prepared import LEAST, MOST, Prepared, prepare
 from fbar.estimation.at_data.reach import within_reach
+from fbar.estimation.at_data.unusual import charged
 from fbar.estimation.simulations import Portion, Simulations
 from fbar.weights import effective_size
 
@@ -96,7 +97,12 @@ class AtData:
         return PosteriorAtData(step, replace(self, learn=False))
 
     def _chosen(self, prepared: Prepared) -> Step | None:
-        """The step of least total error; None where there are too few simulations for any.
+        """The step of least total error; None where there are too few simulations for any."""
+        step = self._of_many(prepared)
+        return step if step is None or prepared.learnt is None else charged(step)
+
+    def _of_many(self, prepared: Prepared) -> Step | None:
+        """The step of least total error.
 
         Of many simulations, some thousands that are spread evenly over them, so that all rounds are among them, choose
         order, region and reach.

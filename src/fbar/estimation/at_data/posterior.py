@@ -61,6 +61,9 @@ OWN = 2.0
 EDGE = 0.01
 """The share of the simulations near the data that must be farther from their middle than the data are."""
 
+UNLIKE = 0.01
+"""A p-value below which it is remarked that the data are unusual."""
+
 MOST_FREEDOM = 1e6
 
 
@@ -120,7 +123,7 @@ class PosteriorAtData(Posterior):
             float(weights.at.size),
         )
         self.about = prepared.problem.posterior_in_words
-        self.remark = prepared.remark
+        self.remark = "; ".join(text for text in (prepared.remark, self._unlike()) if text)
         self.doubts = self._found_doubts()
 
     def in_words(self) -> str:
@@ -150,6 +153,16 @@ class PosteriorAtData(Posterior):
     def bandwidth(self) -> float:
         """The share of the simulations that is within the bandwidth."""
         return self.step.weights.at.size / float(self.simulations)
+
+    def _unlike(self) -> str:
+        """A remark on data that are unlike the simulations of the same learned summaries."""
+        p = self.step.unusual
+        if p is None or p > UNLIKE:
+            return ""
+        return (
+            f"the data are unlike simulations with the same summaries (p = {p:.1g}): more may be lost, and the errors "
+            "allow for it"
+        )
 
     def _found_doubts(self) -> tuple[str, ...]:
         found = list(self.step.moved.prepared.doubts)
