@@ -27,8 +27,9 @@ def report(
 ) -> None:
     """Write a recorded run's report: one HTML file that opens from disk and loads nothing else.
 
-    The answer first, then how its error fell, where simulations went and which of them carry it, estimate against
-    tolerance, rounds, posterior, the model against the data, failures, settings. No inference is repeated.
+    The first screen has the question, the data, the answer and how reliable it is. Then follow model and prior,
+    posterior, the model against the data, how the errors fell and what more precision costs, where simulations went,
+    failures; the rest is folded. No inference is repeated.
 
     Example: "fbar report my-run --out my-run.html".
 

@@ -24,6 +24,9 @@ from fbar.question.targets import Target, whole_name
 from fbar.question.targets.quantiles import Quantile
 from fbar.system.schema import fits
 
+NOT_FINISHED = "not finished"
+"""Why a replay ended that came to the end of its record before the end of the run."""
+
 ENOUGH_ACCEPTED = 50
 ENOUGH_EACH_SIDE = 10
 

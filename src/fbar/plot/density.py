@@ -35,10 +35,14 @@ STEPS = 7
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """Where a parameter's distribution is shown: cells between ``edges``, or single ``values``."""
+    """Where a parameter's distribution is shown: cells between ``edges``, or single ``values``.
+
+    With ``log`` the cells are equally wide in ln x, and densities are those of ln x: x p(x).
+    """
 
     edges: FloatArray | None
     values: tuple[Any, ...] = ()
+    log: bool = False
 
     @property
     def discrete(self) -> bool:
@@ -52,7 +56,8 @@ class Axis:
     def x(self) -> FloatArray:
         """The middles of the cells, the values, or the places of labels."""
         if self.edges is not None:
-            return np.asarray((self.edges[1:] + self.edges[:-1]) / 2)
+            low, high = self.edges[:-1], self.edges[1:]
+            return np.asarray(np.sqrt(low * high) if self.log else (low + high) / 2)
         return np.asarray(self.values if self.numeric else range(len(self.values)), dtype=np.float64)
 
     @property
@@ -77,13 +82,21 @@ def axis(
     bounds: tuple[float, float],
     values: Sequence[Any] | None = None,
     cells: int = CELLS,
+    log: bool = False,
 ) -> Axis:
-    """The posterior's range with a margin, inside the bounds; all of a bounded prior's range where that is not far."""
+    """The posterior's range with a margin, inside the bounds; all of a bounded prior's range where that is not far.
+
+    On a logarithmic axis all this is meant of ln x.
+    """
     if values is None and (column.dtype.kind not in "f" or _repeated(column)):
         values = np.unique(column).tolist() if column.dtype != object else sorted(set(column.tolist()), key=str)
     if values is not None and (column.dtype.kind not in "iuf" or len(values) <= MOST_VALUES):
         return Axis(None, tuple(values))
     numbers = column.astype(np.float64)[weights != 0]
+    log = log and bool((numbers > 0).all())
+    if log:
+        with np.errstate(divide="ignore"):
+            numbers, bounds = np.log(numbers), (float(np.log(max(bounds[0], 0.0))), float(np.log(bounds[1])))
     low, high = float(numbers.min()), float(numbers.max())
     span = (high - low) or abs(high) or 1.0
     first, last = max(bounds[0], low - 0.15 * span), min(bounds[1], high + 0.15 * span)
@@ -91,7 +104,8 @@ def axis(
         first, last = bounds
     if not first < last:
         first, last = low - span / 2, high + span / 2
-    return Axis(np.linspace(first, last, cells + 1))
+    edges = np.linspace(first, last, cells + 1)
+    return Axis(np.exp(edges), log=True) if log else Axis(edges)
 
 
 def _repeated(column: FloatArray) -> bool:
@@ -112,7 +126,7 @@ def density(where: Axis, column: npt.NDArray[Any], weights: FloatArray, least: f
     mass = masses(where, column, weights)
     if where.edges is None:
         return mass
-    width = float(where.edges[1] - where.edges[0])
+    width = float(np.log(where.edges[1] / where.edges[0]) if where.log else where.edges[1] - where.edges[0])
     return smoothed(mass, bandwidth(mass, effective(weights[where.cells(column) >= 0]), least)) / width
 
 

@@ -184,8 +184,12 @@ def render(draw: Callable[[Data], Figure], record: Data, stem: Path) -> list[Pat
     return paths
 
 
+LEAST_PLAIN, MOST_PLAIN = 1e-4, 1e6
+"""Between these, ticks of a long logarithmic axis are plain numbers; elsewhere they are powers of ten."""
+
+
 def decimal_ticks(axis: Any) -> None:
-    """Of a logarithmic axis: ticks at 1, 2 and 5 of every decade, as plain numbers; on a long one decades alone."""
+    """Of a logarithmic axis: ticks at 1, 2 and 5 of every decade, on a long one only decades; as plain numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     low, high = axis.get_view_interval()
@@ -195,8 +199,8 @@ def decimal_ticks(axis: Any) -> None:
     else:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if short else (1.0,), numticks=9))
     axis.set_minor_formatter(NullFormatter())
-    if short:
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    if short or (low > LEAST_PLAIN and high < MOST_PLAIN):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}" if value < MOST_PLAIN else f"{value:g}"))
 
 
 def legend_entries(axes: Iterable[Any]) -> tuple[list[Any], list[str]]:

@@ -18,6 +18,7 @@ from fbar.errors import InputError
 from fbar.estimation.posterior import Posterior
 from fbar.plot.base import one_run
 from fbar.plot.density import CELLS, Axis, axis, density
+from fbar.plot.scales import is_log_scaled, quantiles_are_log_scaled
 from fbar.question.points import Points
 from fbar.question.priors import structure
 from fbar.question.priors.marginals import Categorical, Marginal
@@ -117,14 +118,37 @@ class Source:
         points, weights = self.posterior.points, self.posterior.weights
         return float(self.of_posterior(name)[1].sum() / weights[points.present(name)].sum())
 
-    def marginal(self, name: str) -> Marginal | None:
-        """The prior of a parameter that depends on no other, given the model where one alone has it."""
-        prior = self.prior
-        models = structure(prior).models
+    def marginals(self, name: str) -> list[tuple[float, Marginal]]:
+        """The priors of a parameter that depends on no other, one for each model that has it, with its probability.
+
+        Empty where a model has it whose prior of it is not known.
+        """
+        models = structure(self.prior).models
+        having = [(1.0, self.prior)]
         if models is not None:
-            having = [inner for inner in models.models.values() if inner is not None and name in inner.names]
-            prior = having[0] if len(having) == 1 else None
-        return structure(prior).marginals.get(name)
+            pairs = zip(models.probabilities.tolist(), models.models.values(), strict=True)
+            having = [(share, inner) for share, inner in pairs if inner is not None and name in inner.names]
+        found = [(share, structure(inner).marginals.get(name)) for share, inner in having]
+        known = [(share, marginal) for share, marginal in found if marginal is not None]
+        return known if len(known) == len(found) else []
+
+    def marginal(self, name: str) -> Marginal | None:
+        """The prior of a parameter that depends on no other, given the model where only one has it."""
+        found = self.marginals(name)
+        return found[0][1] if len(found) == 1 else None
+
+    @cached_property
+    def _some_log_scaled(self) -> bool:
+        return any(is_log_scaled(marginal) for name in self.prior.names for _, marginal in self.marginals(name))
+
+    def log_scaled(self, name: str) -> bool:
+        """Whether its axis is logarithmic: its prior is log-scaled; a derived one has to come from such a one."""
+        if found := self.marginals(name):
+            return all(is_log_scaled(marginal) for _, marginal in found)
+        drawn = self.of_prior(name) if self._some_log_scaled else None
+        if drawn is None or drawn[0].dtype.kind != "f":
+            return False
+        return quantiles_are_log_scaled(np.quantile(drawn[0], [0.1, 0.5, 0.9]))
 
     def axis(self, name: str, cells: int = CELLS, *, whole: bool = False) -> Axis:
         """Where it is shown: the posterior's range, or also that of the simulations and the prior (``whole``)."""
@@ -149,17 +173,19 @@ class Source:
             ]
             column = np.concatenate([column, *(_central(part[0], most) for part, most in parts)])
             weights = np.ones(column.size)
-        return axis(column, weights, bounds, values, cells)
+        return axis(column, weights, bounds, values, cells, self.log_scaled(name))
 
     def prior_density(self, name: str, where: Axis) -> FloatArray | None:
         """Exact where the prior has a density of the parameter alone, otherwise that of draws."""
         models = structure(self.prior).models
         if models is not None and name == models.name:
             return np.asarray(self.prior.probabilities)
-        marginal = self.marginal(name)
-        if marginal is not None and (where.discrete or not marginal.discrete):
+        known = self.marginals(name)
+        if known and (where.discrete or not any(marginal.discrete for _, marginal in known)):
             x = np.asarray(where.values) if where.discrete else where.x
-            return np.exp(marginal.logpdf(x))
+            total = sum(share for share, _ in known)
+            mixed = sum((share / total * np.exp(marginal.logpdf(x)) for share, marginal in known), np.zeros(x.size))
+            return np.asarray(mixed * x if where.log else mixed)
         drawn = self.of_prior(name)
         return None if drawn is None else density(where, *drawn, least=1.0)
 

@@ -295,7 +295,7 @@ class Result:
         workers: int | None = None,
         timeout: float | None = None,
     ) -> Path:
-        """Write one self-contained HTML file: answer, precision, posterior, evidence, checks, settings.
+        """Write one self-contained HTML file: the answer, then model, posterior, fit to the data, precision, evidence.
 
         It opens from disk and loads nothing. ``predictive`` is the number of new simulations from the posterior to
         compare with the data: by default up to 200, as many as can be run in 20 seconds; 0 for none. They are

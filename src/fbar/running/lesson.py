@@ -9,9 +9,10 @@ import numpy as np
 from fbar.engine import Engine
 from fbar.errors import LedgerError, NoPosterior
 from fbar.ledger import Ledger, LedgerReader
+from fbar.methods.stopping import NOT_FINISHED
 from fbar.methods.summaries import LearnedProblem, Pilot
 from fbar.running.damage import how_to_repair
-from fbar.running.loop import NOT_FINISHED, drive
+from fbar.running.loop import drive
 from fbar.running.shown import ProgressOption, interruption_explained, progress_shown
 from fbar.running.task import Task
 from fbar.seeds import Seeds

@@ -14,16 +14,13 @@ from fbar.errors import InputError, SimulatorFailed
 from fbar.ledger import Ledger, LedgerReader
 from fbar.methods import Run
 from fbar.methods.history import Recorder
-from fbar.methods.stopping import StoppingRule, require_rule
+from fbar.methods.stopping import NOT_FINISHED, StoppingRule, require_rule
 from fbar.question.outcomes import Batch, Outcomes
 
 AT_A_TIME = 2**17
 """Simulations under way at most, or as many as keep all workers busy."""
 
 Progress = Callable[[Run], None]
-
-NOT_FINISHED = "not finished"
-"""Why a replay ended that came to the end of its record before the end of the run."""
 
 RULE_MET = "stopping rule met"
 

@@ -19,12 +19,13 @@ from fbar.estimation.posterior import Posterior
 from fbar.ledger import Ledger, LedgerReader, Leg
 from fbar.methods import Run
 from fbar.methods.restored import restored_method
+from fbar.methods.stopping import NOT_FINISHED
 from fbar.results.described import spent
 from fbar.results.result import Result
 from fbar.results.warned import doubt_damaged
 from fbar.running.damage import damage_of, other_estimates
 from fbar.running.lesson import learn_recorded, learn_unrecorded
-from fbar.running.loop import BIAS_STAYS, NOT_FINISHED, drive
+from fbar.running.loop import BIAS_STAYS, drive
 from fbar.running.model_file import ModelFile
 from fbar.running.recall import task_of
 from fbar.running.repeat import SHARED, WARNING, FirstBlockTwice

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from fbar.results.result import Result
 
-MOST = 8
-"""Targets that are shown, the first ones."""
+FURTHEST = 5.0
+"""Times the forecast to which its interval is drawn, at most."""
 
 UNITS = {
     "posterior": "standard error / posterior standard deviation",
@@ -74,7 +74,7 @@ class Error(Record):
             )
             return cls(label, (), why)
         lines = []
-        for target in result.targets[:MOST]:
+        for target in result.targets:
             last = result.posterior.expect(target)
             units = _units(result, target, last, relative)
             worst = int(np.argmax(np.nan_to_num(np.atleast_1d(last.standard_error) / units)))
@@ -87,9 +87,7 @@ class Error(Record):
             at = [None if n is None else float(n + result.run.simulations) for n in ends]
             n, e, sure = np.array(rows, dtype=np.float64).T
             lines.append(ErrorLine(target.name, float(units[worst]), n, e, sure > 0, *at))
-        left = [target.name for target in result.targets[MOST:]]
-        message = f"not shown: {', '.join(left)}" if left else ""
-        return cls(label, tuple(lines), message if lines else "no error of this run is known")
+        return cls(label, tuple(lines), "" if lines else "no error of this run is known")
 
     @property
     def empty(self) -> bool:
@@ -100,14 +98,15 @@ class Error(Record):
         for i, line in enumerate(self.lines):
             colour = PALETTE[i % len(PALETTE)]
             n, e, sure = line.simulations, line.errors, line.trusted
-            mark: dict[str, Any] = {"color": colour, "marker": MARKS[i % len(MARKS)]}
+            mark: dict[str, Any] = {"color": colour, "marker": MARKS[(i + i // len(PALETTE)) % len(MARKS)]}
             ax.plot(n, e, label=short(line.target), markevery=list(np.flatnonzero(sure)), **mark)
             ax.plot(n[~sure], e[~sure], linestyle="none", fillstyle="none", **mark)
             end = 4 * n[-1] if line.halved is None else max(line.halved, n[-1])
             x = np.geomspace(n[0], end, 30)
             ax.plot(x, e[-1] * np.sqrt(n[-1] / x), color=colour, linewidth=0.9, linestyle=(0, (4, 3)))
             if line.halved is not None and line.halved_low is not None and line.halved_high is not None:
-                ax.hlines(e[-1] / 2, line.halved_low, line.halved_high, color=colour, linewidth=1)
+                far = min(line.halved_high, FURTHEST * line.halved)  # one that is hardly known would squeeze the rest
+                ax.hlines(e[-1] / 2, line.halved_low, far, color=colour, linewidth=1)
                 ax.plot(line.halved, e[-1] / 2, color=colour, marker="|", markersize=11, markeredgewidth=2)
         ax.set(xscale="log", yscale="log", xlabel="simulations")
         ax.set_title(self.label, loc="left")

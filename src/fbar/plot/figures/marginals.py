@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.arrays import FloatArray
+from fbar.arrays import FloatArray, IntArray
 from fbar.plot.base import Panels, legend
 from fbar.plot.density import density
-from fbar.plot.look import POSTERIOR, PRIOR, plain, short
+from fbar.plot.look import POSTERIOR, PRIOR, decimal_ticks, plain, short
 from fbar.plot.source import Source
 from fbar.weights import weighted_quantiles
 
@@ -27,6 +27,9 @@ MOST_LABELS = 12
 MOST_DIGITS = 6
 """Digits behind or before the point, at most; other numbers have an exponent."""
 
+FILLED = 129
+"""Points of the outline of a filled curve."""
+
 ALL = 0.999999
 
 
@@ -35,7 +38,7 @@ class Marginal:
     """A parameter's posterior and prior: densities at ``x``, or probabilities of the values ``labels``.
 
     ``share`` is the posterior probability of the models that have it, ``finite`` that it is a finite number in these;
-    the rest is given both. Labels have no mean.
+    the rest is given both. Labels have no mean. With ``log`` the axis is logarithmic and densities are those of ln x.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Marginal:
     mean: float | None
     median: float | None
     interval: tuple[float, float] | None
+    log: bool = False
 
     @property
     def caption(self) -> str:
@@ -87,6 +91,7 @@ def marginal(source: Source, name: str) -> Marginal:
         mean,
         median,
         interval,
+        where.log,
     )
 
 
@@ -116,7 +121,7 @@ class Marginals(Panels):
 
 
 def draw_marginal(ax: Any, one: Marginal) -> None:
-    """Posterior filled, prior as a grey line."""
+    """Posterior filled, prior as a grey line; below them the mean and the central 95%."""
     if one.discrete:
         width = bar_width(one.x)
         ax.bar(one.x, one.posterior, width, color=POSTERIOR, alpha=0.75, label="posterior")
@@ -126,14 +131,26 @@ def draw_marginal(ax: Any, one: Marginal) -> None:
         label_values(ax, one.x, one.labels)
         ax.set_ylabel("probability")
     else:
-        ax.fill_between(one.x, one.posterior, color=POSTERIOR, alpha=0.25, linewidth=0)
+        some = thinned(one.x.size)
+        ax.fill_between(one.x[some], one.posterior[some], color=POSTERIOR, alpha=0.25, linewidth=0)
         ax.plot(one.x, one.posterior, color=POSTERIOR, label="posterior")
         if one.prior is not None:
             ax.plot(one.x, one.prior, color=PRIOR, label="prior")
         ax.set_xlim(one.x[0], one.x[-1])
+        if one.log:
+            ax.set_xscale("log")
+            decimal_ticks(ax.xaxis)
         ax.set_yticks([])
         ax.spines["left"].set_visible(False)
+        if one.interval is not None:
+            ax.plot(one.interval, (0, 0), color=POSTERIOR, linewidth=4, solid_capstyle="butt", clip_on=False, zorder=3)
+            ax.plot([one.mean], [0], color=POSTERIOR, marker="o", markersize=6, clip_on=False, zorder=4)
     ax.set_ylim(0)
+
+
+def thinned(size: int) -> IntArray:
+    """Some of the points of a curve, evenly spread: as many as its filling needs."""
+    return np.unique(np.linspace(0, size - 1, min(size, FILLED)).round().astype(np.int64))
 
 
 def bar_width(x: FloatArray) -> float:

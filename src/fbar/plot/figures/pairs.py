@@ -14,7 +14,7 @@ from fbar.errors import InputError
 from fbar.plot.base import Record
 from fbar.plot.density import Axis, bandwidth, effective, levels, smoothed
 from fbar.plot.figures.marginals import Marginal, draw_marginal, marginal
-from fbar.plot.look import POSTERIOR, plain, short
+from fbar.plot.look import POSTERIOR, decimal_ticks, plain, short
 from fbar.plot.source import Source
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MOST = 6
 """Parameters that are shown unless they are named."""
 
-CELLS = 96
+CELLS = 56
 SHARES = 0.95, 0.8, 0.5, 0.2
 """The highest-density regions that are shaded."""
 
@@ -45,6 +45,8 @@ class Pair:
     y_discrete: bool
     mass: FloatArray
     share: float
+    x_log: bool = False
+    y_log: bool = False
 
     @property
     def regions(self) -> list[float]:
@@ -61,14 +63,15 @@ def pair(source: Source, x_name: str, y_name: str, x: Axis, y: Axis) -> Pair:
             both = both & np.isfinite(points[name])
     w = weights[both]
     if not w.sum() > 0:
-        return Pair(x_name, y_name, x.x, y.x, x.discrete, y.discrete, np.zeros((y.x.size, x.x.size)), 0.0)
+        return Pair(x_name, y_name, x.x, y.x, x.discrete, y.discrete, np.zeros((y.x.size, x.x.size)), 0.0, x.log, y.log)
     mass = _histogram(points[x_name][both], points[y_name][both], w, x, y)
     number = effective(w)
     wider = number ** (1 / 5 - 1 / 6)  # h of one dimension falls with n^(−1/5), of two with n^(−1/6)
     for along, one in ((1, x), (0, y)):
         if not one.discrete:
             mass = smoothed(mass, wider * bandwidth(np.maximum(mass.sum(axis=1 - along), 0.0), number), along)
-    return Pair(x_name, y_name, x.x, y.x, x.discrete, y.discrete, mass / mass.sum(), float(w.sum() / weights.sum()))
+    share = float(w.sum() / weights.sum())
+    return Pair(x_name, y_name, x.x, y.x, x.discrete, y.discrete, mass / mass.sum(), share, x.log, y.log)
 
 
 def _histogram(a: npt.NDArray[Any], b: npt.NDArray[Any], w: FloatArray, x: Axis, y: Axis) -> FloatArray:
@@ -135,11 +138,14 @@ class Pairs(Record):
 
 
 def _outer_labels(ax: Any, x: Marginal, y: Marginal, bottom: bool, left: bool) -> None:
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import MaxNLocator, NullLocator
 
     for shown, one, axis in ((bottom, x, ax.xaxis), (left, y, ax.yaxis)):
         if one.labels and not _numbers(one):
             axis.set_ticks(one.x, [short(label) for label in one.labels])
+        elif one.log and (axis is ax.xaxis or x is not y):
+            decimal_ticks(axis)
+            axis.set_minor_locator(NullLocator())
         elif axis is ax.xaxis or x is not y:
             axis.set_major_locator(MaxNLocator(4, integer=one.discrete and _whole(one.x)))
         if not shown:
@@ -170,6 +176,7 @@ def draw_pair(ax: Any, one: Pair) -> None:
         edges = [_edges(part) for part in (one.x, one.y)]
         ax.pcolormesh(*edges, one.mass, cmap=shades, vmin=0, rasterized=True)
         return
+    ax.set(xscale="log" if one.x_log else "linear", yscale="log" if one.y_log else "linear")
     heights = sorted(set(one.regions))
     colours = [to_rgba(POSTERIOR, alpha) for alpha in np.linspace(0.2, 0.85, len(heights))]
     ax.contourf(one.x, one.y, one.mass, [*heights, one.mass.max() * 1.001], colors=colours)

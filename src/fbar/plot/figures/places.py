@@ -12,9 +12,9 @@ from fbar.arrays import FloatArray
 from fbar.errors import InputError
 from fbar.plot.base import Panels, Record, legend
 from fbar.plot.density import density
-from fbar.plot.figures.marginals import bar_width, label_values
+from fbar.plot.figures.marginals import bar_width, label_values, thinned
 from fbar.plot.figures.pairs import CELLS, Pair, draw_pair, pair
-from fbar.plot.look import POSTERIOR, PRIOR, SIMULATIONS, plain, short
+from fbar.plot.look import POSTERIOR, PRIOR, SIMULATIONS, decimal_ticks, plain, short
 from fbar.plot.source import Source
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class Place:
     prior: FloatArray | None
     simulations: FloatArray | None
     posterior: FloatArray
+    log: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +63,7 @@ class Places(Panels):
                     source.prior_density(name, where),
                     None if spent is None else density(where, *spent, least=0.5),
                     density(where, *source.of_posterior(name)),
+                    where.log,
                 )
             )
         said = ["" if known else UNKNOWN, "" if names is not None else source.unseen]
@@ -96,8 +98,12 @@ def draw_place(ax: Any, one: Place) -> None:
             scaled = values / (values.max() or 1.0)
             ax.plot(one.x, scaled, color=colour, label=label)
             if label == "posterior":
-                ax.fill_between(one.x, scaled, color=colour, alpha=0.2, linewidth=0)
+                some = thinned(one.x.size)
+                ax.fill_between(one.x[some], scaled[some], color=colour, alpha=0.2, linewidth=0)
         ax.set_xlim(one.x[0], one.x[-1])
+        if one.log:
+            ax.set_xscale("log")
+            decimal_ticks(ax.xaxis)
         ax.set(yticks=[], ylabel="density / its peak")
     ax.set_ylim(0)
 
@@ -138,5 +144,8 @@ class PlacesPair(Record):
         draw_pair(ax, one)
         ax.scatter([], [], s=14, color=SIMULATIONS, label="simulations")
         ax.scatter([], [], s=40, marker="s", color=POSTERIOR, label="posterior")
+        for log, axis in ((one.x_log, ax.xaxis), (one.y_log, ax.yaxis)):
+            if log:
+                decimal_ticks(axis)
         ax.set(xlabel=short(one.x_name), ylabel=short(one.y_name))
         legend(axes, figure)

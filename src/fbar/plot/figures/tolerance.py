@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from fbar.results.result import Result
 
-MOST = 6
+MOST = 24
 """Estimates that are shown, the first ones."""
 
 TOLERANCE, BANDWIDTH = "tolerance", "share of the simulations within the bandwidth"

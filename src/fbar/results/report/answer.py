@@ -1,27 +1,35 @@
-"""The first part of a run's report: the answer, whether to trust it, how its error fell and what more would take."""
+"""The first screen of a run's report: question, data, answer, reliability in words, a picture."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fbar.diagnostics.explanation import VALUES, Explanation
-from fbar.estimation.estimate import BIASED, UNRELIABLE, Estimate, between, shorthand, worth
-from fbar.methods.forecasts import brief
+from fbar.checks import counted
+from fbar.diagnostics.model_check import ModelCheck
+from fbar.estimation.estimate import BIASED, RELIABLE, UNRELIABLE, Estimate, between, shorthand
+from fbar.methods.stopping import NOT_FINISHED
+from fbar.question.targets import Target
 from fbar.results.account import simulations_in_words
 from fbar.results.markup import Html, element, join, paragraph
-from fbar.results.report.page import Section, figures, notes, table
-from fbar.results.report.svg import panel
+from fbar.results.report import question
+from fbar.results.report.page import Section, details, notes, split_table
+from fbar.results.report.summary import summary
 
 if TYPE_CHECKING:
     from fbar.results.result import Result
 
-Explained = Mapping[str, Explanation]
-"""The explanation of each scalar target, by its name."""
+INTERVAL = "95% confidence interval of this estimate"
+"""The title of a column that must not be read as the credible interval."""
+
+READING = {
+    INTERVAL: "where the exact value of the target lies; it shrinks with more simulations",
+    "credible interval": "where the quantity lies, given the data; it does not shrink with more simulations",
+    "MC error, total error": "standard errors of the mean: from the number of simulations, and with the bias that may "
+    "remain",
+}
 
 
 def components(estimate: Estimate) -> list[tuple[str, Estimate]]:
@@ -32,72 +40,88 @@ def components(estimate: Estimate) -> list[tuple[str, Estimate]]:
     return [(f"{estimate.name}[{name}]", estimate.component(k)) for k, name in enumerate(names)]
 
 
-def answer(result: Result, explained: Explained) -> Section:
-    """Targets, estimates, intervals, trust; then every warning, and how the run ended."""
-    rows = []
-    for target, estimate in zip(result.targets, result.estimates, strict=True):
-        for name, part in components(estimate):
-            low, high = part.interval()
-            if target.binary:  # a probability
-                low, high = max(low, 0.0), min(high, 1.0)
-            rows.append((name, shorthand(part.value, part.standard_error), _trust(part), between(low, high)))
-    example = next(iter(result.estimates))
-    main = element("div", table(["target", "estimate", "error bar", "95% interval"], rows, left=4), class_="answer")
-    warnings = dict.fromkeys(text for estimate in result.estimates for text in estimate.warnings)
+def answer(result: Result, picture: Html) -> Section:
+    """The data, the summary, every target that was asked, whether to trust them, and what the run warns of."""
+    unfinished = "the run was interrupted: these are its estimates so far"
+    warnings = [unfinished] if result.stopped_by == NOT_FINISHED else []
+    warnings += [*_warnings_of(result.estimates), *result.warnings]
     other = [] if result.own else [f"Not the run's own estimates: {result.what}, by {result.how[1:]}."]
-    lines = [
-        sentence(result.about),
-        *other,
-        f"{accepted_of(result)}; {result.stopped_by}.",
-        *map(sentence, result.all_remarks),
+    words = [
+        *(paragraph(text) for text in other),
+        paragraph(_reliability(result)),
+        notes((sentence(text) for text in dict.fromkeys(warnings)), "warning"),
+        paragraph(f"{accepted_of(result)}; {result.stopped_by}. {' '.join(map(sentence, result.all_remarks))}"),
     ]
-    why = join(paragraph(f"{name}: {_why(found)}", class_="soft") for name, found in explained.items())
-    body = join(
+    tables = [summary(result), asked(result)]
+    side = element("div", picture, class_="picture") if picture else Html("")
+    body = element("div", element("div", *tables), element("div", side, *words), class_="first")
+    return Section("answer", "The answer", join([paragraph(question.data(result.run.problem), class_="data"), body]))
+
+
+def asked(result: Result) -> Html:
+    """Every target with its estimate, and the confidence interval of that estimate."""
+    rows = [
+        (name, shorthand(part.value, part.standard_error), _between(target, part), _trust(part))
+        for target, estimate in zip(result.targets, result.estimates, strict=True)
+        for name, part in components(estimate)
+    ]
+    table = element("div", split_table(["asked", "estimate", INTERVAL, "reliability"], rows, left=4), class_="answer")
+    reading = [element("li", element("strong", name), f": {words}.") for name, words in READING.items()]
+    example = components(next(iter(result.estimates)))[0][1]
+    return join(
         [
-            main,
-            notes((sentence(text) for text in dict.fromkeys((*warnings, *result.warnings))), "warning"),
-            join(paragraph(text) for text in lines),
-            element("h3", "Why the error bars are reliable, or not"),
-            paragraph(_read(components(example)[0][1]), _meaning(result)),
-            why,
+            table,
+            details("How to read this", element("ul", *reading), paragraph(_read(example), _meaning(result))),
         ]
     )
-    return Section("answer", "The answer", body)
 
 
-def precision(result: Result, explained: Explained) -> Section:
-    """How the error fell with simulations, and what half of it would cost."""
-    from fbar import plot
-
-    body: list[object] = []
-    if not result.own:
-        body.append(paragraph("How the errors fell is known of the run's own estimates alone."))
-    elif len(result.history) > 1:
-        picture = panel(partial(plot.error, result), "standard errors against simulations", (6.4, 3.2))
-        body.append(figures([picture], "How the errors fell. The thin lines fall as one over the root.", "whole"))
-    else:
-        body.append(paragraph("The errors were looked at once, at the end, so how they fell is not known."))
-    halving = [
-        (name, found.estimate.standard_error, found.halving)
-        for name, found in explained.items()
-        if found.halving is not None
-    ]
-    if halving:
-        rows = [
-            (name, f"{error:.2g}", f"{error / 2:.2g}", brief(more.more), f"{brief(more.low)} to {brief(more.high)}")
-            for name, error, more in halving
-        ]
-        head = ["target", "error now", "half of it", "simulations more", "80% interval"]
-        body.append(table(head, rows, caption="What halving an error would cost, if the run went on as it did"))
-    else:
-        body.append(paragraph("What halving an error would cost is not known for this run."))
-    body.extend(paragraph(f"{name} needs {found} for the precision that was asked.", class_="warning")
-                for name, found in result.missing.items())  # fmt: skip
-    return Section("precision", "Precision", join(body))
+def _between(target: Target, part: Estimate) -> str:
+    low, high = part.interval()
+    if target.binary:  # a probability
+        low, high = max(low, 0.0), min(high, 1.0)
+    return between(low, high)
 
 
 def accepted_of(result: Result) -> str:
     return simulations_in_words(int(np.sum(result.simulations)), float(np.sum(result.accepted)), result.is_at_data)
+
+
+def _reliability(result: Result) -> str:
+    """How many estimates are reliable, what they are about, and whether the model was found to fit."""
+    parts = [pair for estimate in result.estimates for pair in components(estimate)]
+    by_word = {word: [name for name, part in parts if part.reliability == word] for word in (BIASED, UNRELIABLE)}
+    bad = [f"{word}: {_listed(names)}" for word, names in by_word.items() if names]
+    about = result.about.partition(";")[0]
+    if not bad:
+        all_of_them = {1: "The estimate is", 2: "Both estimates are"}.get(len(parts), f"All {len(parts)} estimates are")
+        said = f"{all_of_them} reliable"
+    else:
+        reliable = len(parts) - sum(map(len, by_word.values()))
+        said = f"{reliable} of {counted(len(parts), 'estimate')} {'is' if reliable == 1 else 'are'} {RELIABLE}; "
+        said = (said if reliable else "") + "; ".join(bad)
+    return f"{sentence(said)} {sentence(about)} {_fit(result.model_check)}"
+
+
+def _fit(check: ModelCheck) -> str:
+    """Whether the model was found to fit; an alarm is among the warnings already."""
+    if check.p_value is None:
+        return "The model was not checked against the data."
+    return "" if check.alarm else str(check)
+
+
+def _listed(names: list[str], most: int = 4) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _warnings_of(estimates: Iterable[Estimate]) -> list[str]:
+    """Each text once, with the targets that it is about."""
+    listed = list(estimates)
+    about: dict[str, list[str]] = {}
+    for estimate in listed:
+        for text in estimate.warnings:
+            about.setdefault(text, []).append(estimate.name)
+    return [text if len(names) == len(listed) else f"{text} ({_listed(names)})" for text, names in about.items()]
 
 
 def _trust(estimate: Estimate) -> Html:
@@ -118,13 +142,16 @@ def _read(estimate: Estimate) -> str:
     both = shorthand(estimate.value, estimate.standard_error)
     error = f"{estimate.standard_error:.2g}"
     if estimate.bias > 0:
-        chance = math.sqrt(max(estimate.standard_error**2 - estimate.bias**2, 0.0))
-        return f"{both} is a value with its total error, {error}: {chance:.2g} by chance, {estimate.bias:.2g} by bias. "
-    return f"{both} is a value with its standard error, {error}, which the number of simulations leaves. "
+        chance = np.sqrt(max(estimate.standard_error**2 - estimate.bias**2, 0.0))
+        return (
+            f"{both} is a value with its total error, {error}: {chance:.2g} from the number of simulations, "
+            f"{estimate.bias:.2g} from bias that may remain. "
+        )
+    return f"{both} is a value with its standard error, {error}, due to the number of simulations. "
 
 
 def _meaning(result: Result) -> str:
-    """What an interval holds."""
+    """What a confidence interval holds."""
     what = f"{result.posterior.about or 'the posterior'}"
     if result.is_at_data:
         return (
@@ -134,30 +161,13 @@ def _meaning(result: Result) -> str:
     words = f"The interval holds the value of {what} in about 95 of 100 runs, unless it is marked unreliable."
     if result.tolerance is None:
         return words
-    return f"{words} It does not allow for how far that is from the posterior itself; where this is more, it is biased."
-
-
-def _why(found: Explanation) -> str:
-    estimate = found.estimate
-    if not estimate.trusted:
-        return sentence("; ".join(estimate.warnings) or "its error bar is not known")
-    parts = [f"{float(estimate.accepted):,.6g} simulations were {'used' if found.at_data else 'accepted'}"]
-    if found.ess is not None:
-        parts.append(f"worth {worth(found.ess)} of equal weight")
-    if found.carriers is not None and found.carriers.what != VALUES:
-        parts.append(f"none carries more than {100 * found.carriers.largest:.2g}% of the variance")
-    if np.isfinite(estimate.df):
-        parts.append(f"{estimate.df:,.0f} degrees of freedom")
-    return sentence(", ".join(parts))
+    return (
+        f"{words} It does not allow for how far that is from the posterior itself; an estimate that differs from it by "
+        "more than its error bar is marked biased."
+    )
 
 
 def sentence(text: str) -> str:
     text = text.strip()
     text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
-def note_of_unknown(explained: Explained) -> Html:
-    """What cannot be said of this run, once."""
-    texts: dict[str, Any] = dict.fromkeys(text for found in explained.values() for text in found.unknown)
-    return notes(f"Not known: {text}." for text in texts)

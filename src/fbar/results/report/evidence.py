@@ -1,93 +1,82 @@
-"""The middle of a run's report: posterior, where simulations went, what carries the estimates, tolerance, rounds."""
+"""Why the estimates are what they are: where simulations went, what carries the estimates, tolerance, rounds."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
-from fbar.diagnostics.explanation import Explanation, regression_in_words
+import numpy as np
+
+from fbar.diagnostics.explanation import VALUES, Explanation, regression_in_words
 from fbar.estimation.estimate import shorthand, worth
 from fbar.methods.run import Stage
 from fbar.results.markup import Html, element, join, paragraph
-from fbar.results.report.answer import Explained, note_of_unknown, sentence
-from fbar.results.report.page import Section, figures, table
-from fbar.results.report.svg import inline, panel
+from fbar.results.report.answer import sentence
+from fbar.results.report.page import Section, details, figures, keys, notes, split_table, table
+from fbar.results.report.posterior import parameters
+from fbar.results.report.svg import inline, small, whole
 
 if TYPE_CHECKING:
     from fbar.results.result import Result
 
-MOST_PANELS = 12
-"""Parameters that have a picture, at most."""
+Explained = Mapping[str, Explanation]
+"""The explanation of each scalar target, by its name."""
 
-
-def parameters(result: Result) -> tuple[str, ...]:
-    """Those that have a picture of their own."""
-    from fbar.plot.source import Source
-
-    return Source.of(result).seen[:MOST_PANELS]
-
-
-def _others(result: Result) -> str:
-    """What is said of those that have none."""
-    from fbar.plot.source import Source
-
-    source = Source.of(result)
-    many = source.seen[MOST_PANELS:]
-    said = [f"not shown: {', '.join(many)}" if many else "", source.unseen]
-    return " ".join(f"{text[0].upper()}{text[1:]}." for text in said if text)
+OF_PLACES = {"posterior": "blue", "simulations": "orange", "prior": "grey"}
 
 
 def places(result: Result, explained: Explained) -> Section:
-    """The design against prior and posterior; the share of each region."""
+    """The design against prior and posterior; the shares of each region are folded."""
     from fbar import plot
 
+    record = plot.Places.of(result, parameters(result))
     pictures = [
-        panel(partial(plot.places, result, [name]), f"where {name} was simulated") for name in parameters(result)
+        small(replace(record, parameters=(one,), message=""), f"where {one.name} was simulated")
+        for one in record.parameters
     ]
-    body: list[object] = [
-        figures(pictures, "Where simulations were spent, beside the prior and the posterior."),
-        _pairs(result, places=True),
-    ]
-    body += [_regions(name, found) for name, found in explained.items() if found.regions]
-    return Section("places", "Where simulations went", join(body))
+    smooth = not all(one.discrete for one in record.parameters)
+    scaled = "Each density is in terms of its largest value." if smooth else ""
+    caption = join([keys(OF_PLACES), scaled, sentence(record.message) if record.message else ""], " ")
+    regions = [_regions(name, found) for name, found in explained.items() if found.regions]
+    folded = details("Shares of regions, for each target", element("div", *regions, class_="tables")) if regions else ""
+    body = join([figures(pictures, caption), folded, _pairs(result)])
+    return Section("places", "Where simulations went", body)
 
 
-def influence(result: Result, explained: Explained) -> Section:
+def influence(explained: Explained) -> Section:
     """Weights and influence: which simulations carry each estimate."""
-    from fbar import plot
-
-    carried = [name for name, found in explained.items() if found.carriers is not None]
-    pictures = [inline(partial(plot.influence, result, name), f"what carries {name}") for name in carried[:MOST_PANELS]]
-    caption = "The share of an error's variance that the simulations with the largest parts carry together."
-    if len(carried) > MOST_PANELS:
-        caption += f" The first {MOST_PANELS} of {len(carried)} targets."
-    rows = [
-        (
-            name,
-            f"{found.carriers.half:,} of {found.carriers.number:,} {found.carriers.what}",
-            f"{100 * found.carriers.largest:.3g}%",
-            ", ".join(f"{key} = {_short(value)}" for key, value in found.carriers.theta.items()),
-        )
-        for name, found in explained.items()
-        if found.carriers is not None
-    ]
-    head = ["target", "half of the variance is in", "largest share", "at"]
+    rows = [_carried(name, found) for name, found in explained.items()]
+    head = ["target", "simulations", "worth", "half of the variance is in", "largest share", "at"]
     others = [
         (name, other.words, f"{other.standard_error:.3g}", shorthand(other.times, other.times_error))
         for name, found in explained.items()
         for other in found.alternatives
     ]
     words = ["target", "another way", "its standard error", "simulations it needs, relative"]
+    unknown = dict.fromkeys(text for found in explained.values() for text in found.unknown)
     body = [
-        figures(pictures, caption, "whole"),
-        table(head, rows, left=4) if rows else paragraph("Its estimates are no sums over single simulations."),
+        split_table(head, rows, left=6) if rows else "",
         table(words, others, left=2, caption="What as many simulations would have given in other ways")
         if others
         else "",
-        note_of_unknown(explained),
+        notes(f"Not known: {text}." for text in unknown),
     ]
-    return Section("influence", "What carries the estimates", join(body))
+    largest = [found.carriers.largest for found in explained.values() if found.carriers is not None]
+    of_values = any(found.carriers is not None and found.carriers.what == VALUES for found in explained.values())
+    part = "value of θ" if of_values else "simulation"
+    line = f"no {part} carries more than {100 * max(largest):.3g}% of a variance" if largest else ""
+    return Section("influence", "What carries the estimates", join(body), folded=True, line=line)
+
+
+def _carried(name: str, found: Explanation) -> tuple[object, ...]:
+    used = f"{float(np.sum(found.estimate.accepted)):,.6g}"
+    ess = "" if found.ess is None else worth(found.ess)
+    if found.carriers is None:
+        return name, used, ess, "", "", ""
+    at = ", ".join(f"{key} = {_short(value)}" for key, value in found.carriers.theta.items())
+    half = f"{found.carriers.half:,} of {found.carriers.number:,} {found.carriers.what}"
+    return name, used, ess, half, f"{100 * found.carriers.largest:.3g}%", at
 
 
 def tolerance(result: Result, explained: Explained) -> Section:
@@ -97,24 +86,32 @@ def tolerance(result: Result, explained: Explained) -> Section:
     name, title = ("bandwidth", "Bandwidth") if result.is_at_data else ("tolerance", "Tolerance")
     if not result.is_at_data and result.tolerance is None:
         text = "Simulations were accepted exactly or by a rule: there is no tolerance, and no bias from one."
-        return Section(name, title, paragraph(text))
+        return Section(name, title, paragraph(text), folded=True, line="no tolerance, no bias from one")
     record = plot.Tolerance.of(result)
+    line = "estimates with other bandwidths" if result.is_at_data else "estimates at other tolerances"
     if record.empty:
-        return Section(name, title, paragraph(record.message))
-    pictures = [panel(replace(record, bands=(band,)).draw, f"{band.name} against the {name}") for band in record.bands]
+        return Section(name, title, paragraph(record.message), folded=True, line=line)
+    pictures = [
+        small(replace(record, bands=(band,), message=""), f"{band.name} against the {name}") for band in record.bands
+    ]
     if result.is_at_data:
         caption = (
-            "Estimates with other bandwidths from the same simulations, with 95% bands where they are reliable. The "
-            "bands allow for bias. A line that is level within its band shows none."
+            "Estimates with other bandwidths from the same simulations, against the share of the simulations within "
+            "the bandwidth, with 95% confidence bands where they are reliable. The bands allow for bias. A line that "
+            "is level within its band shows none."
         )
     else:
         caption = (
-            "Estimates at other tolerances from the same simulations, with 95% bands where they are reliable. A line "
-            "that is level within its band shows no harm from the tolerance."
+            "Estimates at other tolerances from the same simulations, against the tolerance, with 95% confidence bands "
+            "where they are reliable. A line that is level within its band shows no bias from the tolerance."
         )
+    legend = {"estimate (hollow: unreliable)": "blue", "as chosen" if result.is_at_data else "the run's": "grey"}
+    legend |= {} if result.is_at_data else {"extrapolated to 0": "green"}
+    caption = f"{caption} {sentence(record.message)}" if record.message else caption
     made = [found.regression for found in explained.values() if found.regression is not None][:1]
     chosen = [paragraph(sentence(" ".join(regression_in_words(regression)))) for regression in made]
-    return Section(name, title, join([paragraph(sentence(result.about)), *chosen, figures(pictures, caption)]))
+    body = join([paragraph(sentence(result.about)), *chosen, figures(pictures, join([keys(legend), caption], " "))])
+    return Section(name, title, body, folded=True, line=line)
 
 
 def rounds(result: Result) -> Section:
@@ -127,7 +124,7 @@ def rounds(result: Result) -> Section:
         "proposal": [stage.words for stage in stages],
         "simulations": [f"{stage.simulations:,}" for stage in stages],
         "accepted": [_rate(stage) for stage in stages],
-        "tolerance": [_within(stage) for stage in stages],
+        "tolerance": [_tolerance(stage.tolerance) for stage in stages],
     }
     body: list[object] = [_table_of(columns, 2, "Stages; the acceptance rate is at the tolerance of each")]
     history = result.history
@@ -143,7 +140,8 @@ def rounds(result: Result) -> Section:
     if len(stages) > 1:
         pictures = inline(lambda: plot.rounds(result), "tolerance, acceptance and effective sample size by round")
         body.insert(0, figures([pictures], kind="whole"))
-    return Section("rounds", "Rounds", join(body))
+    line = f"{len(stages)} stage{'' if len(stages) == 1 else 's'}"
+    return Section("rounds", "Rounds", join(body), folded=True, line=line)
 
 
 def _table_of(columns: dict[str, list[object]], left: int, caption: str) -> Html:
@@ -153,30 +151,17 @@ def _table_of(columns: dict[str, list[object]], left: int, caption: str) -> Html
     return table(list(known), zip(*known.values(), strict=True), left=left, caption=caption)
 
 
-def posterior(result: Result) -> Section:
-    """Marginals, of recorded outputs too, and pairs."""
-    from fbar import plot
-
-    recorded = [name for name in result.run.problem.records if name in result.posterior.points]
-    names = (*parameters(result), *recorded)
-    pictures = [panel(partial(plot.marginals, result, [name]), f"posterior of {name}") for name in names]
-    caption = f"Grey is the prior, blue {result.posterior.about or 'the posterior'}. {_others(result)}"
-    return Section("posterior", "Posterior", join([figures(pictures, caption), _pairs(result)]))
-
-
-def _pairs(result: Result, places: bool = False) -> Html:
+def _pairs(result: Result) -> Html:
     from fbar import plot
     from fbar.plot.source import Source
 
     source = Source.of(result)
     numbers = [name for name in source.seen if source.numeric(name)]
-    if len(numbers) < 2 or (places and result.run.problem.is_finite):
+    if len(numbers) < 2 or result.run.problem.is_finite:
         return Html("")
-    if places:
-        made = inline(lambda: plot.places(result, pairs=True), "pairs of parameters: where they were simulated")
-    else:
-        made = inline(lambda: plot.pairs(result), "pairs of parameters")
-    return figures([made], kind="whole")
+    record = plot.PlacesPair.of(result)
+    made = whole(record, "pairs of parameters: where they were simulated")
+    return details("The first two parameters together", figures([made], kind="whole"))
 
 
 def _regions(name: str, found: Explanation) -> Html:
@@ -185,8 +170,8 @@ def _regions(name: str, found: Explanation) -> Html:
         (r.words, *(_percent(share) for share in (r.posterior, r.simulations, r.accepted, r.variance)))
         for r in found.regions
     ]
-    head = [by, "posterior", "simulations", "used" if found.at_data else "acceptances", "variance"]
-    return join([element("h3", name), table(head, rows, caption="Shares of each region; the variance is the error's")])
+    head = [by, "posterior", "simulations", "used" if found.at_data else "acceptances", "variance of the error"]
+    return element("div", element("h3", name), table(head, rows))
 
 
 def _percent(share: float | None) -> str:
@@ -195,10 +180,6 @@ def _percent(share: float | None) -> str:
 
 def _rate(stage: Stage) -> str:
     return "" if stage.accepted is None else f"{100 * stage.accepted / max(stage.simulations, 1):.3g}%"
-
-
-def _within(stage: Stage) -> str:
-    return _tolerance(stage.tolerance)
 
 
 def _tolerance(value: float | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -23,14 +23,22 @@ ICON = (
 )
 
 
-def table(head: Sequence[object], rows: Iterable[Sequence[object]], *, left: int = 1, caption: str = "") -> Html:
-    """The first ``left`` columns are words, the others numbers."""
+def table(
+    head: Sequence[object],
+    rows: Iterable[Sequence[object]],
+    *,
+    left: int = 1,
+    caption: str = "",
+    words: Collection[int] | None = None,
+) -> Html:
+    """The first ``left`` columns are words, or those that are in ``words``; the others are numbers."""
+    to_left = range(left) if words is None else words
 
     def row(cells: Sequence[object], name: str) -> Html:
         return element(
             "tr",
             *(
-                element(name, cell, **({} if place < left else {"class_": "number"}))
+                element(name, cell, **({} if place in to_left else {"class_": "number"}))
                 for place, cell in enumerate(cells)
             ),
         )
@@ -57,18 +65,48 @@ def details(summary: object, *children: object) -> Html:
     return element("details", element("summary", summary), *children)
 
 
+def keys(entries: Mapping[str, str]) -> Html:
+    """A legend for several pictures: words, each with the page's colour of that name."""
+    return element("span", *(element("span", words, class_=f"key {name}") for words, name in entries.items()))
+
+
+def split_table(
+    head: Sequence[object],
+    rows: Sequence[Sequence[object]],
+    *,
+    left: int = 1,
+    most: int = 20,
+    words: Collection[int] | None = None,
+) -> Html:
+    """A table whose rows beyond ``most`` are folded."""
+    if len(rows) <= most:
+        return table(head, rows, left=left, words=words)
+    more = details(f"{len(rows) - most:,} more rows", table(head, rows[most:], left=left, words=words))
+    return join([table(head, rows[:most], left=left, words=words), more])
+
+
 @dataclass(frozen=True)
 class Section:
-    """A part of the page, by its name in the table of contents."""
+    """A part of the page, by its name in the table of contents; one that is ``folded`` shows its title and a line."""
 
     name: str
     title: str
     body: Html
+    folded: bool = False
+    line: object = ""
+
+    @property
+    def html(self) -> Html:
+        title = element("h2", self.title)
+        if not self.folded:
+            return element("section", title, self.body, id=self.name)
+        head = element("summary", title, element("span", self.line, class_="soft"))
+        return element("section", element("details", head, self.body, class_="part"), id=self.name)
 
 
 def page(title: str, subtitle: object, sections: Sequence[Section], foot: object) -> str:
     contents = element("nav", *(element("a", s.title, href=f"#{s.name}") for s in sections))
-    parts = [element("section", element("h2", s.title), s.body, id=s.name) for s in sections]
+    parts = [section.html for section in sections]
     style = files("fbar.results.report").joinpath("style.css").read_text(encoding="utf-8")
     head = "".join(
         [
@@ -81,7 +119,8 @@ def page(title: str, subtitle: object, sections: Sequence[Section], foot: object
             f"<style>{style}</style>",
         ]
     )
-    header = element("header", element("h1", title), paragraph(subtitle, class_="subtitle"))
+    under = paragraph(subtitle, class_="subtitle") if subtitle else Html("")
+    header = element("header", element("h1", title), under)
     body = f"{header}{contents}<main>{''.join(parts)}</main>{element('footer', foot)}"
     return f'<!DOCTYPE html>\n<html lang="en">\n<head>{head}</head>\n<body>{body}</body>\n</html>\n'
 

@@ -15,12 +15,20 @@ from fbar.checks import text as as_text
 from fbar.diagnostics.predictive import predict
 from fbar.engine import Engine
 from fbar.errors import InputError
-from fbar.question.summary_names import numbered
-from fbar.results.report import answer, check, evidence
-from fbar.results.report.page import page, write
+from fbar.question.priors import structure
+from fbar.results.markup import Html
+from fbar.results.report import against, answer, evidence, question
+from fbar.results.report.failures import failures
+from fbar.results.report.page import figures, keys, page, write
+from fbar.results.report.posterior import OF_POSTERIOR, marginals, parameters, posterior
+from fbar.results.report.precision import precision
+from fbar.results.report.settings import settings
 
 if TYPE_CHECKING:
     from fbar.results.result import Result
+
+MOST_FIRST = 4
+"""Parameters on the first screen, at most, where the data are not a series."""
 
 
 def report_run(
@@ -47,26 +55,33 @@ def report_run(
         if not np.ndim(result.estimates[target.name].value)
     }
     predictions = predict(run, result.posterior, predictive, shown, engine)
+    first, others = _pictures(result, against.pictures(run.problem, predictions))
     sections = [
-        answer.answer(result, explained),
-        answer.precision(result, explained),
-        evidence.posterior(result),
+        answer.answer(result, first),
+        question.model(result),
+        posterior(result),
+        against.against(result, predictions, others),
+        precision(result),
         evidence.places(result, explained),
-        evidence.influence(result, explained),
+        failures(result),
         evidence.tolerance(result, explained),
+        evidence.influence(explained),
         evidence.rounds(result),
-        check.predictive(predictions, result.model_check, numbered(run.problem.summary_names)),
-        check.failures(result),
-        check.settings(result),
+        settings(result),
     ]
-    name = title or _title(result)
     made = f"Made by fbar on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC."
-    return write(path, page(name, answer.accepted_of(result), sections, made))
+    name, line = title or question.title(result), question.first_line(result)
+    return write(path, page(name, "" if line == name else line, sections, made))
 
 
-def _title(result: Result) -> str:
-    """What the run is about: its model file, else its directory."""
-    model = result.settings.get("model")
-    if model:
-        return Path(model["file"]).stem
-    return "Inference" if result.directory is None else result.directory.resolve().name
+def _pictures(result: Result, beside_data: against.Pictures) -> tuple[Html, list[Html]]:
+    """The first screen's picture and the others: a series with what the model predicts, or a few parameters.
+
+    The series of several models are seen side by side, further down.
+    """
+    series, numbers = beside_data.series, beside_data.numbers
+    if series and structure(result.run.problem.prior).models is None:
+        caption = "New simulations at the posterior beside the data."
+        return figures(series[:1], caption, "pictures"), [*series[1:], *numbers]
+    few = parameters(result)[:MOST_FIRST]
+    return figures(marginals(result, few), keys(OF_POSTERIOR)), [*series, *numbers]

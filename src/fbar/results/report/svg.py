@@ -1,4 +1,4 @@
-"""Pictures inside a page: matplotlib's SVG that takes the page's colours, light or dark."""
+"""Pictures inside a page: matplotlib's SVG that takes the page's colours and its font, light or dark, and is short."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from fbar.plot.look import BLUE, GREEN, GRID, INK, VERMILLION, look
+from fbar.plot.look import BLUE, GREEN, GRID, INK, VERMILLION, look, panels
 from fbar.results.markup import Html, html
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PANEL = 3.5, 2.45
-"""Inches of a picture that stands beside others."""
+    from fbar.plot.base import Record
+
+SMALL = 2.45, 1.75
+"""Inches of a picture that stands in a row with others."""
 
 LARGER = 1.15
 """How much larger than in print a picture is shown, where there is room."""
@@ -27,24 +29,41 @@ COLOURS = {INK: "ink", GRID: "line", BLUE: "blue", VERMILLION: "vermillion", GRE
 _number = count()
 
 
-def panel(draw: Callable[..., Any], label: str, size: tuple[float, float] = PANEL) -> Html:
-    """One picture, drawn on the axes that ``draw`` takes as ``ax``; ``label`` is what a screen reader says."""
+def small(record: Record, label: str) -> Html:
+    """One of several pictures alike, without a legend and names of its axes: the page has them once for all."""
 
     def made() -> Figure:
-        from matplotlib.figure import Figure  # `fbar.plot.look` says so where it is missing
-
-        figure = Figure(figsize=size, layout="constrained")
-        draw(ax=figure.subplots())
+        figure, axes = panels(1, 1, width=SMALL[0], height=SMALL[1])
+        record.draw(axes[0, 0])
+        for ax in figure.axes:
+            ax.set(xlabel="", ylabel="")
+            if (legend := ax.get_legend()) is not None:
+                legend.remove()
         return figure
 
     return inline(made, label)
 
 
+def whole(record: Record, label: str, size: tuple[float, float] | None = None) -> Html:
+    """A figure of its own, with its legend below."""
+
+    def made() -> Figure:
+        figure = record.draw()
+        if size is not None:
+            figure.set_size_inches(*size)
+        drawn: Figure = figure
+        return drawn
+
+    return inline(made, label)
+
+
 def inline(make: Callable[[], Figure], label: str) -> Html:
-    """The figure that ``make`` draws, as a part of the page."""
+    """The figure that ``make`` draws, as a part of the page; ``label`` is what a screen reader says."""
+    from matplotlib import rc_context
+
     out = io.StringIO()
-    with look(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the page itself has the name in its text
+    with look(), rc_context({"svg.fonttype": "none"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the page's font has it
         figure = make()
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = out.getvalue()
@@ -59,4 +78,25 @@ def inline(make: Callable[[], Figure], label: str) -> Html:
     # Names inside one picture are not those inside another.
     own = f"p{next(_number)}-"
     text = re.sub(r'\bid="', f'id="{own}', text)
-    return Html(re.sub(r'(href="#|url\(#)', rf"\g<1>{own}", text))
+    text = re.sub(r'(href="#|url\(#)', rf"\g<1>{own}", text)
+    return Html(_shortened(text))
+
+
+def _shortened(text: str) -> str:
+    """Coordinates to a hundredth of a point, text in the page's own font, no empty space."""
+
+    def path(match: re.Match[str]) -> str:
+        return re.sub(r"\s+", " ", re.sub(r"(\.\d\d)\d+", r"\1", match[0]))
+
+    text = re.sub(r' d="[^"]*"', path, text)
+    text = re.sub(r' (?:x|y)="[^"]*"', path, text)
+    text = re.sub(r"font: ([^;\"]*?px) [^;\"]*", _font, text)
+    text = re.sub(r"; font-family: [^;\"]*", "", text)
+    text = re.sub(r'<g id="[^"]*">', "<g>", text)
+    return re.sub(r">\s+<", "><", text)
+
+
+def _font(match: re.Match[str]) -> str:
+    """Size and weight of a font without its family."""
+    words: list[Any] = match[1].split()
+    return "; ".join([f"font-size: {words[-1]}", *(f"font-weight: {word}" for word in words[:-1] if word.isdigit())])

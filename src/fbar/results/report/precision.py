@@ -1,0 +1,69 @@
+"""How the errors of a run fell with simulations, and what more precision would cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fbar.diagnostics.explanation import halving
+from fbar.methods.forecasts import brief
+from fbar.question.targets import Target
+from fbar.results.markup import element, join, paragraph
+from fbar.results.report.page import Section, figures, split_table
+from fbar.results.report.svg import whole
+
+if TYPE_CHECKING:
+    from fbar.results.result import Result
+
+
+def precision(result: Result) -> Section:
+    """A picture of all errors, and a table of what halving each would cost."""
+    from fbar import plot
+
+    left: list[object] = []
+    if not result.own:
+        left.append(paragraph("How the errors fell is known only of the run's own estimates."))
+    elif len(result.history) > 1:
+        record = plot.Error.of(result)
+        rows = (len(record.lines) + 4) // 3
+        picture = whole(record, "standard errors against simulations", (4.6, 2.4 + 0.17 * rows))
+        left.append(figures([picture], "How the errors fell.", "pictures"))
+    else:
+        left.append(paragraph("The errors were computed once, at the end, so how they fell is not known."))
+    head = ["target", "error now", "half of it", "more simulations", "80% interval"]
+    costs = [_cost(result, target) for target in result.targets]
+    right: list[object] = [
+        paragraph("What half of each error would cost, if the run went on as it did.", class_="soft"),
+        split_table(head, costs),
+        *(
+            paragraph(f"{name} needs {found} for the precision that was requested.", class_="warning")
+            for name, found in result.missing.items()
+        ),
+    ]
+    body = element("div", element("div", *left), element("div", *right), class_="beside")
+    return Section("precision", "Precision", join([body]))
+
+
+def _cost(result: Result, target: Target) -> tuple[str, ...]:
+    """A target's largest error, half of it, and the simulations that halve it."""
+    estimate = result.estimates[target.name]
+    error, more = float(np.max(estimate.standard_error)), halving(result.run, result.posterior, target, estimate)
+    name = f"{target.name} (largest)" if np.ndim(estimate.value) else target.name
+    if more is None:
+        return name, f"{error:.2g}", f"{error / 2:.2g}", "not known", ""
+    return name, f"{error:.2g}", f"{error / 2:.2g}", _short(more.more), f"{_short(more.low)} to {_short(more.high)}"
+
+
+def _short(number: int) -> str:
+    """A number of simulations in two digits.
+
+    >>> _short(12345), _short(1_530_000), _short(10**13)
+    ('12,000', '1.5 million', 'over a trillion')
+    """
+    if number < 10**6:
+        return brief(number)
+    for name, size in (("million", 10**6), ("billion", 10**9)):
+        if number < 999 * size:
+            return f"{float(f'{number / size:.2g}'):g} {name}"
+    return "over a trillion"
