@@ -117,7 +117,7 @@ def test_a_run_that_accepted_nothing_is_kept_and_can_be_extended(tmp_path):
         with pytest.raises(fbar.NoPosterior):
             fbar.infer(problem, MU, **options)
         looks = 7 if blocks else 0  # the first block once more, and six for noise that a batch shares
-            assert blocks <= len(CALLS) - before <= blocks + looks
+        assert blocks <= len(CALLS) - before <= blocks + looks
     assert fbar.extend(tmp_path, problem, budget=60_000).simulations == 60_000
 
 

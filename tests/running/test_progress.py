@@ -423,7 +423,7 @@ def test_ctrl_c_while_lines_are_written_wipes_them(
     monkeypatch.setattr(terminal.Screen, "write", interrupted)
     with pytest.raises(KeyboardInterrupt):
         screen.draw(["one", "two"])
-    monkeypatch.setattr(terminal.Screen, "write", staticmethod(write))
+    monkeypatch.setattr(terminal.Screen, "write", write)
     screen.wipe()
     assert capsys.readouterr().err.endswith("\r\x1b[1A\x1b[J")
 
