@@ -188,7 +188,7 @@ def test_a_prior_that_models_share_is_exact():
         (fbar.Categorical(["x", "y"]), "uniform on x, y"),
         (fbar.Categorical(["x", "y"], [0.25, 0.75]), "x (0.25), y (0.75)"),
     ],
-    ids=str,
+    ids=lambda given: given if isinstance(given, str) else type(given).__name__,
 )
 def test_priors_in_words_are_exact(given, words):
     assert in_words(as_marginal(given, "a")) == words

@@ -195,7 +195,7 @@ def test_quiet_and_json_on_a_terminal(tmp_path: Path) -> None:
     file = model(tmp_path, 0.05)
     _, told, out, status = on_terminal(command("infer", file, *ASK, "--budget", "6000", "--quiet"), 90, 24)
     assert (status, told) == (0, "")
-    assert out.startswith("mean:rate")
+    assert "\nmean:rate" in out.replace("\r", "")
     _, told, out, status = on_terminal(command("infer", file, *ASK, "--budget", "6000", "--json"), 90, 24)
     assert status == 0
     assert "simulations" in told
@@ -209,7 +209,7 @@ def test_resume_and_extend_are_quiet_when_asked(tmp_path: Path) -> None:
     for more in (["resume", run, "--quiet"], ["extend", run, "--budget", "1000", "--quiet"]):
         done = subprocess.run(command(*more), capture_output=True, text=True, check=True)
         assert done.stderr == ""
-        assert done.stdout.startswith("mean:rate")
+        assert "\nmean:rate" in done.stdout
 
 
 # ---------------------------------------------------------------- without a terminal
@@ -251,7 +251,8 @@ def test_plain_lines_come_rarely_and_without_control_characters(
     assert len(lines) in (3, 4)  # after 10, 40, 70 and, if it takes as long, 100 seconds
     done, estimates = lines[1].split(": ")
     assert re.fullmatch(
-        r"4,\d+ of 10,000 simulations, 100/s, about (59|60) s left, round \d, tolerance 0.3, \d+ accepted", done
+        r"(3,[89]|4,)\d+ of 10,000 simulations, 100/s, about (59|6\d) s left, round \d, tolerance 0.3, \d+ accepted",
+        done,
     )
     assert re.fullmatch(r"a 0\.\d+\(\d+\)", estimates)
     assert told.err.replace("\n", "").isprintable()
