@@ -204,6 +204,28 @@ def test_the_prior_table_has_every_parameter():
     assert [row[1] for row in prior_rows(problem)] == ["normal, mean 0, sd 1", "depends on other parameters"]
 
 
+def words_of(prior):
+    problem = fbar.Problem(prior, lambda t, rng: rng.standard_normal(t.rows), 0.0)
+    return {name: words for name, words, _, _ in prior_rows(problem)}
+
+
+def test_priors_with_constraints_in_words():
+    assert words_of(fbar.Prior(fbar.dirichlet(a=1, b=1, c=2))) == {
+        "a": "beta(a=1, b=3), a share of a Dirichlet distribution",
+        "b": "a share of a Dirichlet distribution, given a",
+        "c": "what the other shares leave of 1",
+    }
+    assert words_of(fbar.Prior(fbar.ordered(x=stats.uniform(0, 2), y=stats.uniform(0, 2)))) == {
+        "x": "uniform on 0 to 2, ordered below y",
+        "y": "uniform on 0 to 2, ordered above x",
+    }
+    inside = fbar.truncate(fbar.Prior(x=stats.norm(0, 1), y=stats.uniform(0, 1)), where="x + y < 1")
+    assert words_of(inside) == {
+        "x": "normal, mean 0, sd 1, where x + y < 1",
+        "y": "uniform on 0 to 1, where x + y < 1",
+    }
+
+
 def test_a_series_is_shown_as_a_series_and_numbers_without_order_by_size():
     rng = np.random.default_rng(1)
     trend = np.linspace(0, 3, 30) + rng.standard_normal((200, 30))

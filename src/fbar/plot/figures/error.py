@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from fbar.results.result import Result
 
+MOST_TIMES = 1000.0
+"""Times the simulations of the run beyond which a forecast is not drawn."""
+
 FURTHEST = 5.0
 """Times the forecast to which its interval is drawn, at most."""
 
@@ -101,10 +104,11 @@ class Error(Record):
             mark: dict[str, Any] = {"color": colour, "marker": MARKS[(i + i // len(PALETTE)) % len(MARKS)]}
             ax.plot(n, e, label=short(line.target), markevery=list(np.flatnonzero(sure)), **mark)
             ax.plot(n[~sure], e[~sure], linestyle="none", fillstyle="none", **mark)
-            end = 4 * n[-1] if line.halved is None else max(line.halved, n[-1])
+            known = line.halved is not None and line.halved < MOST_TIMES * n[-1]
+            end = 4 * n[-1] if line.halved is None or not known else max(line.halved, n[-1])
             x = np.geomspace(n[0], end, 30)
             ax.plot(x, e[-1] * np.sqrt(n[-1] / x), color=colour, linewidth=0.9, linestyle=(0, (4, 3)))
-            if line.halved is not None and line.halved_low is not None and line.halved_high is not None:
+            if known and line.halved is not None and line.halved_low is not None and line.halved_high is not None:
                 far = min(line.halved_high, FURTHEST * line.halved)  # one that is hardly known would squeeze the rest
                 ax.hlines(e[-1] / 2, line.halved_low, far, color=colour, linewidth=1)
                 ax.plot(line.halved, e[-1] / 2, color=colour, marker="|", markersize=11, markeredgewidth=2)

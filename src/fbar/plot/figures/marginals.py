@@ -142,9 +142,11 @@ def draw_marginal(ax: Any, one: Marginal) -> None:
             decimal_ticks(ax.xaxis)
         ax.set_yticks([])
         ax.spines["left"].set_visible(False)
-        if one.interval is not None:
-            ax.plot(one.interval, (0, 0), color=POSTERIOR, linewidth=4, solid_capstyle="butt", clip_on=False, zorder=3)
-            ax.plot([one.mean], [0], color=POSTERIOR, marker="o", markersize=6, clip_on=False, zorder=4)
+        if one.mean is not None and one.interval is not None:
+            ends = np.clip(one.interval, one.x[0], one.x[-1])
+            ax.plot(ends, (0, 0), color=POSTERIOR, linewidth=4, solid_capstyle="butt", clip_on=False, zorder=3)
+            if one.x[0] <= one.mean <= one.x[-1]:  # negative weights may put it anywhere
+                ax.plot([one.mean], [0], color=POSTERIOR, marker="o", markersize=6, clip_on=False, zorder=4)
     ax.set_ylim(0)
 
 

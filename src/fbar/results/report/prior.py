@@ -8,7 +8,12 @@ import numpy as np
 
 from fbar.question.points import Points
 from fbar.question.priors import Distribution, structure
+from fbar.question.priors.fitted import FittedToSample
+from fbar.question.priors.independent import Prior
 from fbar.question.priors.marginals import Categorical, Marginal, Scipy, Truncated, Uniform
+from fbar.question.priors.orders import First, Next
+from fbar.question.priors.restricted import Restricted
+from fbar.question.priors.simplex import NextPart, Part, Remainder
 from fbar.question.problem import Problem
 
 DRAWS = 20_000
@@ -34,7 +39,8 @@ def prior_rows(problem: Problem) -> list[PriorRow]:
     else:
         rows += _of_distribution(prior, drawn, "")
     for name in problem.derived:
-        rows.append((name, "derived", *_quantiles(drawn, name)))
+        words = "what the other shares leave of 1" if isinstance(problem.derived[name], Remainder) else "derived"
+        rows.append((name, words, *_quantiles(drawn, name)))
     rows += [(name, "recorded with each simulation", "", "") for name in problem.records]
     return rows
 
@@ -55,7 +61,29 @@ def in_words(marginal: Marginal) -> str:
         return f"{in_words(marginal.base)}, truncated to {low:.6g} to {high:.6g}"
     if isinstance(marginal, Scipy):
         return _of_scipy(marginal.given)
+    if isinstance(marginal, Part):
+        return f"beta(a={marginal.alpha:g}, b={marginal.beta:g}), a share of a Dirichlet distribution"
+    if isinstance(marginal, First):
+        first, second = list(marginal.chain.marginals)[:2]
+        return f"{in_words(marginal.chain.marginals[first])}, ordered below {second}"
     return str(marginal)
+
+
+def _given_others(prior: Distribution, name: str) -> str:
+    """The distribution of a parameter that depends on others."""
+    if isinstance(prior, FittedToSample):
+        return "fitted to a sample, jointly with the other parameters"
+    if isinstance(prior, Restricted):
+        known = structure(prior.base).marginals.get(name)
+        words = _given_others(prior.base, name) if known is None else in_words(known)
+        return f"{words}, where {prior.where if isinstance(prior.where, str) else 'a condition holds'}"
+    given = prior.marginals.get(name) if isinstance(prior, Prior) else None
+    if isinstance(given, NextPart):
+        return f"a share of a Dirichlet distribution, given {', '.join(given.before)}"
+    if isinstance(given, Next):
+        names = list(given.chain.marginals)
+        return f"{in_words(given.chain.marginals[name])}, ordered above {names[given.place - 1]}"
+    return "depends on other parameters"
 
 
 def _of_scipy(given: Any) -> str:
@@ -96,7 +124,7 @@ def _of_distribution(prior: Distribution, drawn: Points, before: str) -> list[Pr
             words = _of_values(values.tolist(), known.values.probabilities.tolist() if single else [])
             rows.append((before + name, words, "", ""))
         elif marginal is None:
-            rows.append((before + name, "depends on other parameters", *_quantiles(drawn, name)))
+            rows.append((before + name, _given_others(prior, name), *_quantiles(drawn, name)))
         elif isinstance(marginal, Categorical):
             rows.append((before + name, in_words(marginal), "", ""))
         else:

@@ -36,12 +36,12 @@ def report_study(result: StudyResult, path: str | Path, *, title: str | None = N
         _settings(result),
     ]
     problems, methods = list(result.arenas), result.contenders()
-    told = (
+    line = (
         f"{counted(len(methods), 'method')} on {counted(len(problems), 'problem')}, "
         f"{counted(result.number_of_trials, 'trial')} each"
     )
     made = f"Made by fbar on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC."
-    return write(path, page(title or "Study", told, sections, made))
+    return write(path, page(title or "Study", line, sections, made))
 
 
 def _ranking(result: StudyResult) -> Section:
@@ -65,7 +65,7 @@ def _ranking(result: StudyResult) -> Section:
     body = [
         paragraph(
             f"By {ranking.score}. {called} of {len(ranking.contested)} differences are real; the chance of any mistake "
-            f"is at most {ranking.level:.0%}. Methods whose places overlap could not be told apart."
+            f"is at most {ranking.level:.0%}. Methods whose places overlap could not be distinguished."
         ),
         figures([inline(lambda: plot.ranking(result), "ranking of the methods")], kind="whole"),
         table(["method", "better", "worse", "open"], overall, caption="Comparisons of each method with the others"),
@@ -75,9 +75,9 @@ def _ranking(result: StudyResult) -> Section:
 
 
 def _doubt(standing: Any) -> str:
-    told = ["the truth is not known well enough"] if standing.rough_truth else []
-    told += [f"{standing.from_prior} from the prior"] if standing.from_prior else []
-    return ", ".join(told)
+    doubts = ["the truth is not known well enough"] if standing.rough_truth else []
+    doubts += [f"{standing.from_prior} from the prior"] if standing.from_prior else []
+    return ", ".join(doubts)
 
 
 def _curves(result: StudyResult) -> list[Section]:
