@@ -48,6 +48,11 @@ TARGETS = [
 ]
 
 
+def named(given: object) -> str:
+    """What a case of a test is called; no address of an object, which every worker has another one of."""
+    return str(given) if isinstance(given, str | bool) else type(given).__name__
+
+
 @pytest.fixture(scope="module")
 def nine(tmp_path_factory):
     """A report of nine targets and four log-uniform parameters, and its result."""
@@ -155,7 +160,7 @@ def test_log_uniform_parameters_have_logarithmic_axes_and_exact_priors(nine):
         (stats.norm(0, 1), False),
         (stats.randint(1, 100), False),
     ],
-    ids=str,
+    ids=named,
 )
 def test_what_is_log_scaled(given, log):
     assert is_log_scaled(as_marginal(given, "a")) == log
@@ -188,7 +193,7 @@ def test_a_prior_that_models_share_is_exact():
         (fbar.Categorical(["x", "y"]), "uniform on x, y"),
         (fbar.Categorical(["x", "y"], [0.25, 0.75]), "x (0.25), y (0.75)"),
     ],
-    ids=lambda given: given if isinstance(given, str) else type(given).__name__,
+    ids=named,
 )
 def test_priors_in_words_are_exact(given, words):
     assert in_words(as_marginal(given, "a")) == words
