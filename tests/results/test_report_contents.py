@@ -270,3 +270,15 @@ def test_models_are_shown_apart(tmp_path):
     assert "Growth at a constant rate." in model
     assert "No growth." in model
     assert "rising: a" in cells(model)
+
+
+def test_a_target_whose_errors_cannot_be_drawn_is_named(tmp_path):
+    """A probability of exactly 0 has no spread to compare its error with."""
+    problem = fbar.Problem(fbar.Prior(mu=stats.norm(0, 1)), lambda t, rng: t["mu"] + rng.standard_normal(t.rows), 1.0)
+    targets = [fbar.mean("mu"), fbar.probability("mu > 100")]
+    result = fbar.infer(problem, targets, tolerance=0.3, budget=4000, seed=1)
+    record = fbar.plot.Error.of(result)
+    assert [line.target for line in record.lines] == ["mean:mu"]
+    assert "probability:mu > 100" in record.message
+    text = result.report(tmp_path / "report.html", predictive=0).read_text(encoding="utf-8")
+    assert "Not drawn: probability:mu &gt; 100" in section(text, "precision")

@@ -76,7 +76,7 @@ class Error(Record):
                 else "errors were recorded only for the run's own estimates"
             )
             return cls(label, (), why)
-        lines = []
+        lines, left = [], []
         for target in result.targets:
             last = result.posterior.expect(target)
             units = _units(result, target, last, relative)
@@ -84,13 +84,15 @@ class Error(Record):
             found = [(m.simulations, _component(m.estimates, target.name, worst)) for m in moments]
             rows = [(n, e / units[worst], sure) for n, (e, sure) in found if math.isfinite(e) and e > 0]
             if not rows or not math.isfinite(units[worst]):
+                left.append(target.name)
                 continue
             forecast = halving(result.run, result.posterior, target, last)
             ends = (None,) * 3 if forecast is None else (forecast.more, forecast.low, forecast.high)
             at = [None if n is None else float(n + result.run.simulations) for n in ends]
             n, e, sure = np.array(rows, dtype=np.float64).T
             lines.append(ErrorLine(target.name, float(units[worst]), n, e, sure > 0, *at))
-        return cls(label, tuple(lines), "" if lines else "no error of this run is known")
+        message = f"not drawn: {', '.join(left)}, whose errors or spread were 0 or not known" if left else ""
+        return cls(label, tuple(lines), message if lines else "no error of this run is known")
 
     @property
     def empty(self) -> bool:

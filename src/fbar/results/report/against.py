@@ -73,7 +73,7 @@ def pictures(problem: Problem, found: Predictions) -> Pictures:
 
 def against(result: Result, found: Predictions, made: list[Html]) -> Section:
     """The check of the model, then the pictures, and how many numbers lie outside."""
-    above = "" if made else ", drawn in the first picture of this page"
+    above = ", shown in the first picture of this page" if not made and _series(result.run.problem, found) else ""
     words = [_checked(result.model_check), *_words(result.run.problem, found, above)]
     if len(made) == 1:
         body = element("div", figures(made, "", "pictures"), element("div", *words), class_="beside")

@@ -28,7 +28,8 @@ def precision(result: Result) -> Section:
         record = plot.Error.of(result)
         rows = (len(record.lines) + 4) // 3
         picture = whole(record, "standard errors against simulations", (4.6, 2.4 + 0.17 * rows))
-        left.append(figures([picture], "How the errors fell.", "pictures"))
+        missing = f" {record.message[:1].upper()}{record.message[1:]}." if record.lines and record.message else ""
+        left.append(figures([picture], f"How the errors fell.{missing}", "pictures"))
     else:
         left.append(paragraph("The errors were computed once, at the end, so how they fell is not known."))
     head = ["target", "error now", "half of it", "more simulations", "80% interval"]
