@@ -17,24 +17,27 @@ Known difficulties:
   come near the data: at beta 1.7 and gamma 0.46 the nearest of 2000 simulations reads 3, 10, 35, 108, 212, 305, 275,
   227, 178, 121, 68, 42, 24, 12.
 - What is compared matters. Here it is 2√count, whose variances are alike on all days. The distance of the counts
-  themselves is all about the peak. At a tolerance that gives another posterior, and no error bar shows it; about the
-  posterior itself fbar gives R0 as 3.96(3) from the counts, with seed 1, where the likelihood gives 3.77(2).
-- R0 is so surely above 3 that few simulations say otherwise, and the error of that probability rests on them: it is
-  too small where there are none.
+  themselves is all about the peak. At a tolerance that gives another posterior, and no error bar shows it.
+- The data are unlike the simulations that have the same learned summaries, and a simple epidemic model is indeed too
+  simple for them. What learned summaries lose of such data cannot be seen in simulations, and the error bars allow for
+  that: they are far wider than for data that the model simulates.
+- R0 is so surely above 3 that hardly a simulation says otherwise, so the error of that probability is unknown.
 
     fbar infer examples/influenza.py --budget 100000 --seed 1 --run flu
 
-prints within half a minute
+prints within half a minute, below a table of all parameters,
 
-    mean:R0               3.797(25)
-    probability:R0 > 3    1.000000(29)
-    mean:infectious       2.0125(77)
-    mean:peak             6.056(14)
-    probability:peak > 6  0.635(46)
-    about the posterior, estimated at the data; the errors allow for bias: mean:R0 0.024, mean:infectious 0.0072,
-    mean:peak 0.014, probability:peak > 6 0.044
-    100,000 simulations, the 4,158 nearest used; budget spent
-    4 summaries were learned from the data's 13 numbers (out-of-fold R²: beta 0.36, gamma 0.46, peak 0.45)
+    mean:R0               3.80(10)
+    probability:R0 > 3    1.00000(76) (unreliable)
+    mean:infectious       2.041(31)
+    mean:peak             6.041(76)
+    probability:peak > 6  0.58(19)
+    warning: hardly any simulation near the data says otherwise, so the error may be larger
+    about the posterior, estimated at the data; the errors allow for bias of either sign: mean:R0 ±0.1,
+    probability:R0 > 3 ±0.00076, mean:infectious ±0.031, mean:peak ±0.075, probability:peak > 6 ±0.19
+    100,000 simulations, the 9,749 nearest used; budget spent
+    4 summaries were learned from the data's 13 numbers (out-of-fold R²: beta 0.37, gamma 0.46, peak 0.45); the data
+    are unlike simulations with the same summaries (p = 0.0007): more may be lost, and the errors allow for it
 
 `boarding_school.py` has the answer by the likelihood, and what ABC would need to come as near.
 """

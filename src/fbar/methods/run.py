@@ -305,7 +305,7 @@ class Run(AskTell, OtherTolerances):
         drawn = self._drawn_from()
         if drawn is None:
             raise InputError(
-                f"{type(self).__name__} counts the simulations of each parameter value and keeps no individual ones; "
+                "this run counts the simulations of each parameter value and keeps no individual ones; "
                 "fbar export --all writes those of a recorded run"
             )
         nothing = Tally(np.zeros(0), np.zeros(0))
