@@ -13,9 +13,10 @@ simulator that was given to workers may crash or hang. What is repeated costs li
 - nothing of other slow blocks: single simulations of a vectorised simulator cannot be repeated.
 
 A vectorised simulator may also draw one number for a whole batch, where every simulation should have its own: then the
-simulations of a batch are not independent, and error bars are far too small. Where a block is cheap, its first θ is
-simulated in `BATCHES` batches of `ROWS`. If batches differ by more than their rows do, by the test of Kruskal & Wallis
-(1952) at the level `BY_CHANCE` for all summaries together, the noise is shared.
+simulations of a batch are not independent, and error bars are far too small. Where a block of several simulations took
+at most a tenth of a second, its first θ is simulated in `BATCHES` batches of `ROWS`. If batches differ by more than
+their rows do, by the test of Kruskal & Wallis (1952) at the level `BY_CHANCE` for all summaries together, the noise is
+shared.
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ class _Twice(Session):
         self._inner, self._problem = inner, problem
         self._few = 0.0 if budget is None else MOST_OF_BUDGET * budget
         self._tries = FEW
+        self._quick = False
         self._waiting: tuple[Batch, Simulated] | None = None
 
     def submit(self, batches: Sequence[Batch]) -> None:
@@ -115,6 +117,7 @@ class _Twice(Session):
             batch, outcomes = answers[0]
             if isinstance(outcomes, Simulated):
                 self._waiting = self._repeatable(batch, outcomes, seconds)
+                self._quick = seconds <= CHEAP and batch.simulations > 1
         return answers
 
     def _repeatable(self, batch: Batch, outcomes: Simulated, seconds: float) -> tuple[Batch, Simulated] | None:
@@ -133,7 +136,7 @@ class _Twice(Session):
             (batch, outcomes), self._waiting = self._waiting, None
             found = [] if _repeats(self._problem, batch, outcomes) else [WARNING]
             vectorised = self._problem.simulator.rows is None and batch.repeats is None
-            if not found and vectorised and shares_noise(self._problem, batch):
+            if not found and vectorised and self._quick and shares_noise(self._problem, batch):
                 found.append(SHARED)
             _known[self._problem] = tuple(found)
 
