@@ -36,7 +36,7 @@ check: setup lint  ## for daily work: without statistics, browsers and processes
 	$(PYTEST) -q -m 'not (slow or browser or processes)'
 
 test-arithmetic: setup  ## what depends on rounding once more, as another processor would compute it; two minutes
-	$(BIN)/python tests/other_processor.py $(PYTEST) -q -m arithmetic
+	$(BIN)/python tests/other_processor.py $(PYTEST) -q -m "arithmetic and not slow"
 
 lint: setup
 	$(BIN)/ruff check .

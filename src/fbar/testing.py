@@ -32,9 +32,9 @@ from fbar.question.priors import Finite
 from fbar.question.problem import Problem
 from fbar.question.targets import KINDS, Target, mean, parse
 
-RUNS = 200
-MISSES = 34
-"""Of 200 runs with intervals that cover 92% or more, over 34 miss with a probability of 10⁻⁵."""
+RUNS = 100
+MISSES = 21
+"""Of 100 runs with intervals that cover 92% or more, over 21 miss with a probability of 10⁻⁵."""
 
 
 def bernoulli(p_star: Sequence[float]) -> Problem:

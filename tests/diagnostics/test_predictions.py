@@ -212,3 +212,17 @@ def test_predictions_from_the_command_line(tmp_path, monkeypatch, capsys):
     for given, message in (("forecast.py:no", "must define the simulator no"), ("none.py", "there is no file none.py")):
         with pytest.raises(InputError, match=message):
             call("predict", "r", "--model", given)
+
+
+def test_where_new_simulations_fail_the_others_are_described_as_they_are():
+    problem = fbar.Problem(
+        fbar.Prior(mu=stats.norm(0, 1)), lambda theta, rng: rng.normal(theta["mu"], 0.5), observed=0.5
+    )
+    result = fbar.infer(problem, [fbar.mean("mu")], budget=1000, seed=1, progress=False)
+    found = result.predict(300, simulator=lambda theta, rng: np.where(theta["mu"] > 0.5, np.nan, theta["mu"]), seed=2)
+    y = np.ravel(found["x"])
+    assert 0 < found.failed < 300
+    assert y.max() <= 0.5
+    assert found.mean["x"].value == pytest.approx(y.mean())  # not the mean of the whole posterior
+    assert found.quantile(0.5)["x"].value == pytest.approx(np.quantile(y, 0.5, method="inverted_cdf"))
+    assert any("failed" in text for text in found.warnings)

@@ -17,12 +17,14 @@ charged as error of the simulations only.
 
 A quantile is read off Σ w_i 1{y_i ≤ q}, made monotone. The error s of that share at q is found as above, from y' =
 1{y ≤ q}; the error of the quantile is its distance to the quantile of level τ − s or τ + s, whichever is larger.
+
+Where new simulations failed, the others are no sample of the posterior: they are described as they are, without t.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -102,6 +104,15 @@ class Calibration:
         away = np.atleast_1d(np.asarray(estimate.value, dtype=np.float64))
         doubts = () if np.all(estimate.trusted) else estimate.warnings
         return cls(1 / n + phi @ away / n, phi, np.atleast_2d(found.covariance), doubts)
+
+    def of_survivors(self, failed: int) -> Calibration:
+        """The same for simulations that are left where others failed: equal weights, and a warning."""
+        if not failed:
+            return self
+        n = self.weights.size
+        were = "simulation" if failed == 1 else "simulations"
+        text = f"{failed:,} new {were} failed: the numbers are about parameters at which simulations do not fail"
+        return replace(self, weights=np.full(n, 1 / n), warnings=(*self.warnings, text))
 
     def mean(self, y: FloatArray) -> PredictedNumbers:
         """Of y (n, m), with its errors, shapes (m,)."""

@@ -161,7 +161,7 @@ class _Found:
             self.failed,
             missing,
             posterior.about or "the posterior",
-            Calibration.of(posterior, points, problem.prior.names),
+            Calibration.of(posterior, points, problem.prior.names).of_survivors(self.failed),
         )
 
 
