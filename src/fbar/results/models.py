@@ -67,7 +67,7 @@ def models_of(prior: Distribution) -> Models | None:
 
 @dataclass(frozen=True, eq=False)
 class WithinModel(ShownInNotebooks):
-    """The posterior within one model of a model choice, p(θ | x*, model), see `Result.of_model`."""
+    """The posterior within one model of a model choice, p(θ | x*, model), see ``result.of_model``."""
 
     result: Result
     model: OneModel
@@ -99,7 +99,7 @@ class WithinModel(ShownInNotebooks):
         return named[0] if isinstance(targets, Target) else Estimates(named, found.covariance, found.slices)
 
     def sample(self, size: int | None = None, *, seed: int | None = None) -> Points:
-        """Equally weighted draws of the model's parameters, see `Result.sample`."""
+        """Equally weighted draws of the model's parameters, see ``result.sample``."""
         posterior = self.result.posterior
         own = np.where(self.model.mask(posterior.points), posterior.weights, 0.0)
         drawn = draw(posterior, self.result.run.seeds if seed is None else Seeds.of(seed), size, own)
@@ -107,7 +107,7 @@ class WithinModel(ShownInNotebooks):
         return drawn.only(kept) if kept else drawn
 
     def summary(self, level: float = 0.95, *, kind: str = "equal-tailed") -> SummaryTable:
-        """The table of the model's parameters, see `Result.summary`."""
+        """The table of the model's parameters, see ``result.summary``."""
         from fbar.results.summary_table import summarised
 
         return summarised(self.result, level, kind, self.model)

@@ -59,7 +59,7 @@ class Row:
 
     @staticmethod
     def recorded(row: Mapping[str, Any]) -> Row:
-        """Of what `as_dict` has given; None is NaN."""
+        """Of what ``as_dict`` has given; None is NaN."""
         return Row(
             name=row["name"],
             mean_reliability=row["mean_reliability"],

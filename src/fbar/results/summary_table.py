@@ -69,7 +69,7 @@ class AskedRow:
 
 @dataclass(frozen=True, eq=False)
 class SummaryTable:
-    """The posterior of every parameter and derived quantity, see `Result.summary`.
+    """The posterior of every parameter and derived quantity, see ``result.summary``.
 
     Print it; a notebook shows it as a table. ``models`` has the rows, of a model choice those of each model; ``asked``
     the run's targets that are not the mean of a row.
