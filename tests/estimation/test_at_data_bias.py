@@ -39,6 +39,14 @@ def test_a_mean_squared_difference_is_known_where_companions_are_many():
     assert (twice.bound, twice.sure) == pytest.approx((4 * found.bound, 4 * found.sure))
 
 
+def test_estimates_from_other_rows_differ_by_what_each_of_the_rows_contributes():
+    kind, one = np.zeros(1, dtype=np.int64), np.ones(1)
+    first = Moments(one, one, np.array([[1.0], [2.0], [3.0]]), kind, np.array([0, 1, 2]))
+    other = Moments(0 * one, one, np.array([[3.0], [5.0]]), kind, np.array([2, 4]))
+    np.testing.assert_array_equal(first.less(other)[:, 0], [1.0, 2.0, 0.0, 0.0, -5.0])
+    np.testing.assert_array_equal(other.less(first)[:, 0], [-1.0, -2.0, 0.0, 0.0, 5.0])
+
+
 def test_of_few_companions_chance_is_neither_bias_nor_forgotten():
     rng = np.random.default_rng(2)
     same = [Difference.between(*two_estimates(rng, 0.0, 8)) for _ in range(1000)]
@@ -231,6 +239,7 @@ def test_an_error_that_many_coordinates_share_is_seen_in_the_directions_of_the_p
     moved = move(prepared, 0.8, 1)
     seen = moved.along(prepared.directions)
     np.testing.assert_allclose(seen.v, moved.v @ sums, atol=1e-5)
+    np.testing.assert_allclose(seen.pull, moved.pull @ sums, atol=1e-5)
     same = moved.along(np.eye(d))
     np.testing.assert_array_equal(same.v, moved.v)
     np.testing.assert_allclose(same.factor, moved.factor)

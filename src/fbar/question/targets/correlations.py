@@ -17,7 +17,7 @@ from fbar.checks import shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.targets.base import Target, column_of, mean_of, present, restricted
-from fbar.question.targets.covariances import Covariance
+from fbar.question.targets.covariances import Covariance, OfTwoParameters
 from fbar.question.targets.registry import parameter, register
 
 
@@ -57,18 +57,8 @@ class Deviation(Target):
 
 
 @dataclass(frozen=True, repr=False)
-class Correlation(Target):
+class Correlation(OfTwoParameters):
     """The posterior correlation r of two parameters; ψ = ã b̃ − r (ã² + b̃²)/2."""
-
-    first: str
-    second: str
-    name: str
-
-    def components(self, points: Points) -> FloatArray:
-        return np.stack([column_of(points, name, self.name) for name in (self.first, self.second)], axis=1)
-
-    def given(self, points: Points) -> BoolArray | None:
-        return present(points, (self.first, self.second))
 
     def value(self, points: Points, weights: FloatArray) -> FloatArray:
         return self._fit(points, weights)[0]

@@ -15,8 +15,8 @@ from fbar.question.targets.registry import parameter, register
 
 
 @dataclass(frozen=True, repr=False)
-class Covariance(Target):
-    """cov(a, b | x*); ψ = (a − ā)(b − b̄) − C. The variance is the covariance of a with itself."""
+class OfTwoParameters(Target):
+    """What depends on two parameters, given the models that have both."""
 
     first: str
     second: str
@@ -27,6 +27,11 @@ class Covariance(Target):
 
     def given(self, points: Points) -> BoolArray | None:
         return present(points, (self.first, self.second))
+
+
+@dataclass(frozen=True, repr=False)
+class Covariance(OfTwoParameters):
+    """cov(a, b | x*); ψ = (a − ā)(b − b̄) − C. The variance is the covariance of a with itself."""
 
     def _product(self, points: Points, centre: FloatArray) -> FloatArray:
         centred = self.components(points) - centre[..., None, :]
