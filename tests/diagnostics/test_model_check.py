@@ -174,3 +174,9 @@ def test_models_and_priors_without_coordinates():
         choice = fbar.Problem.models(models, observed)
         check = fbar.infer(choice, fbar.probability("model == 'wide'"), budget=2000, seed=1).model_check
         assert (check.p_value <= FALSE_ALARM) is alarm
+
+
+def test_data_that_are_rather_unusual_are_not_called_like_simulations():
+    check = fbar.ModelCheck(p_value=0.02, of_distance=0.02, of_summaries=0.5)
+    assert not check.alarm
+    assert str(check).startswith("The data are rather unusual among what the model simulates")

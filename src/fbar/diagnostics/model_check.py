@@ -62,6 +62,10 @@ class UnreachableSummary:
         }
 
 
+RATHER_UNUSUAL = 0.05
+"""A p-value below which data are not called like simulations, though nothing is wrong beyond doubt."""
+
+
 @dataclass(frozen=True)
 class ModelCheck:
     """Whether the data are like what the model simulates. Print it; ``p_value`` is None where that is not known.
@@ -114,6 +118,8 @@ class ModelCheck:
             return f"The model was not checked against the data: {self.unknown}."
         if self.alarm:
             return f"The data are unlike what the model simulates {self._where} ({self._p}): {self._what}."
+        if self.p_value < RATHER_UNUSUAL:
+            return f"The data are rather unusual among what the model simulates {self._where} ({self._p})."
         return f"The data are like what the model simulates {self._where} ({self._p})."
 
     def as_dict(self) -> dict[str, Any]:
