@@ -28,13 +28,16 @@ from fbar.estimation.estimate import Estimate, Estimates
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.sequential import PosteriorAsPrior
 from fbar.methods import (
+    PMC,
     AdaptiveAllocation,
     AdaptivePosterior,
+    AdaptiveWeights,
     Allocation,
     Importance,
     InverseBinomial,
     Method,
     Rejection,
+    ReplicaSMC,
     Run,
     Targeted,
 )
@@ -95,12 +98,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "PMC",
     "SMC",
     "Acceptance",
     "AcceptanceRateSchedule",
     "AcceptedCount",
     "AdaptiveAllocation",
     "AdaptivePosterior",
+    "AdaptiveWeights",
     "Allocation",
     "Budget",
     "Categorical",
@@ -145,6 +150,7 @@ __all__ = [
     "QuantileSchedule",
     "Rejection",
     "RelativeError",
+    "ReplicaSMC",
     "Result",
     "Run",
     "RunInUse",

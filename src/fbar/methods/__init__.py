@@ -7,6 +7,7 @@ from fbar.methods.finite.adaptive import AdaptiveAllocation, AdaptivePosterior
 from fbar.methods.finite.allocation import Allocation
 from fbar.methods.finite.inverse_binomial import InverseBinomial
 from fbar.methods.method import Method
+from fbar.methods.populations import PMC, AdaptiveWeights, ReplicaSMC
 from fbar.methods.registry import Registered, register, registered, unregister
 from fbar.methods.run import Run
 from fbar.methods.sampling import Importance, Rejection
@@ -14,15 +15,18 @@ from fbar.methods.smc import SMC
 from fbar.methods.targeted import Targeted
 
 __all__ = [
+    "PMC",
     "SMC",
     "AdaptiveAllocation",
     "AdaptivePosterior",
+    "AdaptiveWeights",
     "Allocation",
     "Importance",
     "InverseBinomial",
     "Method",
     "Registered",
     "Rejection",
+    "ReplicaSMC",
     "Run",
     "Targeted",
     "register",
