@@ -19,11 +19,14 @@ from typing import Any
 import numpy as np
 
 from fbar.arrays import FloatArray, IntArray
-from fbar.estimation.doubts import FEW_ACCEPTED, FEW_WERE_ACCEPTED, ONE_CARRIES
+from fbar.estimation.doubts import FEW_ACCEPTED, FEW_WERE_ACCEPTED
 from fbar.estimation.draws import DrawErrors
 
-FEW_LINEAGES = 10
+FEW_LINEAGES = 20
 """With fewer lineages, by the effective number of their weights, an error bar is unreliable."""
+
+LINEAGE_CARRIES = 0.5
+"""The share of the variance that a single lineage may contribute; the degrees of freedom account for smaller ones."""
 
 
 def sums_by(group: IntArray, values: FloatArray) -> FloatArray:
@@ -65,7 +68,7 @@ class LineageErrors(DrawErrors):
                 f"the particles descend from few of the first ones (effectively {self.lineages:.1f}), so their "
                 "error is hardly known; use more particles",
             ),
-            (one > ONE_CARRIES, f"one lineage of particles contributes more than {ONE_CARRIES:.0%} of the variance"),
+            (one > LINEAGE_CARRIES, f"one lineage of particles contributes over {LINEAGE_CARRIES:.0%} of the variance"),
             (
                 ~(variance > 0),
                 "the accepted simulations all give the same value of this target, so its error is unknown",

@@ -13,6 +13,9 @@ import numpy as np
 from fbar.arrays import FloatArray, IntArray
 from fbar.weights import effective_size, systematic
 
+ROUNDING = 1e-9
+"""By how much an effective sample size may miss the one that is kept: that of equal weights is a whole number."""
+
 
 @dataclass(frozen=True, eq=False)
 class ReplicaPopulation:
@@ -56,7 +59,8 @@ class ReplicaPopulation:
         distance, w = self.distance[alive], self.weights[alive]
         before = within(distance, self.tolerance)
         candidates = np.unique(distance[np.isfinite(distance) & (distance <= self.tolerance)])
-        target, low, high = survival * self.ess, 0, candidates.size - 1
+        target = survival * self.ess * (1 - ROUNDING)
+        low, high = 0, candidates.size - 1
         while low < high:
             middle = (low + high) // 2
             if _size(w * within(distance, candidates[middle]) / before) >= target:

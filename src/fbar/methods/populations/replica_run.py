@@ -45,7 +45,8 @@ from fbar.seeds import Purpose
 if TYPE_CHECKING:
     from fbar.methods.populations.replica_smc import ReplicaSMC
 
-MOST_BLOCK = 4096
+LEAST_BLOCK, MOST_BLOCK = 256, 4096
+"""Simulations in a block, unless they run one by one."""
 
 OUTSIDE = 200
 """So many moves of every particle, all of which leave the prior's support, end a run."""
@@ -70,7 +71,8 @@ class ReplicaRun(Run):
         self.particles, self.replicas = method.population(self._most), method.replicas
         self.store = Replicas(self.problem, self.space, self.replicas)
         self._measuring = Measuring(self.problem, None)
-        size = start.block_size or self._default_block(max(1, min(self.particles * self.replicas // 8, MOST_BLOCK)))
+        wanted = max(LEAST_BLOCK, min(self.particles * self.replicas // 8, MOST_BLOCK))
+        size = start.block_size or self._default_block(wanted)
         self._each = max(1, size // self.replicas)  # θ in a block
         self._ended = ""
         self._descended = False  # without a final tolerance: as far as moves are accepted
