@@ -35,7 +35,7 @@ from fbar.problems.models.filippi import RingPosterior
 from fbar.question.truth import Known, Listed, Reference
 from fbar.running import drive
 
-BUDGET = 10_000
+BUDGET, BLOCK = 10_000, 100
 COLUMNS = ("part", "problem", "method", "quantity", "value", "error", "runs")
 Row = tuple[str, str, str, str, float, float, int]
 
@@ -116,7 +116,7 @@ class Scored:
 def scored(method: fbar.Method, case: Case, runs: int, budget: int | None = BUDGET) -> Scored:
     square, held, trusted, kept = [], [], [], []
     for seed in range(runs):
-        run = method.start(case.problem, case.targets, seed, budget)
+        run = method.start(case.problem, case.targets, seed, budget, block_size=BLOCK if budget else None)
         drive(run, history=False)
         at = run.posterior() if run.at_final_tolerance else run.posterior_at(case.tolerance)
         found = [at.expect(target) for target in case.targets]
@@ -226,7 +226,7 @@ PARTS: dict[str, Callable[[int], Iterator[Row]]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=60)
+    parser.add_argument("--runs", type=int, default=40)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".csv"))
     given = parser.parse_args()
