@@ -39,6 +39,7 @@ from fbar.methods import (
     Rejection,
     ReplicaSMC,
     Run,
+    SyntheticLikelihood,
     Targeted,
 )
 from fbar.methods.forecasts import Forecast
@@ -164,6 +165,7 @@ __all__ = [
     "Stratified",
     "Study",
     "StudyResult",
+    "SyntheticLikelihood",
     "Target",
     "Targeted",
     "UniformKernel",

@@ -13,6 +13,7 @@ from fbar.methods.run import Run
 from fbar.methods.sampling import Importance, Rejection
 from fbar.methods.smc import SMC
 from fbar.methods.targeted import Targeted
+from fbar.methods.worth.synthetic import SyntheticLikelihood
 
 __all__ = [
     "PMC",
@@ -28,6 +29,7 @@ __all__ = [
     "Rejection",
     "ReplicaSMC",
     "Run",
+    "SyntheticLikelihood",
     "Targeted",
     "register",
     "registered",
