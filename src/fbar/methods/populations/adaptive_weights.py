@@ -41,7 +41,7 @@ class NearData:
         share = (weights / weights.sum())[:, None]
         centred = summaries - (share * summaries).sum(axis=0)
         spread = np.sqrt((share * centred**2).sum(axis=0))
-        differs = spread > 0  # a summary that is always the same tells nothing
+        differs = spread > 0  # a summary that is always the same carries no information
         away = (summaries - self.observed)[:, differs] / self._bandwidth(spread[differs], rows.size)
         return weights * relative(-0.5 * (away**2).sum(axis=1))
 
@@ -63,8 +63,8 @@ def _in_study(budget: int) -> AdaptiveWeights:
 class AdaptiveWeights(LastPopulation):
     """ABC-SMC with adaptive weights, as published by Bonassi & West (2015): the last population only.
 
-    Particles whose summaries are near the data are moved more often than their weights say, and the weights of the
-    next population correct for that. More simulations are accepted; the weights vary more.
+    Particles whose summaries are near the data are moved more often than in proportion to their weights, and the
+    weights of the next population correct for that.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ LEAST_BLOCK, MOST_BLOCK = 256, 4096
 """Simulations in a block, unless they run one by one."""
 
 OUTSIDE = 200
-"""So many moves of every particle, all of which leave the prior's support, end a run."""
+"""A run ends after this many moves of every particle all of which leave the prior's support."""
 
 PROPOSE, ACCEPT, RESAMPLE = range(3)
 """What the random numbers at the start of a round are for."""
@@ -194,7 +194,7 @@ class ReplicaRun(Run):
 
     @property
     def _short(self) -> str:
-        """What there is to report of a run that has not reached its tolerance; or nothing."""
+        """The warning of a run that has not reached its tolerance; empty if it has."""
         at, last = self.tolerance, self._final
         if self.at_final_tolerance or not self.problem.has_summaries or (last is None and at < math.inf):
             return ""

@@ -86,7 +86,7 @@ class ReplicaSMC(Method):
         return True
 
     def population(self, most: float) -> int:
-        """N, for a run of at most so many simulations."""
+        """N, for a run of at most ``most`` simulations."""
         wanted = self.particles
         if wanted is None:
             wanted = int(max(LEAST_PARTICLES, min(PARTICLES, most // (STEPS * self.replicas))))
