@@ -5,6 +5,7 @@
 
 - ``errors``: b² = E[(f̂ − f̄)²]/σ_f² against the exact value at the tolerance, over the means and second moments of the
   parameters, how often 95% intervals hold it, and how many estimates were not flagged, at 10⁴ simulations.
+- ``error bars``: how often those of ``smc-replicas`` hold, from the variance between lineages.
 - ``beaumont-2009``: the weights of partial rejection control (Sisson et al. 2007), which are equal for a flat prior and
   a symmetric kernel, are biased; population Monte Carlo corrects that.
 - ``bonassi-west-2015``: adaptive weights raise the acceptance rate, with the kernel of population Monte Carlo and with
@@ -105,8 +106,10 @@ def methods(tolerance: float) -> dict[str, fbar.Method]:
 
 @dataclass(frozen=True)
 class Scored:
-    """What runs of a method gave: squared errors over σ², coverage and trust (runs, targets), and their run objects."""
+    """What runs of a method gave: values, standard errors, squared errors over σ², coverage and trust (runs, targets)."""
 
+    value: np.ndarray
+    error: np.ndarray
     square: np.ndarray
     held: np.ndarray
     trusted: np.ndarray
@@ -114,18 +117,20 @@ class Scored:
 
 
 def scored(method: fbar.Method, case: Case, runs: int, budget: int | None = BUDGET) -> Scored:
-    square, held, trusted, kept = [], [], [], []
+    value, error, held, trusted, kept = [], [], [], [], []
     for seed in range(runs):
         run = method.start(case.problem, case.targets, seed, budget, block_size=BLOCK if budget else None)
         drive(run, history=False)
         at = run.posterior() if run.at_final_tolerance else run.posterior_at(case.tolerance)
         found = [at.expect(target) for target in case.targets]
-        square.append([((e.value - t) / s) ** 2 for e, t, s in zip(found, case.truth, case.deviation, strict=True)])
+        value.append([e.value for e in found])
+        error.append([e.standard_error for e in found])
         low, high = np.array([e.interval(0.95) for e in found]).T
         held.append((low <= case.truth) & (case.truth <= high))
         trusted.append([e.trusted for e in found])
         kept.append(run)
-    return Scored(np.array(square), np.array(held), np.array(trusted), kept)
+    square = ((np.array(value) - case.truth) / case.deviation) ** 2
+    return Scored(np.array(value), np.array(error), square, np.array(held), np.array(trusted), kept)
 
 
 def averaged(name: tuple[str, str, str], quantity: str, values: np.ndarray) -> Row:
@@ -144,6 +149,21 @@ def errors(runs: int) -> Iterator[Row]:
             yield averaged(key, "coverage", found.held)
             yield averaged(key, "trusted", found.trusted)
             yield averaged(key, "reached", np.array([run.at_final_tolerance for run in found.runs]))
+
+
+def error_bars(runs: int) -> Iterator[Row]:
+    """smc-replicas as published, which ends after one population at the tolerance; five times as many runs."""
+    for problem, case in cases().items():
+        for size, replicas in ((200, 1), (200, 5), (1000, 1)):
+            found = scored(fbar.ReplicaSMC(size, replicas, case.tolerance), case, 5 * runs, None)
+            key = ("error bars", problem, f"smc-replicas, N = {size}, M = {replicas}")
+            yield averaged(key, "coverage", found.held)
+            yield averaged(key, "trusted", found.trusted)
+            sure = found.held[found.trusted]
+            if sure.size:
+                yield averaged(key, "coverage where trusted", sure)
+            ratio = np.sqrt((found.error**2).mean(axis=0)) / found.value.std(axis=0, ddof=1)
+            yield (*key, "standard error over standard deviation", float(ratio.mean()), float("nan"), 5 * runs)
 
 
 def beaumont(runs: int) -> Iterator[Row]:
@@ -218,6 +238,7 @@ def del_moral(runs: int) -> Iterator[Row]:
 
 PARTS: dict[str, Callable[[int], Iterator[Row]]] = {
     "errors": errors,
+    "error bars": error_bars,
     "beaumont-2009": beaumont,
     "bonassi-west-2015": bonassi_west,
     "del-moral-2012": del_moral,
@@ -226,7 +247,7 @@ PARTS: dict[str, Callable[[int], Iterator[Row]]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--runs", type=int, default=32)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".csv"))
     given = parser.parse_args()

@@ -336,11 +336,27 @@ def test_rounds_are_restored_from_their_states():
     assert np.array_equal(first.posterior().weights, second.posterior().weights)
 
 
-def test_a_recorded_run_goes_on_where_it_was(tmp_path):
-    whole = fbar.infer(gaussian(), THETA, method="smc-replicas", tolerance=0.4, budget=4000, seed=3)
-    fbar.infer(gaussian(), THETA, method="smc-replicas", tolerance=0.4, budget=4000, seed=3, run=tmp_path / "run")
-    again = fbar.load(tmp_path / "run", problem=gaussian())
-    assert again.posterior.expect(THETA).value == whole.posterior.expect(THETA).value
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
+    left = [None]
+
+    def simulate(theta, rng):
+        if left[0] is not None:
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+        return theta["theta"] + 0.5 * rng.standard_normal(theta.rows)
+
+    problem = fbar.Problem(fbar.Prior(theta=stats.norm()), simulate, observed=0.0)
+    options = {"method": fbar.ReplicaSMC(60, 2, 0.4), "budget": 3000, "seed": 3, "progress": False}
+    whole = fbar.infer(problem, THETA, **options)
+    left[0] = 8
+    with pytest.raises(KeyboardInterrupt):
+        fbar.infer(problem, THETA, **options, run=tmp_path / "run")
+    left[0] = None
+    resumed = fbar.infer(problem, THETA, **options, run=tmp_path / "run")
+    assert resumed.run.replayed > 0
+    assert resumed.estimates[0].value == whole.estimates[0].value
+    assert resumed.estimates[0].standard_error == whole.estimates[0].standard_error
 
 
 def test_all_simulations_have_the_weights_of_the_mixture_of_moves():
