@@ -106,7 +106,7 @@ def methods(tolerance: float) -> dict[str, fbar.Method]:
 
 @dataclass(frozen=True)
 class Scored:
-    """What runs of a method gave: values, standard errors, squared errors over σ², coverage and trust (runs, targets)."""
+    """What runs of a method gave, shape (runs, targets): ``square`` has squared errors over σ²."""
 
     value: np.ndarray
     error: np.ndarray
