@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -12,7 +11,7 @@ from fbar.errors import InputError
 from fbar.methods.run import Run
 from fbar.methods.start import Start
 from fbar.question.problem import Problem
-from fbar.question.targets import Target
+from fbar.question.targets import AnyTargets
 from fbar.seeds import Seeds
 
 
@@ -64,7 +63,7 @@ class Method(ABC):
     def start(
         self,
         problem: Problem,
-        targets: Target | Sequence[Target],
+        targets: AnyTargets,
         seed: Any = None,
         budget: int | None = None,
         *,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ from fbar.methods.start import Start
 from fbar.methods.total_error import Decline
 from fbar.question.outcomes import Batch, Tally
 from fbar.question.points import Points
-from fbar.question.targets import Target
+from fbar.question.targets import AnyTargets, Target
 
 ROUNDS = 16
 """In how many rounds a budget is spent by default (section S4.2 of the paper)."""
@@ -331,7 +331,7 @@ class Run(AskTell, OtherTolerances):
         budget: int | None = None,
         limit: int | None = None,
         tolerance: float | None = None,
-        targets: Target | Sequence[Target] | None = None,
+        targets: AnyTargets | None = None,
     ) -> None:
         """Go on with a run that ended: more simulations, a smaller tolerance, other targets."""
         if self._outstanding:

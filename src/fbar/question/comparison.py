@@ -57,6 +57,11 @@ def _shown_names(names: Mapping[str, int]) -> str:
     return ", ".join(f"{shown(name)} ({size})" for name, size in names.items()) or "values without names"
 
 
+def _example(x: npt.NDArray[Any]) -> str:
+    """A function of a batch that gives a number for each row."""
+    return "x.mean(axis=1)" if x.ndim > 1 else "numpy.log(x)"
+
+
 class Comparison:
     """How simulations are compared with the data.
 
@@ -113,6 +118,8 @@ class Comparison:
             return x
         summary = self.summary
         given, names = columns(returned("the summary", summary, for_user(x)))
+        if given is None:
+            raise Nonsense("summary returned None; it must return a row for each simulation (is a return missing?)")
         if self._returned is None:
             self._returned = names
         elif names != self._returned:
@@ -124,7 +131,7 @@ class Comparison:
         if summaries.shape[:1] != x.shape[:1]:
             raise Nonsense(
                 "summary receives a batch, an array whose first axis is the simulations, and must return a row for "
-                f"each, as x.mean(axis=1) does; it was given shape {x.shape} and returned {summaries.shape}"
+                f"each, as {_example(x)} does; it was given shape {x.shape} and returned {summaries.shape}"
             )
         if summaries.dtype == object and all(isinstance(value, str) for value in summaries.flat):
             summaries = summaries.astype(str)
@@ -147,8 +154,13 @@ class Comparison:
     def _summary_of_data(self, raw: npt.NDArray[Any]) -> npt.NDArray[Any]:
         try:
             return np.array(self._summarise(raw[None])[0])
-        except Unusable as error:  # no simulation is to blame
+        except Nonsense as error:
             raise InputError(str(error)) from error.__cause__
+        except Unusable as error:  # no simulation is to blame
+            raise InputError(
+                f"{error} (it was given the data as a batch of one simulation, of shape {raw[None].shape}; the first "
+                f"axis is the simulations, as in {_example(raw[None])})"
+            ) from error.__cause__
 
     def _summaries(self, table: Table, check_rows: bool) -> npt.NDArray[Any]:
         """The summaries of all rows, zero for those that cannot be used; more of these may be found here."""

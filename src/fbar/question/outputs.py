@@ -19,6 +19,7 @@ from fbar.checks import require_name, shown, texts
 from fbar.errors import InputError
 from fbar.question.outcomes import Failure
 from fbar.question.simulators import COST, Nonsense, RowFailed, Unusable
+from fbar.question.simulators.hints import NEEDS_EACH, RETURNED_NONE
 
 NUMBERS = "biuf"
 COMPARABLE = "biufU"
@@ -78,6 +79,10 @@ def read(output: Any, simulations: int, form: Form) -> Table:
     """A simulator's output, from which the costs have been taken."""
     if isinstance(output, np.ndarray) and output.dtype == object and output.ndim:
         output = list(output)
+    if output is None:
+        raise Unusable(
+            "the simulator returned None; return an array with a row for each simulation (is a return missing?)"
+        )
     if isinstance(output, list):
         return _of_rows(output, simulations, form)
     return _of_batch(output, simulations, form)
@@ -167,7 +172,7 @@ def _of_rows(rows: list[Any], simulations: int, form: Form) -> Table:
     good: dict[int, Usable] = {}
     for i, row in enumerate(rows):
         if row is None:
-            table.failed[i] = RowFailed("it returned None")
+            table.failed[i] = RowFailed(RETURNED_NONE)
         elif isinstance(row, RowFailed):
             table.failed[i] = row
         else:
@@ -341,7 +346,7 @@ def _without_data(output: Mapping[Any, Any]) -> str:
 def another_number(simulations: int, name: Any, shape: tuple[int, ...]) -> Unusable:
     return Unusable(
         f"the simulator was asked for {simulations} simulations and returned {name!r} of shape {shape}; "
-        "its first axis must be the simulations (wrap a simulator of one parameter set with fbar.each)",
+        f"its first axis must be the simulations ({NEEDS_EACH})",
         Failure.WRONG_SHAPE,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from fbar.engine import as_engine
 from fbar.methods import Method
 from fbar.methods.stopping import StoppingRule
 from fbar.question.problem import Problem
-from fbar.question.targets import Target
+from fbar.question.targets import AnyTargets
 from fbar.results.result import Result
 from fbar.running.loop import Progress
 from fbar.running.recall import as_directory
@@ -23,7 +23,7 @@ from fbar.system.terminal import waiting
 
 def infer(
     problem: Problem,
-    targets: Target | Sequence[Target],
+    targets: AnyTargets,
     *,
     method: Method | str | None = None,
     budget: int | None = None,
@@ -111,7 +111,7 @@ def infer(
 def extend(
     run: str | Path,
     problem: Problem | None = None,
-    targets: Target | Sequence[Target] | Sequence[str] | None = None,
+    targets: AnyTargets | None = None,
     *,
     budget: int | None = None,
     tolerance: float | None = None,
@@ -153,7 +153,7 @@ def extend(
 def load(
     run: str | Path,
     problem: Problem | None = None,
-    targets: Target | Sequence[Target] | None = None,
+    targets: AnyTargets | None = None,
     *,
     trust: bool = False,
 ) -> Result:
