@@ -212,7 +212,7 @@ def _deterministic(problem: Problem, batch: Batch, before: Simulated) -> bool:
     Where θ makes no difference, as in a model whose events are rare, random outputs may be the same too.
     """
     rows = min(ROWS, batch.points.rows)
-    if rows < LEAST_ROWS:
+    if rows < LEAST_ROWS or _failed(before)[:rows].any():
         return False
     again = _with_other_numbers(problem, batch, batch.points.take(np.arange(rows)), BATCHES)
     if again is None or not _alike(_first(before, rows), again):
