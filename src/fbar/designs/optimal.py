@@ -31,7 +31,7 @@ from fbar.question.points import Points
 from fbar.question.priors import Density, Distribution, Mixture, ModelChoice, Prior, structure
 from fbar.question.priors.marginals import Marginal, Tilted, Uniform
 from fbar.question.problem import Problem
-from fbar.question.targets import AnyTargets, Target, as_targets
+from fbar.question.targets import Target, as_targets
 
 TINY = 1e-16
 
@@ -274,7 +274,7 @@ def max_ess(problem: Problem, *, tolerance: float = 0.0) -> Distribution:
 
 def targeted(
     problem: Problem,
-    targets: AnyTargets,
+    targets: Target | str | Sequence[Target | str],
     *,
     tolerance: float = 0.0,
     tolerances: Sequence[float] | None = None,
@@ -292,7 +292,7 @@ def targeted(
 
 def stratified(
     problem: Problem,
-    targets: AnyTargets,
+    targets: Target | str | Sequence[Target | str],
     *,
     tolerance: float = 0.0,
     tolerances: Sequence[float] | None = None,

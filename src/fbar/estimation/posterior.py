@@ -15,7 +15,7 @@ from fbar.estimation.estimate import ErrorBars, Estimate, Estimates
 from fbar.estimation.joined import joined
 from fbar.estimation.shown import ShownInNotebooks
 from fbar.question.points import Points
-from fbar.question.targets import AnyTargets, SeveralTargets, Target, as_target, as_targets
+from fbar.question.targets import SeveralTargets, Target, as_target, as_targets
 from fbar.question.targets.quantiles import Inversion, Inverted, Quantile
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class Posterior(ShownInNotebooks):
     def expect(self, targets: Target | str) -> Estimate: ...
     @overload
     def expect(self, targets: SeveralTargets) -> Estimates: ...
-    def expect(self, targets: AnyTargets) -> Estimate | Estimates:
+    def expect(self, targets: Target | str | Sequence[Target | str]) -> Estimate | Estimates:
         """The `Estimate` of one target, or the `Estimates` of several with their joint covariance."""
         listed = as_targets(targets)
         for target in listed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ from fbar.errors import InputError
 from fbar.methods.run import Run
 from fbar.methods.start import Start
 from fbar.question.problem import Problem
-from fbar.question.targets import AnyTargets
+from fbar.question.targets import Target
 from fbar.seeds import Seeds
 
 
@@ -63,7 +64,7 @@ class Method(ABC):
     def start(
         self,
         problem: Problem,
-        targets: AnyTargets,
+        targets: Target | str | Sequence[Target | str],
         seed: Any = None,
         budget: int | None = None,
         *,

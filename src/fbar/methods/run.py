@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from fbar.methods.start import Start
 from fbar.methods.total_error import Decline
 from fbar.question.outcomes import Batch, Tally
 from fbar.question.points import Points
-from fbar.question.targets import AnyTargets, Target
+from fbar.question.targets import Target
 
 ROUNDS = 16
 """In how many rounds a budget is spent by default (section S4.2 of the paper)."""
@@ -337,7 +337,7 @@ class Run(AskTell, OtherTolerances):
         budget: int | None = None,
         limit: int | None = None,
         tolerance: float | None = None,
-        targets: AnyTargets | None = None,
+        targets: Target | str | Sequence[Target | str] | None = None,
     ) -> None:
         """Go on with a run that ended: more simulations, a smaller tolerance, other targets."""
         if self._outstanding:

@@ -39,7 +39,7 @@ from fbar.question.simulators import (
     prior_of,
 )
 from fbar.question.summary_names import SummaryNames, numbered
-from fbar.question.targets import AnyTargets, Target, as_target
+from fbar.question.targets import Target, as_target
 from fbar.question.truth import FiniteReference, Known, Reference, Truth, as_reference
 
 TRUTH_DEPENDS_ON = frozenset({"prior", "simulate", "observed"})
@@ -240,7 +240,7 @@ class Problem:
         """Some points of the prior, always the same, to try functions of θ on."""
         return self._parameters.probe
 
-    def posed(self, targets: AnyTargets) -> tuple[Target, ...]:
+    def posed(self, targets: Target | str | Sequence[Target | str]) -> tuple[Target, ...]:
         """Targets that know this problem's prior, where they compare the posterior with it."""
         return self._parameters.posed(targets)
 

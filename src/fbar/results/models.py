@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
@@ -15,7 +16,6 @@ from fbar.estimation.shown import ShownInNotebooks
 from fbar.question.points import Points
 from fbar.question.priors import Distribution, structure
 from fbar.question.targets import (
-    AnyTargets,
     OneModel,
     SeveralTargets,
     Target,
@@ -98,7 +98,7 @@ class WithinModel(ShownInNotebooks):
     def expect(self, targets: Target | str) -> Estimate: ...
     @overload
     def expect(self, targets: SeveralTargets) -> Estimates: ...
-    def expect(self, targets: AnyTargets) -> Estimate | Estimates:
+    def expect(self, targets: Target | str | Sequence[Target | str]) -> Estimate | Estimates:
         """The estimates of targets within the model."""
         listed = as_targets(targets)
         found = self.result.expect([within(target, self.model) for target in listed])

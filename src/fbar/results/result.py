@@ -27,7 +27,7 @@ from fbar.methods.stopping import StoppingRule, as_rule
 from fbar.question.outcomes import FailedPlace
 from fbar.question.points import Points
 from fbar.question.simulators import SimulatorFunction
-from fbar.question.targets import AnyTargets, SeveralTargets, Target
+from fbar.question.targets import SeveralTargets, Target
 from fbar.results.about import about, remaining_bias
 from fbar.results.account import Account
 from fbar.results.comparison import Reference
@@ -141,7 +141,7 @@ class Result:
     def expect(self, targets: Target | str) -> Estimate: ...
     @overload
     def expect(self, targets: SeveralTargets) -> Estimates: ...
-    def expect(self, targets: AnyTargets) -> Estimate | Estimates:
+    def expect(self, targets: Target | str | Sequence[Target | str]) -> Estimate | Estimates:
         """The `Estimate` of any target, or the `Estimates` of several."""
         listed = self.run.problem.posed(targets)
         found = self._compared(listed, self.posterior.expect(list(listed)))
@@ -196,7 +196,7 @@ class Result:
         return self._of(found, ".at_data()", "at the data, from the same simulations", None)
 
     def curve(
-        self, targets: AnyTargets | None = None, tolerances: Sequence[float] | None = None
+        self, targets: Target | str | Sequence[Target | str] | None = None, tolerances: Sequence[float] | None = None
     ) -> list[tuple[float, Any]]:
         """The estimates against the tolerance, from the same simulations: pairs (tolerance, `Estimates`).
 

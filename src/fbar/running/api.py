@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from fbar.engine import as_engine
 from fbar.methods import Method
 from fbar.methods.stopping import StoppingRule
 from fbar.question.problem import Problem
-from fbar.question.targets import AnyTargets
+from fbar.question.targets import Target
 from fbar.results.result import Result
 from fbar.running.loop import Progress
 from fbar.running.recall import as_directory
@@ -23,7 +23,7 @@ from fbar.system.terminal import waiting
 
 def infer(
     problem: Problem,
-    targets: AnyTargets,
+    targets: Target | str | Sequence[Target | str],
     *,
     method: Method | str | None = None,
     budget: int | None = None,
@@ -44,7 +44,8 @@ def infer(
     Parameters
     ----------
     problem, targets
-        What is asked: see `Problem`, and `mean`, `probability` and the other targets.
+        What is asked: see `Problem`, and `mean`, `probability` and the other targets, which may also be given by name,
+        as in ``["mean:theta", "probability:theta > 2"]``.
     method
         The algorithm, or its name (``"targeted"``, ``"rejection"``, ``"smc"``, …). By default simulations are spent
         where they reduce the error of the targets: by `AdaptiveAllocation` on a finite space, by `Targeted` on others.
@@ -111,7 +112,7 @@ def infer(
 def extend(
     run: str | Path,
     problem: Problem | None = None,
-    targets: AnyTargets | None = None,
+    targets: Target | str | Sequence[Target | str] | None = None,
     *,
     budget: int | None = None,
     tolerance: float | None = None,
@@ -153,7 +154,7 @@ def extend(
 def load(
     run: str | Path,
     problem: Problem | None = None,
-    targets: AnyTargets | None = None,
+    targets: Target | str | Sequence[Target | str] | None = None,
     *,
     trust: bool = False,
 ) -> Result:

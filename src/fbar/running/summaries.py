@@ -13,6 +13,7 @@ new, and are judged by the regression that was fitted to the whole pilot.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ from fbar.methods.summaries.learned import LearnedProblem, LearnedSummary, Learn
 from fbar.methods.summaries.pilot import LEAST, Pilot
 from fbar.methods.summaries.regressions import REGRESSIONS
 from fbar.question.problem import Problem
-from fbar.question.targets import AnyTargets
+from fbar.question.targets import Target
 from fbar.running.loop import drive
 from fbar.seeds import Purpose, Seeds
 
@@ -129,7 +130,14 @@ class LearnedSummaries:
             raise InputError(f"a budget of {budget} is too small to learn summaries; give at least {PART * LEAST}")
         return min(wanted, budget // PART)
 
-    def pilot(self, problem: Problem, targets: AnyTargets, seed: Any = None, *, block_size: int | None = None) -> Pilot:
+    def pilot(
+        self,
+        problem: Problem,
+        targets: Target | str | Sequence[Target | str],
+        seed: Any = None,
+        *,
+        block_size: int | None = None,
+    ) -> Pilot:
         """The pilot as a run that is asked and told; `fit` takes it when it is finished."""
         self.check(problem)
         seeds = Seeds.of(seed).pilot()
@@ -157,7 +165,7 @@ class LearnedSummaries:
     def learn(
         self,
         problem: Problem,
-        targets: AnyTargets,
+        targets: Target | str | Sequence[Target | str],
         *,
         seed: Any = None,
         simulations: int | None = None,
