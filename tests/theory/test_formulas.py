@@ -254,7 +254,7 @@ def test_outputs_that_are_mappings_none_or_labels():
             "method must be a method such as fbar.Rejection()",
         ),
         (lambda p: fbar.infer(None, TARGET, budget=10), "problem must be an fbar.Problem"),
-        (lambda p: fbar.infer(p, "mean:theta", budget=10), "a target is made by"),
+        (lambda p: fbar.infer(p, 3, budget=10), "a target is made by"),
         (lambda p: fbar.infer(p, TARGET, precision=0.01), "precision must name its targets"),
         (lambda p: fbar.infer(p, TARGET, budget=1e30), "must be at most 2**53"),
         (lambda p: fbar.infer(p, TARGET, method=fbar.Allocation(counts=["a", 1, 2])), "counts must be numbers"),
