@@ -33,14 +33,18 @@ from fbar.methods import (
     AdaptivePosterior,
     AdaptiveWeights,
     Allocation,
+    DensityApproximation,
     Importance,
     InverseBinomial,
     Method,
+    PseudoMarginal,
     Rejection,
     ReplicaSMC,
     Run,
     SyntheticLikelihood,
     Targeted,
+    UntilMatch,
+    with_likelihood,
 )
 from fbar.methods.forecasts import Forecast
 from fbar.methods.smc import SMC
@@ -113,6 +117,7 @@ __all__ = [
     "CostBudget",
     "Dask",
     "Density",
+    "DensityApproximation",
     "Distribution",
     "DoublyRobust",
     "EngineFailed",
@@ -148,6 +153,7 @@ __all__ = [
     "Predictions",
     "Prior",
     "Problem",
+    "PseudoMarginal",
     "QuantileSchedule",
     "Rejection",
     "RelativeError",
@@ -170,6 +176,7 @@ __all__ = [
     "Targeted",
     "UniformKernel",
     "UnitTransform",
+    "UntilMatch",
     "UntrustedModel",
     "WeightedAverage",
     "Workers",
@@ -204,6 +211,7 @@ __all__ = [
     "theory",
     "truncate",
     "variance",
+    "with_likelihood",
 ]
 
 
