@@ -161,7 +161,7 @@ def error_bars(runs: int) -> Iterator[Row]:
             yield averaged(key, "trusted", found.trusted)
             sure = found.held[found.trusted]
             if sure.size:
-                yield averaged(key, "coverage where trusted", sure)
+                yield (*key, "coverage where trusted", float(sure.mean()), float("nan"), sure.size)
             ratio = np.sqrt((found.error**2).mean(axis=0)) / found.value.std(axis=0, ddof=1)
             yield (*key, "standard error over standard deviation", float(ratio.mean()), float("nan"), 5 * runs)
 

@@ -11,6 +11,7 @@ from fbar.errors import InputError, NoPosterior
 from fbar.methods.populations.lineages import LineageErrors
 from fbar.methods.populations.moves import RandomWalk
 from fbar.methods.populations.replica_population import ReplicaPopulation
+from fbar.methods.registry import find
 from fbar.question.space import Particles, Space
 from fbar.running import drive
 from fbar.testing import MethodConformance, finish
@@ -367,6 +368,14 @@ def test_all_simulations_have_the_weights_of_the_mixture_of_moves():
     w = everything.weights
     assert abs((w * everything.points["theta"] ** 2).sum() / w.sum() - 1) < 0.25
     assert np.array_equal(everything.structure.cluster, np.arange(len(w)) // 2)
+
+
+@pytest.mark.parametrize("name", ["smc", "smc-last", "pmc", "adaptive-weights", "smc-replicas"])
+def test_studies_run_populations_down_to_their_tolerance(name):
+    assert find(name).make().has_tolerance
+    method = find(name).make().at_tolerance(0.5)
+    assert method.final_tolerance == 0.5
+    assert method.ends_by_itself
 
 
 # ---------------------------------------------------------------- bad input

@@ -57,6 +57,11 @@ class LastPopulation(Method):
         return self._smc().ends_by_itself
 
     @property
+    def has_tolerance(self) -> bool:
+        """It is the last one of the schedule."""
+        return True
+
+    @property
     def may_stop_short(self) -> bool:
         return True
 
