@@ -85,14 +85,16 @@ class Further:
     df: FloatArray
     doubt: str = ""
 
-    def added(self, bars: ErrorBars, has_it: BoolArray) -> ErrorBars:
-        """The sum of both errors, which are independent; its diagonal is that of the bars where these have it already.
+    def added(self, bars: ErrorBars, inverted: FloatArray) -> ErrorBars:
+        """The sum of both errors, which are independent.
 
-        It does not fall with more simulations, so it is a part of the bias. Degrees of freedom are Satterthwaite's.
+        ``inverted`` (m,) are standard errors of the sum that are known already, those of quantiles; NaN for others. It
+        does not fall with more simulations, so it is a part of the bias. Degrees of freedom are Satterthwaite's.
         """
+        has_it = ~np.isnan(inverted)
         before, more = np.diagonal(bars.covariance), np.diagonal(self.covariance)
         covariance = bars.covariance + self.covariance
-        np.fill_diagonal(covariance, np.where(has_it, before, before + more))
+        np.fill_diagonal(covariance, np.where(has_it, inverted**2, before + more))
         with np.errstate(divide="ignore", invalid="ignore"):
             df = (before + more) ** 2 / (before**2 / bars.df + more**2 / self.df)
         df = np.where(has_it | ~np.isfinite(df), bars.df, df)
@@ -235,17 +237,18 @@ class Posterior(ShownInNotebooks):
             slices.append(slice(start, start + value.shape[-1]))
             start += value.shape[-1]
         limits: list[Inverted | None] = []
+        totals = np.full(start, math.nan)
         for target, part in zip(listed, slices, strict=True):
             inverted = self._inverted(target, bars, part.start)
             if inverted is not None:
+                bars = bars.rescaled(part.start, inverted.standard_error(), inverted.df)
                 if further is not None:
                     more = float(further.covariance[part.start, part.start])
                     inverted = replace(inverted, bias=math.hypot(inverted.bias, math.sqrt(more)))
-                bars = bars.rescaled(part.start, inverted.standard_error(), inverted.df)
+                    totals[part.start] = inverted.standard_error()
             limits.append(inverted)
         if further is not None:
-            sizes = [part.stop - part.start for part in slices]
-            bars = further.added(bars, np.repeat([inverted is not None for inverted in limits], sizes))
+            bars = further.added(bars, totals)
         estimates = [
             self._estimate(target, value, bars, part, inverted)
             for target, value, part, inverted in zip(listed, values, slices, limits, strict=True)

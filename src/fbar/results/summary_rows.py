@@ -97,10 +97,11 @@ def row_of(name: str, mean: Estimate, sd: Estimate, interval: Estimate, biased: 
 def errors(estimate: Estimate, biased: bool) -> tuple[float, float]:
     """The Monte Carlo error of a number and its total error."""
     error, bias = float(estimate.standard_error), float(np.asarray(estimate.bias))
+    by_chance = math.sqrt(max(error**2 - bias**2, 0.0))
     if not biased:
-        return math.sqrt(max(error**2 - bias**2, 0.0)), error
+        return by_chance, error
     away = estimate.difference
-    return error, math.nan if away is None else math.hypot(error, float(away.value))
+    return by_chance, math.nan if away is None else math.hypot(error, float(away.value))
 
 
 # ---------------------------------------------------------------- as text
