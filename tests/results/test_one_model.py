@@ -74,6 +74,7 @@ def test_the_command_line_predicts_within_a_model(tmp_path, capsys):
         return capsys.readouterr().out
 
     fbar_("infer", model, "--budget", "2000", "--seed", "1", "--run", run)
-    found = json.loads(fbar_("predict", run, "--model", f"{model}:forecast", "-n", "100", "--of-model", "normal", "--json"))
+    asked = ["--model", f"{model}:forecast", "--of-model", "normal"]
+    found = json.loads(fbar_("predict", run, *asked, "-n", "100", "--json"))
     assert (found["simulations"], found["failed"], found["warnings"]) == (100, 0, [])
     assert np.isfinite(found["predictions"][0]["mean"]["standard_error"])

@@ -113,6 +113,8 @@ class Estimate(ShownInNotebooks):
     """What was estimated: the posterior, or ABC's posterior at a tolerance; empty where no tolerance plays a part."""
     bias: Any = 0.0
     """The standard deviation of the bias that may remain, of either sign: a part of the standard error."""
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+    """What the true value lies between in any case: 0 and 1 for a probability. Its intervals end there."""
     comparison: Comparison | None = None
     """Of an answer at a tolerance: what knows its ``difference`` from the posterior."""
 
@@ -128,7 +130,7 @@ class Estimate(ShownInNotebooks):
         """A confidence interval by Student's t with the error bar's own degrees of freedom.
 
         That of a quantile is read off the weighted distribution function, and is not symmetric; it is infinite to a
-        side where too few simulations lie.
+        side where too few simulations lie. No interval goes beyond what is possible, such as 0 and 1 for a probability.
         """
         level = share(level, "level")
         if self.inverted is not None:
@@ -136,7 +138,8 @@ class Estimate(ShownInNotebooks):
         from scipy.special import stdtrit
 
         half = stdtrit(self.df, 0.5 + level / 2) * self.standard_error
-        return self.value - half, self.value + half
+        low, high = self.bounds
+        return np.clip(self.value - half, low, high), np.clip(self.value + half, low, high)
 
     @property
     def variance(self) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 from fbar.arrays import BoolArray, FloatArray
 from fbar.estimation.estimate import ErrorBars, Estimate, Estimates
 from fbar.estimation.joined import joined
+from fbar.estimation.rare import independent_draws, with_least_error
 from fbar.estimation.shown import ShownInNotebooks
 from fbar.question.points import Points
 from fbar.question.targets import Target, as_target, as_targets
@@ -233,6 +234,9 @@ class Posterior(ShownInNotebooks):
         bars = self._error_bars(listed)
         further = None if self.further is None else self.further.of(self, listed)
         values, slices, start = [self.value(target) for target in listed], [], 0
+        if np.ndim(self.weights) == 1:
+            shares = [self.effective_draws(target) if target.binary else None for target in listed]
+            bars = with_least_error(bars, listed, values, shares)
         for value in values:
             slices.append(slice(start, start + value.shape[-1]))
             start += value.shape[-1]
@@ -275,6 +279,15 @@ class Posterior(ShownInNotebooks):
             place += influence.shape[-1]
         doubts = tuple((mask[..., :size], text) for mask, text in bars.doubts)
         return ErrorBars(covariance, bars.df[..., :size], doubts)
+
+    def effective_draws(self, target: Target) -> FloatArray | None:
+        """The number of draws (m,) that a target's probabilities are shares of, effectively; None for other kinds."""
+        if self.draws is None or not self.is_distribution:
+            return None
+        return independent_draws(target, self.points, self.weights)
+
+    is_distribution = True
+    """Whether its values are those of one distribution, and so within a target's bounds."""
 
     inverts = True
     """Whether a quantile is where its own weighted distribution function has the level."""
@@ -344,6 +357,7 @@ class Posterior(ShownInNotebooks):
             labels=target.labels,
             inverted=limits if inverted is None else inverted,
             about=self.about,
+            bounds=target.bounds if self.is_distribution else (-math.inf, math.inf),
             bias=0.0 if bars.bias is None else shaped(bars.bias[..., part]),
         )
 

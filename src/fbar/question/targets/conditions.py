@@ -88,6 +88,10 @@ class Within(Target):
         found[..., self.model.mask(points), :] = inner / share[..., None, None]
         return found
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return self.target.bounds
+
     def limits(self, points: Points) -> tuple[FloatArray | float, FloatArray | float]:
         return self.target.limits(points.take(np.flatnonzero(self.model.mask(points))))
 

@@ -46,8 +46,12 @@ class Deviation(Target):
         factor = _inverse(2 * deviation)[..., None, :]
         return lambda where: np.asarray(of_variance(where) * factor)
 
-    def limits(self, points: Points) -> tuple[float, float]:
+    @property
+    def bounds(self) -> tuple[float, float]:
         return 0.0, math.inf
+
+    def limits(self, points: Points) -> tuple[float, float]:
+        return self.bounds
 
     def inner(self, points: Points, weights: FloatArray) -> FloatArray | None:
         """As for the variance, where the error of the mean enters as −δμ²/2σ."""
@@ -88,8 +92,12 @@ class Correlation(OfTwoParameters):
 
         return at
 
-    def limits(self, points: Points) -> tuple[float, float]:
+    @property
+    def bounds(self) -> tuple[float, float]:
         return -1.0, 1.0
+
+    def limits(self, points: Points) -> tuple[float, float]:
+        return self.bounds
 
 
 def _inverse(values: FloatArray) -> FloatArray:

@@ -11,7 +11,6 @@ from fbar.checks import counted
 from fbar.diagnostics.model_check import ModelCheck
 from fbar.estimation.estimate import BIASED, RELIABLE, UNRELIABLE, Estimate, between, shorthand
 from fbar.methods.stopping import NOT_FINISHED
-from fbar.question.targets import Target
 from fbar.results.account import simulations_in_words
 from fbar.results.markup import Html, element, join, paragraph
 from fbar.results.report import question
@@ -61,8 +60,8 @@ def answer(result: Result, picture: Html) -> Section:
 def asked(result: Result) -> Html:
     """Every target with its estimate, and the confidence interval of that estimate."""
     rows = [
-        (name, shorthand(part.value, part.standard_error), _between(target, part), _trust(part))
-        for target, estimate in zip(result.targets, result.estimates, strict=True)
+        (name, shorthand(part.value, part.standard_error), _between(part), _trust(part))
+        for estimate in result.estimates
         for name, part in components(estimate)
     ]
     table = element("div", split_table(["asked", "estimate", INTERVAL, "reliability"], rows, left=4), class_="answer")
@@ -76,11 +75,8 @@ def asked(result: Result) -> Html:
     )
 
 
-def _between(target: Target, part: Estimate) -> str:
-    low, high = part.interval()
-    if target.binary:  # a probability
-        low, high = max(low, 0.0), min(high, 1.0)
-    return between(low, high)
+def _between(part: Estimate) -> str:
+    return between(*part.interval())
 
 
 def accepted_of(result: Result) -> str:
