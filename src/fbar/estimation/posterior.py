@@ -344,7 +344,8 @@ class Posterior(ShownInNotebooks):
             trusted[..., part] &= not seen.doubts
             warnings += [*seen.doubts, *([seen.note] if seen.note else [])]
         number, error, df = (shaped(array) for array in (value, bars.standard_error[..., part], bars.df[..., part]))
-        limits = target.confidence_limits(number, error, df) if isinstance(number, float) else None
+        asymmetric = isinstance(number, float) and self.is_distribution
+        limits = target.confidence_limits(number, error, df) if asymmetric else None
         return Estimate(
             name=target.name,
             value=number,

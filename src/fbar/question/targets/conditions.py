@@ -16,6 +16,7 @@ from fbar.arrays import BoolArray, FloatArray
 from fbar.question.points import Points
 from fbar.question.targets.base import Target
 from fbar.question.targets.expectations import is_model
+from fbar.question.targets.limits import Limits
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,9 @@ class Within(Target):
 
     def remarks(self, points: Points, weights: FloatArray) -> tuple[str, ...]:
         return self.target.remarks(*self._inside(points, weights)[:2])
+
+    def confidence_limits(self, value: float, standard_error: float, df: float) -> Limits | None:
+        return self.target.confidence_limits(value, standard_error, df)
 
     @property
     def labels(self) -> tuple[str, ...] | None:

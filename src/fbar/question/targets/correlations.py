@@ -18,6 +18,7 @@ from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.targets.base import Target, column_of, mean_of, present, restricted
 from fbar.question.targets.covariances import Covariance, OfTwoParameters
+from fbar.question.targets.limits import CorrelationLimits
 from fbar.question.targets.registry import parameter, register
 
 
@@ -98,6 +99,9 @@ class Correlation(OfTwoParameters):
 
     def limits(self, points: Points) -> tuple[float, float]:
         return self.bounds
+
+    def confidence_limits(self, value: float, standard_error: float, df: float) -> CorrelationLimits:
+        return CorrelationLimits(value, standard_error, df)
 
 
 def _inverse(values: FloatArray) -> FloatArray:
