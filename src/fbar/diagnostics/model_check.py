@@ -121,6 +121,11 @@ class ModelCheck:
             return f"The data are unlike what the model simulates {self._where} ({self._p}): {self._what}."
         if self.p_value < RATHER_UNUSUAL:
             return f"The data are rather unusual among what the model simulates {self._where} ({self._p})."
+        if self.compared_with == "prior":
+            return (
+                f"The data are within what the model simulates anywhere under its prior ({self._p}). That is a weak "
+                "check: too few simulations are at the posterior for a stronger one."
+            )
         return f"The data are like what the model simulates {self._where} ({self._p})."
 
     def as_dict(self) -> dict[str, Any]:

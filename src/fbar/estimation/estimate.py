@@ -32,13 +32,15 @@ ROUNDING = 2.0**-52
 def shorthand(value: float, error: float) -> str:
     """``8.003(12)``: the digits follow the error, which keeps two. One below the last digit of a float is none.
 
-    >>> shorthand(8.00312, 0.0123), shorthand(1234.5, 67.0), shorthand(0.5, float("nan")), shorthand(750, 2.6e-14)
-    ('8.003(12)', '1234(67)', '0.5(?)', '750(0)')
+    Where the error is not known, neither are more than a few digits.
+
+    >>> shorthand(8.00312, 0.0123), shorthand(1234.5, 67.0), shorthand(0.605202, float("nan")), shorthand(750, 2.6e-14)
+    ('8.003(12)', '1234(67)', '0.605(?)', '750(0)')
     """
     if not math.isfinite(value):
         return str(value)
     if not math.isfinite(error):
-        return f"{value:.6g}(?)"
+        return f"{few_digits(value)}(?)"
     if error <= ROUNDING * abs(value):
         return f"{value:.6g}(0)"
     digits = 1 - math.floor(math.log10(error))
@@ -52,6 +54,15 @@ def shorthand(value: float, error: float) -> str:
     if scaled * 10.0**-digits >= 1:
         return f"{value:.{digits}f}({scaled * 10.0**-digits:.{digits}f})"
     return f"{value:.{digits}f}({scaled})"
+
+
+def few_digits(value: float) -> str:
+    """A number whose error is not known: three digits, and all before the point.
+
+    >>> few_digits(0.605202), few_digits(12345.6), few_digits(0.0), few_digits(1.5e-7)
+    ('0.605', '12346', '0', '1.5e-07')
+    """
+    return f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
 RELIABLE, BIASED, UNRELIABLE = "reliable", "biased", "unreliable"

@@ -111,9 +111,10 @@ class SummaryTable:
     @property
     def legend(self) -> tuple[str, str]:
         """What is an interval of the quantity, and what an error of the estimate."""
+        shown = "mean, or of the estimate that was asked for" if self.asked else "mean that is shown"
         return (
             f"The interval is where the quantity lies with probability {100 * self.level:g}%, given the data.",
-            "The errors are standard errors of the mean that is shown: Monte Carlo, and with the bias that may remain.",
+            f"The errors are standard errors of the {shown}: Monte Carlo, and with the bias that may remain.",
         )
 
     # ------------------------------------------------------------ as text
