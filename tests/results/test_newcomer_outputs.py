@@ -93,4 +93,5 @@ def test_reliable_estimates_do_not_hide_an_unreliable_summary():
     result = fbar.infer(normal("a"), fbar.mean("a"), tolerance=0.05, method="rejection", budget=1500, seed=3)
     row = result.summary()["a"]
     assert (row.mean_reliability, row.interval_reliability) == ("reliable", "unreliable")
-    assert "The estimate that was asked for is reliable. Not everything else in the summary is: a (" in answer(result, Html("")).body
+    said = answer(result, Html("")).body
+    assert "The estimate that was asked for is reliable. Not everything else in the summary is: a (" in said
