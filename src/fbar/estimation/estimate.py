@@ -15,6 +15,7 @@ from fbar.arrays import BoolArray, FloatArray, as_array
 from fbar.checks import choice, in_words, real, share, shown, text
 from fbar.checks import function as check_function
 from fbar.errors import InputError
+from fbar.estimation.digits import few_digits
 from fbar.estimation.shown import ShownInNotebooks
 from fbar.question.targets import whole_name
 from fbar.question.targets.limits import Limits
@@ -54,15 +55,6 @@ def shorthand(value: float, error: float) -> str:
     if scaled * 10.0**-digits >= 1:
         return f"{value:.{digits}f}({scaled * 10.0**-digits:.{digits}f})"
     return f"{value:.{digits}f}({scaled})"
-
-
-def few_digits(value: float) -> str:
-    """A number whose error is not known: three digits, and all before the point.
-
-    >>> few_digits(0.605202), few_digits(12345.6), few_digits(0.0), few_digits(1.5e-7)
-    ('0.605', '12346', '0', '1.5e-07')
-    """
-    return f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
 RELIABLE, BIASED, UNRELIABLE = "reliable", "biased", "unreliable"
@@ -365,34 +357,11 @@ def brief(estimates: Sequence[Estimate]) -> str:
     return ", ".join([*shown, *more])
 
 
-def worth(number: float) -> str:
-    """An effective number: in four digits, never as a power of ten.
-
-    >>> worth(11380.4), worth(325.44), worth(1.9991)
-    ('11,380', '325.4', '1.999')
-    """
-    return f"{number:,.0f}" if number >= 1000 else f"{number:.4g}"
-
-
 def whole(value: Any) -> Any:
     """A count in JSON's terms: a whole number as such, that of a kernel's fractions as it is."""
     if isinstance(value, list):
         return [whole(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def between(low: float, high: float) -> str:
-    """An interval in as many digits as its width has to say.
-
-    >>> between(0.371012, 0.445281), between(1.0, 1.0), between(103.2, 2207.9), between(-math.inf, 1.0)
-    ('0.371 to 0.445', '1 to 1', '103 to 2208', 'not known')
-    """
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return "not known"
-    digits = 1 - math.floor(math.log10(high - low)) if high > low else 99
-    if digits > 12:
-        return f"{low:.6g} to {high:.6g}"
-    return f"{low:.{max(digits, 0)}f} to {high:.{max(digits, 0)}f}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,7 +58,7 @@ def _with_hint(result: Result, drawn_from: Posterior, found: Predictions) -> Pre
         return found
     text = (
         f"no new simulation of {models.name} {', '.join(lost)} succeeded; for a simulator of one model, predict within "
-        "that model (result.of_model(...).predict, fbar predict --of-model)"
+        "that model (of_model in Python, --of-model on the command line)"
     )
     calibration = replace(found.calibration, warnings=(*found.calibration.warnings, text))
     return replace(found, calibration=calibration)

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from fbar.estimation.estimate import RELIABLE, UNRELIABLE, Estimate, between, few_digits
+from fbar.estimation.digits import between, few_digits
+from fbar.estimation.estimate import RELIABLE, UNRELIABLE, Estimate
 from fbar.system.json_values import as_json
 
 

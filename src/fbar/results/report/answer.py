@@ -9,7 +9,8 @@ import numpy as np
 
 from fbar.checks import counted
 from fbar.diagnostics.model_check import ModelCheck
-from fbar.estimation.estimate import BIASED, RELIABLE, UNRELIABLE, Estimate, between, shorthand
+from fbar.estimation.digits import between
+from fbar.estimation.estimate import BIASED, RELIABLE, UNRELIABLE, Estimate, shorthand
 from fbar.methods.stopping import NOT_FINISHED
 from fbar.results.account import simulations_in_words
 from fbar.results.markup import Html, element, join, paragraph

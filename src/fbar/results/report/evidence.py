@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fbar.diagnostics.explanation import VALUES, Explanation, regression_in_words
-from fbar.estimation.estimate import shorthand, worth
+from fbar.estimation.digits import worth
+from fbar.estimation.estimate import shorthand
 from fbar.methods.run import Stage
 from fbar.results.markup import Html, element, join, paragraph
 from fbar.results.report.answer import sentence
