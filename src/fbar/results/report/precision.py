@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fbar.diagnostics.explanation import halving
-from fbar.methods.forecasts import Forecast, brief
+from fbar.methods.forecasts import FORESEEABLE, Forecast, brief
 from fbar.question.targets import Target
 from fbar.results.markup import element, join, paragraph
 from fbar.results.report.page import Section, breakable, figures, split_table
@@ -15,10 +15,6 @@ from fbar.results.report.svg import whole
 
 if TYPE_CHECKING:
     from fbar.results.result import Result
-
-
-UNKNOWN = 10**11
-"""Simulations that no forecast from a run's own can reach: it is not known how the error falls until then."""
 
 
 def precision(result: Result) -> Section:
@@ -61,9 +57,9 @@ def _cost(result: Result, target: Target) -> tuple[object, ...]:
 
 
 def _interval(more: Forecast) -> str:
-    if more.low >= UNKNOWN:
+    if more.low >= FORESEEABLE:
         return ""
-    return f"at least {_short(more.low)}" if more.high >= UNKNOWN else f"{_short(more.low)} to {_short(more.high)}"
+    return f"at least {_short(more.low)}" if more.high >= FORESEEABLE else f"{_short(more.low)} to {_short(more.high)}"
 
 
 def _short(number: int) -> str:
@@ -75,6 +71,6 @@ def _short(number: int) -> str:
     if number < 10**6:
         return brief(number)
     for name, size in (("million", 10**6), ("billion", 10**9)):
-        if number < min(999 * size, UNKNOWN):
+        if number < min(999 * size, FORESEEABLE):
             return f"{float(f'{number / size:.2g}'):g} {name}"
     return "more than can be forecast"
