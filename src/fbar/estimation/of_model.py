@@ -7,7 +7,6 @@ Otherwise it is the model's points with their weights, whose estimates are those
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, overload
 
@@ -18,7 +17,7 @@ from fbar.estimation.at_data import PosteriorAtData
 from fbar.estimation.cells import Cells
 from fbar.estimation.estimate import Estimate, Estimates
 from fbar.estimation.posterior import Posterior
-from fbar.question.targets import OneModel, Target, as_targets, within
+from fbar.question.targets import OneModel, SeveralTargets, Target, as_targets, within
 from fbar.weights import effective_size
 
 
@@ -47,15 +46,15 @@ class PointsOfModel(Posterior):
         return self._whole.cells
 
     @overload
-    def expect(self, targets: Target) -> Estimate: ...
+    def expect(self, targets: Target | str) -> Estimate: ...
     @overload
-    def expect(self, targets: Sequence[Target]) -> Estimates: ...
-    def expect(self, targets: Target | Sequence[Target]) -> Estimate | Estimates:
+    def expect(self, targets: SeveralTargets) -> Estimates: ...
+    def expect(self, targets: Target | str | SeveralTargets) -> Estimate | Estimates:
         """The estimates of targets within the model."""
         listed = as_targets(targets)
         found = self._whole.expect([within(target, self._model) for target in listed])
         named = [replace(item, name=target.name) for item, target in zip(found, listed, strict=True)]
-        return named[0] if isinstance(targets, Target) else Estimates(named, found.covariance, found.slices)
+        return named[0] if isinstance(targets, Target | str) else Estimates(named, found.covariance, found.slices)
 
 
 def of_one_model(posterior: Posterior, model: OneModel) -> Posterior:
