@@ -513,7 +513,7 @@ def two_scales():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("each_round", [False, True])
-def test_scales_are_learnt(each_round):
+def test_scales_are_learned(each_round):
     method = fbar.SMC(QuantileSchedule(0.5, tolerance=0.3), accepted=500, distance=fbar.Scaled(each_round=each_round))
     done = run(method, two_scales(), fbar.mean("a"))
     scales = done.measure.scales
@@ -534,10 +534,10 @@ def test_p_norms():
     assert fbar.PNorm(math.inf)(x, y).tolist() == [4.0, 3.0]
     assert np.allclose(fbar.PNorm(2, [1.0, 2.0])(x, y), [math.sqrt(5), 3.0])
     assert fbar.PNorm(2, [1.0, np.inf])(x, y).tolist() == [1.0, 3.0]
-    learnt = fbar.Scaled().learn(np.array([[1.0, 5.0, 0.0], [2.0, 5.0, 0.0], [4.0, 5.0, 0.0], [4.0, 5.0, 3.0]]))
-    assert learnt.scales[0] == 1.0
-    assert learnt.scales[1] == math.inf  # never varied
-    assert learnt.scales[2] == pytest.approx(np.std([0, 0, 0, 3]))  # over half are equal
+    learned = fbar.Scaled().learn(np.array([[1.0, 5.0, 0.0], [2.0, 5.0, 0.0], [4.0, 5.0, 0.0], [4.0, 5.0, 3.0]]))
+    assert learned.scales[0] == 1.0
+    assert learned.scales[1] == math.inf  # never varied
+    assert learned.scales[2] == pytest.approx(np.std([0, 0, 0, 3]))  # over half are equal
     with pytest.raises(InputError, match="at least 1"):
         fbar.PNorm(0.5)
     with pytest.raises(InputError, match="positive"):

@@ -2,10 +2,10 @@
 
 The data are compared with a run's own simulations, weighted to be a sample of what the model simulates at the posterior
 (`fbar.diagnostics.predictive_weights`), by their distance to the nearest simulations and by each summary
-(`fbar.diagnostics.unusual`). The posterior was fitted to the data, which makes them look more usual than new data do:
-under a right model p is uniform where summaries are more than the parameters can follow, and larger where they are not,
-so that a false alarm is at most as frequent as the level says. Where the simulations at the posterior are too few, the
-data are compared with simulations from the prior, with which they are exchangeable under the model.
+(`fbar.diagnostics.rank_p_values`). The posterior was fitted to the data, which makes them look more usual than new data
+do: under a right model p is uniform where summaries are more than the parameters can follow, and larger where they are
+not, so that a false alarm is at most as frequent as the level says. Where the simulations at the posterior are too few,
+the data are compared with simulations from the prior, with which they are exchangeable under the model.
 
 It detects data that the model does not produce at any parameters that it finds likely. It does not detect a misfit
 that parameters can absorb, one that the summaries do not show, nor a prior that the data contradict.
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from fbar.diagnostics.predictive_weights import PredictiveSample, Usable
-from fbar.diagnostics.unusual import Unusual
+from fbar.diagnostics.rank_p_values import RankPValues
 from fbar.errors import InputError
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.simulations import Simulations
@@ -169,7 +169,7 @@ def check_model(problem: Problem, posterior: Posterior, simulations: Callable[[]
     if sample.effective_simulations < LEAST:
         effective = f"{sample.effective_simulations:.0f}"
         return ModelCheck(unknown=f"{effective} effective simulations are too few, at least {LEAST:.0f} are needed")
-    return _checked(Unusual.of(observed, sample.summaries, sample.weights), problem.summary_labels, compared_with)
+    return _checked(RankPValues.of(observed, sample.summaries, sample.weights), problem.summary_labels, compared_with)
 
 
 def _at_posterior(problem: Problem, posterior: Posterior, usable: Usable) -> PredictiveSample:
@@ -179,7 +179,7 @@ def _at_posterior(problem: Problem, posterior: Posterior, usable: Usable) -> Pre
         return PredictiveSample(usable.summaries[:0], np.zeros(0))
 
 
-def _checked(found: Unusual, names: Sequence[str], compared_with: str) -> ModelCheck:
+def _checked(found: RankPValues, names: Sequence[str], compared_with: str) -> ModelCheck:
     by_summary = found.of_summaries
     unreachable: list[UnreachableSummary] = []
     if found.p_value <= FALSE_ALARM:

@@ -1,4 +1,4 @@
-"""Posteriors from draws whose proposals learnt only from other draws (cross-fitting).
+"""Posteriors from draws whose proposals learned only from other draws (cross-fitting).
 
 A proposal that was fitted to the very draws that it weighs is higher at their places than elsewhere: mixture weights
 over one's own past proposals (AMIS; Cornuet, Marin, Mira & Robert 2012) are biased and overconfident from about five
@@ -76,7 +76,7 @@ class Crossfitted:
     ) -> None:
         self.problem, self.space, self.groups, self._draw = problem, space, groups, draw
         self.needs_costs = needs_costs
-        """Whether proposals are learnt for what simulations cost, and not for their number."""
+        """Whether proposals are learned for what simulations cost, and not for their number."""
         self.proposals: list[Sequence[Proposal]] = []
         several = len(space.parts) > 1
         again = None if draw is None else self._drawn_again

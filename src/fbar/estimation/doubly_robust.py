@@ -13,7 +13,7 @@ L̂ = 0 is the weighted average. With L̂ = L the first term is left, which is a
 infinitely finely. The gain over the weighted average is at most 1/(1−r), r = E_q[w²ψ²L²]/E_q[w²ψ²K²], which is
 at most the largest acceptance probability: with rare acceptance there is none.
 
-L̂ is cross-fitted: draws are dealt to folds by their index, and the L̂ of a fold is learnt from the other folds only.
+L̂ is cross-fitted: draws are dealt to folds by their index, and the L̂ of a fold is learned from the other folds only.
 It is a kernel regression (Nadaraya–Watson) with a ridge,
 
     L̂(θ) = Σ K_i k((θ−θ_i)/h) / (λ + Σ k((θ−θ_i)/h)),
@@ -68,7 +68,7 @@ class DoublyRobust:
     Parameters
     ----------
     folds
-        In how many parts the draws are dealt; L̂ for one is learnt from the others.
+        In how many parts the draws are dealt; L̂ for one is learned from the others.
     bandwidth
         Of the kernel, in unit coordinates of the prior. By default chosen in every fold by leave-one-out
         cross-validation, in coordinates whitened by the accepted draws.

@@ -54,7 +54,7 @@ ROUNDING = 1e-6
 
 BATCHES, ROWS = 6, 32
 BY_CHANCE = 1e-6
-MOST_SUMMARIES = 100
+MOST_SUMMARIES_COMPARED = 100
 """Of the look for shared noise: what is simulated, the rate of false alarms, and how many summaries are compared."""
 
 SHARED = (
@@ -167,7 +167,7 @@ def shares_noise(problem: Problem, batch: Batch) -> bool:
             or outcomes.summaries.dtype.kind not in "biuf"
         ):
             return False
-        found.append(np.asarray(outcomes.summaries, dtype=np.float64).reshape(ROWS, -1)[:, :MOST_SUMMARIES])
+        found.append(np.asarray(outcomes.summaries, dtype=np.float64).reshape(ROWS, -1)[:, :MOST_SUMMARIES_COMPARED])
     return _between(np.stack(found)) < BY_CHANCE
 
 

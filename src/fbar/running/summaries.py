@@ -1,4 +1,4 @@
-"""Summary statistics that are learnt for the targets (semi-automatic ABC, Fearnhead & Prangle 2012).
+"""Summary statistics that are learned for the targets (semi-automatic ABC, Fearnhead & Prangle 2012).
 
 Simulations are compared with the data by few numbers, each as near as a regression gets to s(x) = E[f(θ)|x] for a
 function f that the targets are made of. With s itself nothing is lost for f: at tolerance 0 the estimate would be
@@ -41,7 +41,7 @@ PART = 5
 
 @dataclass(frozen=True)
 class LearnedSummaries:
-    """Summaries for the targets, learnt by regression from a pilot of simulations; for every method.
+    """Summaries for the targets, learned by regression from a pilot of simulations; for every method.
 
     Parameters
     ----------
@@ -64,8 +64,8 @@ class LearnedSummaries:
     ...     lambda t, rng: t["mu"][:, None] + rng.standard_normal((t.rows, 20)),
     ...     observed=[0.5] * 20,
     ... )
-    >>> learnt = fbar.LearnedSummaries().learn(problem, fbar.mean("mu"), seed=1)
-    >>> learnt.observed.shape, round(learnt.r_squared["mean:mu"], 1)
+    >>> learned = fbar.LearnedSummaries().learn(problem, fbar.mean("mu"), seed=1)
+    >>> learned.observed.shape, round(learned.r_squared["mean:mu"], 1)
     ((1,), 1.0)
     """
 
@@ -166,7 +166,7 @@ class LearnedSummaries:
         simulations: int | None = None,
         engine: Engine | None = None,
     ) -> LearnedProblem:
-        """Run the pilot and give the problem with learnt summaries, for any method."""
+        """Run the pilot and give the problem with learned summaries, for any method."""
         chosen = self if simulations is None else LearnedSummaries(self.regression, simulations, self.folds)
         pilot = chosen.pilot(problem, targets, seed)
         drive(pilot, engine=engine, history=False)

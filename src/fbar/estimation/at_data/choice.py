@@ -67,7 +67,7 @@ dimensions."""
 class Step:
     """A bandwidth of a region. ``bias`` is the pooled β² c², and ``error`` the mean total error, both in units of
     posterior variances; ``finer`` the step that it was compared with. ``unusual`` is a small p-value of the data among
-    simulations of the same learned summaries (`fbar.estimation.at_data.unusual`).
+    simulations of the same learned summaries (`fbar.estimation.at_data.loss_at_unusual_data`).
     """
 
     moved: Moved

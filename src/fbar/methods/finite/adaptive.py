@@ -49,7 +49,7 @@ class AdaptiveAllocation(Method):
         As for `Allocation`.
     per
         ``"simulation"`` (default) reduces the error as much as the number of simulations allows, ``"second"`` as much
-        as their cost allows, n_i ∝ √(α_i/c_i), with c_i learnt from what simulations at θ_i cost; for a budget in
+        as their cost allows, n_i ∝ √(α_i/c_i), with c_i learned from what simulations at θ_i cost; for a budget in
         simulator time, see `CostBudget`. Costs that were given with the problem are used in either case.
     """
 

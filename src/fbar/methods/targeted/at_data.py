@@ -127,7 +127,7 @@ class TargetedAtDataRun(TargetedRounds):
         except NoPosterior:
             return [FromPrior(self.space)] * self.method.groups
         if self.estimator_at_data.learn:
-            prepared = prepared.in_learnt_coordinates() or prepared
+            prepared = prepared.in_learned_coordinates() or prepared
         try:
             step = self._provisional_from(prepared).step
         except NoPosterior:

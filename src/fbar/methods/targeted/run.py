@@ -2,7 +2,7 @@
 
 Proposals follow ABC's posterior at falling tolerances down to the wanted one. There they follow the design of least
 error, q ∝ p √E[a²|θ] g, g² = Σ_j c_j ψ_j² (the optimum for independent draws of section S5.1, for several targets),
-which is learnt in rounds that double what was accepted, and then kept. See `fbar.methods.targeted.phases` for the
+which is learned in rounds that double what was accepted, and then kept. See `fbar.methods.targeted.phases` for the
 phases, `fbar.methods.targeted.learning` for the fit, and `fbar.estimation.crossfitted` for the groups that keep
 proposals from weighing their own draws.
 
