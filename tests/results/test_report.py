@@ -518,7 +518,7 @@ def test_the_data_outside_are_counted(tmp_path):
     result = fbar.infer(problem, fbar.mean("mu"), method="rejection", tolerance=18.5, budget=2000, seed=1)
     words = read(result, tmp_path).words
     assert "1 of 3 numbers lies outside the central 95% of the new simulations" in words
-    assert "the furthest out is x[2], with a two-sided tail probability below 0.01." in words
+    assert "The most extreme is x[2], with a two-sided tail probability below 0.01." in words
 
 
 def test_what_is_missing_without_matplotlib_is_said():

@@ -156,11 +156,11 @@ class Ranking:
         called = sum(verdict.better is not None for verdict in self.contested)
         if self.contested:
             lines.append(
-                f"{called} of {len(self.contested)} differences are real (chance of any mistake at most "
-                f"{self.level:.0%}); methods whose places overlap do not differ significantly"
+                f"{called} of {len(self.contested)} differences are significant (probability of any error at most "
+                f"{self.level:.0%}); methods with overlapping places cannot be distinguished"
             )
         if any(s.failed for s in self.standings):
-            lines.append("trials that failed are left out, and a pair is compared over the trials that both finished")
+            lines.append("failed trials are left out; a pair is compared over the trials that both methods finished")
         return "\n".join(lines)
 
 
