@@ -149,7 +149,7 @@ class TrueParameters(Score):
     better: ClassVar[Better] = "higher"
     needs: ClassVar[Needs] = "parameters"
     blind_spot: ClassVar[str] = (
-        "rewards too little uncertainty, and punishes the true posterior where the data are not typical of their "
+        "rewards overconfidence, and penalises the true posterior where the data are not typical of their "
         "parameters; by itself it shows only gross failures"
     )
 
@@ -204,7 +204,7 @@ class ErrorBarCoverage(Score):
     """Whether the method's own interval holds the true expectation; its mean over trials should be ``level``."""
 
     name: ClassVar[str] = "coverage"
-    title: ClassVar[str] = "whether the method's 95% interval holds the true expectation, by target"
+    title: ClassVar[str] = "whether the method's 95% interval contains the true expectation, by target"
     formula: ClassVar[str] = "1(|f̂ − f̄| ≤ t_0.975 SE)"
     range: ClassVar[str] = "0 or 1; NaN without an error bar"
     better: ClassVar[Better] = "nominal"

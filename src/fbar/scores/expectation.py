@@ -197,7 +197,7 @@ class ExpectationMSE(Score):
     better: ClassVar[Better] = "lower"
     needs: ClassVar[Needs] = "expectations"
     blind_spot: ClassVar[str] = (
-        "whatever the chosen f do not ask for: a right mean says nothing about tails that no target looks at"
+        "anything that the chosen f do not measure: a correct mean says nothing about tails that no target measures"
     )
 
     def compute(self, approximation: Approximation, scene: Scene) -> Mapping[str, float]:
