@@ -77,8 +77,8 @@ class EffectiveSampleSize(Score):
     better: ClassVar[Better] = "higher"
     needs: ClassVar[Needs] = "nothing"
     blind_spot: ClassVar[str] = (
-        "does not depend on f: exact for rejection sampling, and for f that are equally far from their mean everywhere; "
-        "a small ESS can go with a small error, and weights that are wrong but equal look perfect"
+        "does not depend on f: exact for rejection sampling, and for f that are equally far from their mean "
+        "everywhere; a small ESS can go with a small error, and weights that are wrong but equal look perfect"
     )
 
     def compute(self, approximation: Approximation, scene: Scene) -> Mapping[str, float]:
