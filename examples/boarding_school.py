@@ -209,9 +209,8 @@ def print_all(answers, seconds):
         print()
     print(
         "In brackets: standard errors; fbar's include the bias that may remain. Last column: how many simulations\n"
-        "ABC would need at least, estimated from how its bias and acceptance rate change with the tolerance; in\n"
-        "brackets, if its bias were two standard errors smaller. The docstring of this program explains the estimate.\n"
-        f"Rejection and ABC-SMC took {seconds:.0f} s."
+        "ABC would need at least, estimated from its bias and acceptance rate (see the docstring of this program);\n"
+        f"in brackets, if its bias were two standard errors smaller. Rejection and ABC-SMC took {seconds:.0f} s."
     )
 
 

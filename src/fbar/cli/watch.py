@@ -175,7 +175,7 @@ class JsonView(View):
 
 
 def as_tree(seen: WatchedRun) -> dict[str, Any]:
-    """What is seen of a run, in JSON's terms."""
+    """What is seen of a run, as JSON values."""
     return {
         "run": str(seen.directory),
         "status": seen.status.value,

@@ -73,8 +73,8 @@ class ModelCheck:
     Attributes
     ----------
     p_value
-        Of both comparisons together: the probability, under the model, of data as unusual as these. A right model gives
-        a p-value of at most 0.01 in at most 1% of cases.
+        Of both comparisons together: the probability, under the model, of data as unusual as these. A correct model
+        gives a p-value of at most 0.01 in at most 1% of cases.
     of_distance, of_summaries
         The p-values of the data's distance to their nearest simulations, and of the most unusual single summary.
     by_summary
@@ -82,7 +82,7 @@ class ModelCheck:
     unreachable
         The summaries that the model does not reach, the most unusual first, where ``p_value`` is at most 0.01.
     compared_with
-        What the simulations are that the data are compared with: those at the "posterior" or from the "prior".
+        Which simulations the data are compared with: those at the "posterior" or from the "prior".
     simulations
         How many of them, effectively.
     unknown
@@ -100,12 +100,12 @@ class ModelCheck:
 
     @property
     def alarm(self) -> bool:
-        """Whether the data are so unusual that it is warned of."""
+        """Whether the data are so unusual that the result warns of it."""
         return self.p_value is not None and self.p_value <= FALSE_ALARM
 
     @property
     def warning(self) -> str:
-        """What is wrong, in a line; nothing without an alarm."""
+        """What is wrong, in one line; empty without an alarm."""
         if not self.alarm:
             return ""
         return (
@@ -123,7 +123,7 @@ class ModelCheck:
         return f"The data are like what the model simulates {self._where} ({self._p})."
 
     def as_dict(self) -> dict[str, Any]:
-        """In JSON's terms."""
+        """As JSON values."""
         if self.p_value is None:
             return {"p_value": None, "unknown": self.unknown}
         return {

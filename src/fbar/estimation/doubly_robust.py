@@ -59,7 +59,7 @@ WEIGHTS_OFF, WEIGHTS_SLACK = 5.0, 0.05
 
 @dataclass(frozen=True)
 class DoublyRobust:
-    """Weighted average and regression of acceptance in one: right whatever the regression, better where it is good.
+    """Weighted average combined with a regression of acceptance: correct with any regression, better with a good one.
 
     For independent draws of one to about four continuous parameters. It gains where acceptance is likely, like
     stratified draws, and does not need strata; unlike `KernelRegression` it has no smoothing bias. The formulas are in
@@ -68,7 +68,7 @@ class DoublyRobust:
     Parameters
     ----------
     folds
-        In how many parts the draws are dealt; L̂ for one is learned from the others.
+        The number of parts into which the draws are split; L̂ for one is learned from the others.
     bandwidth
         Of the kernel, in unit coordinates of the prior. By default chosen in every fold by leave-one-out
         cross-validation, in coordinates whitened by the accepted draws.
@@ -96,7 +96,7 @@ class DoublyRobust:
         return LEAST_A_FOLD * self.folds
 
     def check(self, problem: Problem, scheme: str, budget: int | None) -> None:
-        """Refuse before any simulation runs what the formulas are not for."""
+        """Refuse, before any simulation runs, problems that the formulas do not cover."""
         require_continuous(problem, "the doubly robust estimator")
         self._require(scheme, budget)
 

@@ -59,11 +59,11 @@ class Forecast:
         return f"about {brief(self.more)} more simulations ({interval})"
 
     def largest(self, other: Forecast) -> Forecast:
-        """Until both are there."""
+        """Until both are reached."""
         return self._joined(other, max)
 
     def smallest(self, other: Forecast) -> Forecast:
-        """Until one of them is there."""
+        """Until one of them is reached."""
         return self._joined(other, min)
 
     def _joined(self, other: Forecast, chosen: Callable[[int, int], int]) -> Forecast:

@@ -21,7 +21,7 @@ from fbar.system.json_values import as_json
 
 @dataclass(frozen=True)
 class Row:
-    """One quantity. ``mean_error`` is the Monte Carlo error of the mean, ``total_error`` that with the bias."""
+    """One quantity. ``mean_error`` is the Monte Carlo error of the mean, ``total_error`` includes the bias."""
 
     name: str
     mean: float
@@ -46,7 +46,7 @@ class Row:
 
     @property
     def in_words(self) -> str:
-        """The reliability, and of what where they differ."""
+        """The reliability, and which part it is about if they differ."""
         words = {"mean": self.mean_reliability, "sd": self.sd_reliability, "interval": self.interval_reliability}
         if len(set(words.values())) == 1:
             return self.mean_reliability

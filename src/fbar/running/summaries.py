@@ -46,14 +46,14 @@ class LearnedSummaries:
     Parameters
     ----------
     regression
-        ``"linear"``: ridge regression on the data and their squares, heavy tails tamed where that predicts better.
-        ``"boosting"``: boosted trees, ``"network"``: a small neural network; both need scikit-learn. ``"auto"``: the
-        one of the three that predicts best out of fold.
+        ``"linear"``: ridge regression on the data and their squares, with heavy tails reduced where that predicts
+        better. ``"boosting"``: boosted trees, ``"network"``: a small neural network; both need scikit-learn.
+        ``"auto"``: the best of the three, by out-of-fold prediction.
     simulations
-        Of the pilot. By default 20 for each number of the data, at least 1000, at most a fifth of the budget; trees and
-        networks gain from more.
+        Number of simulations of the pilot. By default 20 for each number of the data, at least 1000, at most a fifth of
+        the budget; trees and networks benefit from more.
     folds
-        In how many parts the pilot is split to judge the regressions.
+        The number of parts into which the pilot is split to assess the regressions.
 
     Examples
     --------
@@ -166,7 +166,7 @@ class LearnedSummaries:
         simulations: int | None = None,
         engine: Engine | None = None,
     ) -> LearnedProblem:
-        """Run the pilot and give the problem with learned summaries, for any method."""
+        """Run the pilot and return the problem with learned summaries, for any method."""
         chosen = self if simulations is None else LearnedSummaries(self.regression, simulations, self.folds)
         pilot = chosen.pilot(problem, targets, seed)
         drive(pilot, engine=engine, history=False)

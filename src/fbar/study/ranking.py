@@ -65,10 +65,10 @@ class Standing:
 class Ranking:
     """Standings by problem and budget, every pair's verdict, and a count over all.
 
-    The chance that any verdict of the whole ranking is wrong is at most ``level`` (Holm's method over all pairs of all
-    problems and budgets), as far as Student's t holds for means of the trials: not for errors so rare and large that
-    the trials may not have met them. A pair is compared over the trials in which neither failed. Nothing is called
-    where the truth's own squared error is over 1% of a score.
+    The probability that any verdict of the whole ranking is wrong is at most ``level`` (Holm's method over all pairs of
+    all problems and budgets), as far as Student's t applies to means of the trials: not for errors so rare and large
+    that the trials may not include them. A pair is compared over the trials in which neither failed. There is no
+    verdict where the truth's own squared error is over 1% of a score.
     """
 
     score: str
@@ -78,7 +78,7 @@ class Ranking:
 
     @property
     def contested(self) -> tuple[Verdict, ...]:
-        """The verdicts on pairs of methods that did not fail in every trial; of others there is nothing to say."""
+        """The verdicts on pairs of methods that did not fail in every trial; others cannot be compared."""
         placed = {(s.problem, s.budget, s.method) for s in self.standings if s.trials}
         return tuple(
             v for v in self.verdicts if {(v.problem, v.budget, v.first), (v.problem, v.budget, v.second)} <= placed
@@ -96,7 +96,7 @@ class Ranking:
         ]
 
     def overall(self) -> list[dict[str, Any]]:
-        """By method: in how many comparisons it was better, worse, and how many are open; most wins first."""
+        """By method: in how many comparisons it was better or worse, and how many are undecided; most wins first."""
         rows = []
         for name in dict.fromkeys(standing.method for standing in self.standings):
             mine = [verdict for verdict in self.contested if name in (verdict.first, verdict.second)]

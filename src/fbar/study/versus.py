@@ -17,7 +17,7 @@ class Versus:
     """Two scores of the same trials.
 
     ``points`` has the two means of each problem, budget and method. ``misled`` are the pairs of methods that both
-    scores tell apart beyond doubt, in opposite ways; ``agreed`` those in the same way.
+    scores rank significantly but in opposite ways; ``agreed`` those ranked in the same way.
     """
 
     x: str

@@ -63,8 +63,8 @@ class Error(Record):
     def of(cls, result: Result, relative: str = "posterior") -> Error:
         """``relative`` to the posterior, to the estimate, or to nothing (``"none"``).
 
-        To the posterior: in terms of √(Σ w ψ²), the error that one draw from it would have, the standard deviation of f
-        for a mean. An error of 0.01 is then that of 10,000 independent draws.
+        Relative to the posterior: in units of √(Σ w ψ²), the error of a single draw from it, which is the standard
+        deviation of f for a mean. An error of 0.01 is then that of 10,000 independent draws.
         """
         one_run(result)
         label = UNITS[choice(relative, UNITS, "relative=")]
