@@ -36,6 +36,7 @@ from fbar.methods import (
     Method,
     Rejection,
     Run,
+    SyntheticLikelihood,
     Targeted,
 )
 from fbar.methods.forecasts import Forecast
@@ -158,6 +159,7 @@ __all__ = [
     "Stratified",
     "Study",
     "StudyResult",
+    "SyntheticLikelihood",
     "Target",
     "Targeted",
     "UniformKernel",
