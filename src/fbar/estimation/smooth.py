@@ -1,4 +1,4 @@
-"""A kernel regression of the acceptance weight, as a function of unit coordinates that can be kept and asked."""
+"""A kernel regression of the acceptance weight, as a function of unit coordinates."""
 
 from __future__ import annotations
 

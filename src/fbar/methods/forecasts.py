@@ -1,4 +1,4 @@
-"""How many more simulations a wanted error takes.
+"""How many more simulations a given error takes.
 
 With V(n) the variance after n more simulations, n is the first with V(n) ≤ the wanted error squared. Where a run goes
 on as before V(n) = V̂ N/(N + n), so that n = N ((error/wanted)² − 1). Where its next draws come from another proposal

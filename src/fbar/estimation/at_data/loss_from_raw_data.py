@@ -10,13 +10,13 @@ simulations near the data, of which the raw numbers were kept:
 
 1. In one half of them, y is predicted from functions of the raw numbers and the bank of features
    (``fbar.estimation.at_data.basis``) together with functions of the summaries: g(x, s).
-2. In the other half, y and g are both regressed on the summaries, cross-fitted, with residuals r_y and r_g. If s
-   loses nothing, E[r_y r_g] is 0 whatever g is, up to the *product* of the errors of the two regressions: a
-   regression on s that is not flexible enough is not taken for a loss. The halves change places.
+2. In the other half, y and g are both regressed on the summaries, cross-fitted, with residuals r_y and r_g. If s loses
+   nothing, E[r_y r_g] is 0 whatever g is, up to the *product* of the errors of the two regressions: a regression on s
+   that is not flexible enough is not mistaken for a loss. Then the halves are exchanged.
 3. With b the coefficient of r_y on r_g in the other folds, λ̂ = Σ K (r_y² − (r_y − b r_g)²) / Σ K r_y². Its standard
    error is that of a ratio of sums over simulations, which pairs the two squared errors.
 
-λ̂ is a lower bound: a loss that no function of the bank reveals is not seen.
+λ̂ is a lower bound: a loss that no function of the bank reveals is not detected.
 """
 
 from __future__ import annotations
