@@ -1,4 +1,4 @@
-"""An estimate explained: where the simulations went and why, the most influential ones, and what alternatives would give.
+"""An estimate explained: where the simulations went and why, the most influential ones, and alternatives.
 
 Figures take from here what stands for the prior and for the simulations, and what halving an error costs.
 """
