@@ -30,7 +30,7 @@ class Versus:
     def __str__(self) -> str:
         lines = [
             f"{self.x} against {self.y}: of the pairs that both rank significantly, {len(self.agreed)} in the same "
-            f"way, {len(self.misled)} in opposite ways; {self.open} are open"
+            f"way, {len(self.misled)} in opposite ways; {self.open} are undecided"
         ]
         lines += [
             f"  {v.problem}, {v.budget:,}: {self.x} prefers {u.better}, {self.y} {v.better} "
