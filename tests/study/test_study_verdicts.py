@@ -161,7 +161,7 @@ def test_a_truth_that_is_too_rough_decides_nothing():
     ranking = result.ranking()
     assert not any(verdict.better for verdict in ranking.verdicts)
     assert all(standing.rough_truth for standing in ranking.standings)
-    assert "not known well enough" in str(ranking)
+    assert "not known precisely enough" in str(ranking)
 
 
 def test_without_a_posterior_variance_there_is_no_b2():

@@ -148,8 +148,8 @@ class Ranking:
             lines.append(f"{key[0]}, {key[1]:,} simulations: {self.score}")
             for s in (s for s in self.standings if (s.problem, s.budget) == key):
                 notes = [f"{s.failed} failed"] if s.failed else []
-                notes += [f"{s.from_prior} from the prior"] if s.from_prior else []
-                notes += ["the truth is not known well enough for it"] if s.rough_truth else []
+                notes += [f"{s.from_prior} scored with the prior"] if s.from_prior else []
+                notes += ["the truth is not known precisely enough"] if s.rough_truth else []
                 note = f"  ({', '.join(notes)})" if notes else ""
                 score = shorthand(s.mean, s.error) if s.trials else "–"
                 lines.append(f"  {s.place:>5}  {s.method:<{width}}  {score}{note}")

@@ -298,7 +298,7 @@ class StudyResult:
         for cell in self.cells:
             status = self.statuses(*cell.key)
             told = [f"{status.count('failed')} failed"] if "failed" in status else []
-            told += [f"{status.count('prior')} from the prior"] if "prior" in status else []
+            told += [f"{status.count('prior')} scored with the prior"] if "prior" in status else []
             means = [self._mean(score, cell) for score in self.scores]
             rows.append([cell.problem, f"{cell.budget:,}", cell.method, *means, ", ".join(told)])
         columns = ["problem", "budget", "method", *(self.label(score) for score in self.scores), ""]

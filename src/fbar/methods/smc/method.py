@@ -157,7 +157,7 @@ class SMC(Method):
         return SMCRun(self, start)
 
 
-register("smc-last", "ABC-SMC with the last round only, as is usual", for_budget=partial(_in_study, "last"))(
+register("smc-last", "ABC-SMC with only the last round, as usual", for_budget=partial(_in_study, "last"))(
     partial(SMC, weights="last")
 )
 register(

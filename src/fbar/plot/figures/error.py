@@ -39,7 +39,7 @@ UNITS = {
 class ErrorLine:
     """The errors of one target in terms of ``unit``; of a vector target its worst component's.
 
-    ``trusted`` are the moments whose error bar could be stood behind. ``halved`` is where half of the last error would
+    ``trusted`` are the moments whose error bar is reliable. ``halved`` is where half of the last error would
     be, as a number of simulations with its 80% interval.
     """
 

@@ -76,8 +76,8 @@ def _ranking(result: StudyResult) -> Section:
 
 
 def _doubt(standing: Any) -> str:
-    doubts = ["the truth is not known well enough"] if standing.rough_truth else []
-    doubts += [f"{standing.from_prior} from the prior"] if standing.from_prior else []
+    doubts = ["the truth is not known precisely enough"] if standing.rough_truth else []
+    doubts += [f"{standing.from_prior} scored with the prior"] if standing.from_prior else []
     return ", ".join(doubts)
 
 
