@@ -31,13 +31,17 @@ from fbar.methods import (
     AdaptiveAllocation,
     AdaptivePosterior,
     Allocation,
+    DensityApproximation,
     Importance,
     InverseBinomial,
     Method,
+    PseudoMarginal,
     Rejection,
     Run,
     SyntheticLikelihood,
     Targeted,
+    UntilMatch,
+    with_likelihood,
 )
 from fbar.methods.forecasts import Forecast
 from fbar.methods.smc import SMC
@@ -108,6 +112,7 @@ __all__ = [
     "CostBudget",
     "Dask",
     "Density",
+    "DensityApproximation",
     "Distribution",
     "DoublyRobust",
     "EngineFailed",
@@ -143,6 +148,7 @@ __all__ = [
     "Predictions",
     "Prior",
     "Problem",
+    "PseudoMarginal",
     "QuantileSchedule",
     "Rejection",
     "RelativeError",
@@ -164,6 +170,7 @@ __all__ = [
     "Targeted",
     "UniformKernel",
     "UnitTransform",
+    "UntilMatch",
     "UntrustedModel",
     "WeightedAverage",
     "Workers",
@@ -198,6 +205,7 @@ __all__ = [
     "theory",
     "truncate",
     "variance",
+    "with_likelihood",
 ]
 
 
