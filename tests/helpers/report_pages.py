@@ -9,7 +9,7 @@ from scipy import stats
 
 import fbar
 
-VOID = {"meta", "link", "br", "hr", "img"}
+VOID = {"wbr", "meta", "link", "br", "hr", "img"}
 
 
 class Page(HTMLParser):
