@@ -69,7 +69,7 @@ class Method(ABC):
     def start(
         self,
         problem: Problem,
-        targets: Target | Sequence[Target],
+        targets: Target | str | Sequence[Target | str],
         seed: Any = None,
         budget: int | None = None,
         *,
