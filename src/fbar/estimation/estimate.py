@@ -133,7 +133,7 @@ class Estimate(ShownInNotebooks):
         """A confidence interval by Student's t with the error bar's own degrees of freedom.
 
         For a quantile it comes from the weighted distribution function and is not symmetric; it is infinite on a side
-        where there are too few simulations. No interval goes beyond what is possible, such as 0 and 1 for a probability.
+        where there are too few simulations. No interval exceeds what is possible, such as 0 and 1 for a probability.
         """
         level = share(level, "level")
         if self.inverted is not None:

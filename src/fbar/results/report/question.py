@@ -93,8 +93,8 @@ def _docstring(text: str, label: str) -> Html:
 def _compared(result: Result) -> str:
     """By what simulations are compared with the data."""
     problem, posterior = result.run.problem, result.posterior
-    if isinstance(posterior, PosteriorAtData) and posterior.step.moved.prepared.learnt is not None:
-        learned = _summaries(posterior.step.moved.prepared.learnt.dimension)
+    if isinstance(posterior, PosteriorAtData) and posterior.step.moved.prepared.learned is not None:
+        learned = _summaries(posterior.step.moved.prepared.learned.dimension)
         return f"Simulations and data are compared by {learned}, learned from the simulated data."
     if problem.raw is None:
         return "The probability that a simulation matches the data is known."
