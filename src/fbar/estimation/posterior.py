@@ -177,6 +177,11 @@ class Posterior(ShownInNotebooks):
     """p̂(x*|θ) at the values of a finite prior, from an estimator that has it."""
 
     @property
+    def pictured(self) -> Posterior:
+        """The posterior that samples, predictions and pictures are made of: itself, unless its weights are signed."""
+        return self
+
+    @property
     def has_errors(self) -> bool:
         """Whether it knows the errors of its expectations."""
         return self.errors is not None

@@ -25,7 +25,8 @@ should cancel differ by
 which does not vanish with more simulations: the bias of the coupling.
 
 **Error bars** are those of a jackknife that leaves out a group of a level's draws and couples again, so that they have
-the error of F̂ and Ĝ too. D, beyond its own error, is added as bias.
+the error of F̂ and Ĝ too. D, beyond its own error, is added as bias, and estimates are flagged where it is clear, and
+where it could not be: for functions of several parameters the error of D is as large as that of f̂.
 
 Warne, Baker & Simpson, Comput. Statist. Data Anal. 124 (2018) 71.
 """
@@ -34,6 +35,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -57,15 +60,22 @@ BEYOND_CHANCE = 3.0
 NOTICEABLE = 0.25
 """The part of a standard error below which a bias is of no account."""
 
+LOOSE = 0.8
+"""The part of a standard error that the error of D may be: that of a function of several parameters is all of it."""
+
 ERROR_BARS = ("jackknife", "published")
 
 BIASED_COUPLING = (
     "the coupling of the levels is biased for this target: the multilevel sum differs from the average over the last "
     "level by more than chance; use weights='mixture'"
 )
-TOO_SMALL = (
-    "the published error bars leave out the error of the distribution functions that couple the levels, so they are "
-    "too small; use error_bars='jackknife'"
+LOOSELY_COUPLED = (
+    "the levels are coupled so loosely for this target that a bias of the coupling may not be noticed; use "
+    "weights='mixture'"
+)
+NOT_THE_COUPLING = (
+    "the published error bars leave out the error of the distribution functions that couple the levels; use "
+    "error_bars='jackknife'"
 )
 FEW_IN_A_LEVEL = f"a level has fewer than {FEW_ACCEPTED} accepted simulations"
 ALL_THE_SAME = "the accepted simulations all give the same value of this target, so its error is unknown"
@@ -83,42 +93,36 @@ class MarginalEstimate:
     upto: FloatArray
 
     @staticmethod
-    def of(x: FloatArray, weights: FloatArray) -> MarginalEstimate:
-        """Values that are equal become one."""
-        x, place = np.unique(x, return_inverse=True)
-        w = np.asarray(np.bincount(place, weights), dtype=np.float64)
-        return MarginalEstimate(x, w, monotone(np.cumsum(w)))
+    def of(x: FloatArray) -> MarginalEstimate:
+        """Ĝ₀, of equally weighted draws."""
+        each = np.full(x.size, 1 / x.size)
+        return MarginalEstimate(np.sort(x), each, np.cumsum(each))
 
-    def quantiles(self, levels: FloatArray) -> FloatArray:
-        """Ĝ⁻¹: the smallest values whose Ĝ reaches the levels."""
-        at = np.searchsorted(self.upto, levels, side="left")
-        return np.asarray(self.x[np.minimum(at, self.x.size - 1)])
-
-    def with_level(self, draws: FloatArray, partners: FloatArray) -> MarginalEstimate:
-        """Ĝ of the next level."""
-        each = np.full(draws.size, 1 / draws.size)
-        return MarginalEstimate.of(
-            np.concatenate([self.x, draws, partners]), np.concatenate([self.weights, each, -each])
-        )
+    def next(self, draws: FloatArray) -> tuple[FloatArray, MarginalEstimate]:
+        """The partners of a level's draws, which are some of the values, and Ĝ with this level."""
+        n, order = draws.size, np.argsort(draws, kind="stable")
+        at = np.searchsorted(self.upto, (np.arange(n) + 0.5) / n, side="left")
+        at = np.minimum(at, self.x.size - 1)  # rounding may leave the last Ĝ below the last level
+        partners = np.empty(n)
+        partners[order] = self.x[at]
+        less = self.weights - np.bincount(at, minlength=self.x.size) / n
+        rising = draws[order]
+        place = np.searchsorted(self.x, rising)
+        weights = np.insert(less, place, 1 / n)
+        return partners, MarginalEstimate(np.insert(self.x, place, rising), weights, monotone(np.cumsum(weights)))
 
 
 def first_marginals(draws: FloatArray) -> tuple[MarginalEstimate, ...]:
     """Ĝ₀ of every coordinate."""
-    each = np.full(len(draws), 1 / len(draws))
-    return tuple(MarginalEstimate.of(column, each) for column in draws.T)
+    return tuple(MarginalEstimate.of(column) for column in draws.T)
 
 
 def next_level(
     before: Sequence[MarginalEstimate], draws: FloatArray
 ) -> tuple[FloatArray, tuple[MarginalEstimate, ...]]:
     """The partners of a level's draws, and Ĝ with this level."""
-    levels = (np.arange(len(draws)) + 0.5) / len(draws)
-    partners, after = np.empty_like(draws), []
-    for j, marginal in enumerate(before):
-        column = draws[:, j]
-        partners[np.argsort(column, kind="stable"), j] = marginal.quantiles(levels)
-        after.append(marginal.with_level(column, partners[:, j]))
-    return partners, tuple(after)
+    found = [marginal.next(column) for marginal, column in zip(before, draws.T, strict=True)]
+    return np.stack([partners for partners, _ in found], axis=1), tuple(after for _, after in found)
 
 
 class Coupling:
@@ -195,7 +199,7 @@ class LevelErrors(ErrorModel):
             for part in self.differences(influence)
         ]
         df = _satterthwaite(np.array([np.diagonal(part) for part in parts]), np.array(self.sizes) - 1)
-        return ErrorBars(np.sum(parts, axis=0), df, ((np.ones(size, dtype=bool), TOO_SMALL),))
+        return ErrorBars(np.sum(parts, axis=0), df, ((np.ones(size, dtype=bool), NOT_THE_COUPLING),))
 
 
 def _satterthwaite(variances: FloatArray, df: IntArray) -> FloatArray:
@@ -254,6 +258,14 @@ class TelescopingPosterior(Posterior):
     @property
     def _distribution(self) -> tuple[Points, FloatArray]:
         return self.last_level
+
+    @cached_property
+    def pictured(self) -> Posterior:
+        """The draws of the last level: nothing can be drawn from signed weights."""
+        points, weights = self.last_level
+        found = Posterior(points, weights, None, self.simulations, float(weights.size))
+        found.about = self.about
+        return found
 
     # ------------------------------------------------------------ values
 
@@ -317,10 +329,13 @@ class TelescopingPosterior(Posterior):
         covariance = parts.sum(axis=0)
         error = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
         biased = (np.abs(difference) > BEYOND_CHANCE * np.sqrt(variance)) & (np.abs(difference) > NOTICEABLE * error)
+        loose = ~biased & (np.sqrt(variance) > LOOSE * error)
         bias = np.sign(difference) * np.sqrt(np.maximum(difference**2 - variance, 0.0))
         groups = np.array([np.count_nonzero(found.levels == level) for level in np.unique(found.levels)])
         df = _satterthwaite(np.array([np.diagonal(part) for part in parts]), groups - 1)
-        return ErrorBars(covariance + np.outer(bias, bias), df, ((biased, BIASED_COUPLING),), np.abs(bias))
+        return ErrorBars(
+            covariance + np.outer(bias, bias), df, ((biased, BIASED_COUPLING), (loose, LOOSELY_COUPLED)), np.abs(bias)
+        )
 
     def _sums(self, influence: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Σ w ψ, and the mean of ψ over the draws of the last level."""
@@ -336,14 +351,15 @@ class TelescopingPosterior(Posterior):
         own, other = [part.mean(axis=0) for part in draws], [part.mean(axis=0) for part in partners]
         values, differences, levels = [], [], []
         for level, size in enumerate(sizes):
-            for group in range(min(GROUPS, size) if size > 1 else 0):
-                kept = np.flatnonzero(np.arange(size) % min(GROUPS, size) != group)
-                without = [draws[level][kept].mean(axis=0) if k == level else mean for k, mean in enumerate(own)]
-                moved = self.coupling.without(level, kept)
-                there = other[: len(other) - len(moved)] + self._means(functions, moved)
-                total = np.sum(without, axis=0) - (np.sum(there, axis=0) if there else 0.0)
-                values.append(total)
-                differences.append(total - without[-1])
+            groups = np.arange(size) % GROUPS
+            kept = [np.flatnonzero(groups != group) for group in range(min(GROUPS, size) if size > 1 else 0)]
+            moved = [self.coupling.without(level, rows) for rows in kept]
+            means = iter(self._means(functions, [unit for units in moved for unit in units]))
+            for rows, units in zip(kept, moved, strict=True):
+                without = [draws[level][rows].mean(axis=0) if k == level else mean for k, mean in enumerate(own)]
+                there = other[: len(other) - len(units)] + [next(means) for _ in units]
+                values.append(np.sum(without, axis=0) - (np.sum(there, axis=0) if there else 0.0))
+                differences.append(values[-1] - without[-1])
                 levels.append(level)
         return Jackknife(np.array(values), np.array(differences), np.array(levels, dtype=np.int64))
 
@@ -353,7 +369,8 @@ class TelescopingPosterior(Posterior):
             return []
         points = self._points_at(units)
         found = np.concatenate([psi(points) for psi in functions], axis=-1)
-        return [part.mean(axis=0) for part in np.split(found, np.cumsum([len(unit) for unit in units])[:-1])]
+        starts = np.cumsum([0, *(len(unit) for unit in units)])
+        return [found[low:high].mean(axis=0) for low, high in pairwise(starts.tolist())]
 
 
 def check_signed(target: Target) -> None:

@@ -46,14 +46,14 @@ class Multilevel(Method):
         Each tolerance over the next one, where they are not given. The first is such that about half of the simulations
         from the prior are accepted.
     trials
-        Accepted simulations of each level in the pilot; fewer with budgets below 5,000. They are not used again.
+        Accepted simulations of each level in the pilot; fewer with budgets below 20,000. They are not used again.
     weights
         ``"telescope"``: the published sum, whose weights are signed. ``"mixture"``: all simulations within the last
         tolerance, those of the pilot included, weighted by the prior over the mixture of the boxes they were drawn
         from; the same draws, and no bias.
     error_bars
         Of the telescoping sum: ``"jackknife"`` includes the error of the coupling, ``"published"`` is Σ v_l/N_l, which
-        is too small.
+        does not.
     least_rate
         A level of the pilot whose acceptance rate is significantly lower than this ends the ladder above it.
     """

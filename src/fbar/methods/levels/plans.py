@@ -22,8 +22,7 @@ LEAST_BUDGET = 100
 PILOT_SHARE = 1 / 3
 """The part of the budget that the pilot may take."""
 
-LEAST_SHARE = 0.01
-"""The part of the simulations that every level gets, at least."""
+TINY = 1e-300
 
 
 def falling(given: Sequence[float]) -> tuple[float, ...]:
@@ -53,18 +52,25 @@ def ladder_to(tolerance: float, first: float, ratio: float) -> tuple[float, ...]
     return tuple(tolerance * ratio ** float(steps - level) for level in range(steps + 1))
 
 
-def shares(variances: FloatArray, costs: FloatArray) -> FloatArray:
-    """The levels' parts of the simulations: n_l c_l with n_l ∝ √(v_l/c_l), for the least Σ v_l/n_l at given Σ n_l c_l.
+def shares(variances: FloatArray, costs: FloatArray, total: int, least: int) -> FloatArray:
+    """The levels' simulations n_l c_l with n_l ∝ √(v_l/c_l): the least Σ v_l/n_l for Σ n_l c_l = ``total``.
 
-    ``variances`` (levels, m) are added over the m numbers, each relative to its own scale. Every level gets a hundredth
-    at least, or its variance would not be known.
+    ``variances`` (levels, m) are added over the m numbers, each relative to its own scale. Every level gets ``least``
+    draws, as published, or all the same number where that is too many.
     """
-    v = variances.sum(axis=1) if variances.size else np.ones(len(costs))
+    v = variances.sum(axis=1) if variances.size else costs
     wanted = np.sqrt(np.where(np.isfinite(v), np.maximum(v, 0.0), 0.0) * costs)
-    if not wanted.sum() > 0:
-        wanted = np.ones(len(costs))
-    part = np.maximum(wanted / wanted.sum(), LEAST_SHARE)
-    return np.asarray(part / part.sum())
+    floor = least * costs
+    if floor.sum() >= total or not wanted.sum() > 0:
+        return np.asarray(total * costs / costs.sum())
+    raised = np.zeros(costs.size, dtype=bool)
+    while True:
+        free = total - floor[raised].sum()
+        found = np.where(raised, floor, free * wanted / max(wanted[~raised].sum(), TINY))
+        low = ~raised & (found < floor)
+        if not low.any():
+            return np.asarray(found)
+        raised |= low
 
 
 def parts_of(total: int, part: FloatArray) -> IntArray:

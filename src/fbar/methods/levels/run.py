@@ -52,7 +52,7 @@ FIRST_ACCEPTS = 0.5
 FEW_TRIALS = 10
 """Accepted simulations with which a level of the pilot can be the last one, where the pilot has no more to spend."""
 
-SIGNED = "some weights are negative: result.sample() and predictions need fbar.Multilevel(weights='mixture')"
+SIGNED = "the weights are signed: samples, predictions and pictures are those of the draws of the last level"
 
 
 class MultilevelRun(Run):
@@ -63,7 +63,7 @@ class MultilevelRun(Run):
         self.method = method
         self._refuse(start)
         self.block_size = start.block_size or self._default_block(BLOCK_SIZE)
-        self._trials = int(min(method.trials, max(FEW_TRIALS, self._most // 50)))
+        self._trials = int(min(method.trials, max(FEW_TRIALS, self._most // 200)))
         self.drawn = DrawnLevels(self.problem, self.seeds, self._most)
         self.ladder: tuple[float, ...] = () if method.tolerances is None else tuple(method.tolerances)
         self._piloting, self._swept = True, False
@@ -159,7 +159,11 @@ class MultilevelRun(Run):
 
     @property
     def at_final_tolerance(self) -> bool:
-        return not self._piloting and self.tolerance == self.final_tolerance
+        return self._swept and self.tolerance == self.final_tolerance
+
+    @property
+    def posterior_is_slow(self) -> bool:
+        return self.method.weights == "telescope"
 
     @property
     def learning(self) -> bool:
@@ -268,7 +272,7 @@ class MultilevelRun(Run):
             self.warnings.append(self._short)
         left = FIRST_SWEEP if self.budget is None else self.budget - self.simulations
         size = int(min(left, self._most - self.simulations))
-        self._sizes = parts_of(size, self._shares(self.pilot)).tolist()
+        self._sizes = parts_of(size, self._shares(self.pilot, size)).tolist()
         self._next_level()
 
     def _next_level(self) -> None:
@@ -284,18 +288,19 @@ class MultilevelRun(Run):
             self._ended = "budget spent"
             return
         growth = left if self.budget is not None else max(FIRST_SWEEP, self.simulations // 4)
-        levels = self._used()
-        sizes = parts_of(int(min(growth, left)), self._shares(levels))
+        size = int(min(growth, left))
+        sizes = parts_of(size, self._shares(self._used(), size))
         places = [place for place, level in enumerate(self.levels) if not level.pilot]
         self._plan([(place, size) for place, size in zip(places, sizes.tolist(), strict=False) if size])
 
-    def _shares(self, levels: list[Level]) -> FloatArray:
+    def _shares(self, levels: list[Level], total: int) -> FloatArray:
         """The levels' parts of the simulations, for the targets."""
         costs = np.array([level.cost for level in levels])
         if self.problem.records or any(level.accepted < 2 for level in levels):
-            return shares(np.zeros((0, 0)), costs)
+            return shares(np.zeros((0, 0)), costs, total, self._trials)
         known = TelescopingPosterior(self.problem, [level.draws() for level in levels], self.simulations)
-        return shares(known.variances([part for target in self.targets for part in target.parts]), costs)
+        variances = known.variances([part for target in self.targets for part in target.parts])
+        return shares(variances, costs, total, self._trials)
 
     @property
     def _short(self) -> str:
