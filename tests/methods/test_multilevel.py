@@ -36,6 +36,7 @@ def correlated():
 
 class TestMultilevel(MethodConformance):
     method = fbar.Multilevel(tolerance=0.5)
+    budget = 1000
     problem = known = property(lambda self: location())
 
 
@@ -47,6 +48,7 @@ class TestMultilevelChoosesItsTolerance(MethodConformance):
 
 class TestMixtureOfLevels(MethodConformance):
     method = fbar.Multilevel(tolerance=0.5, weights="mixture")
+    budget = 1000
     problem = known = property(lambda self: location())
 
 
@@ -310,6 +312,16 @@ class TestBadInput:
             posterior.expect(fbar.density_at("theta", 1.0))
         run = fbar.Multilevel(tolerance=1, weights="mixture").start(location(), fbar.hdi("theta"), 1, 1000)
         assert np.isfinite(finish(run).expect(fbar.hdi("theta")).value).all()
+
+    def test_targets_of_recorded_outputs(self):
+        def simulate(theta, rng):
+            return {"x": theta["theta"] + rng.standard_normal(theta.rows), "z": theta["theta"] ** 2}
+
+        problem = fbar.Problem(fbar.Prior(theta=stats.uniform(-5, 10)), simulate, observed=1.0, records=["z"])
+        with pytest.raises(fbar.InputError, match="no recorded outputs at the partners"):
+            fbar.Multilevel(tolerance=1).start(problem, fbar.mean("z"), 1, 1000)
+        mixed = finish(fbar.Multilevel(tolerance=1, weights="mixture").start(problem, fbar.mean("z"), 1, 2000))
+        assert mixed.expect(fbar.mean("z")).value == pytest.approx(mixed.value(fbar.second_moment("theta"))[0])
 
     def test_simulations_that_fail_are_rejected(self):
         def simulate(theta, rng):

@@ -49,6 +49,9 @@ FIRST_SWEEP = 4000
 FIRST_ACCEPTS = 0.5
 """The part of the simulations from the prior that the first tolerance accepts, where it is not given."""
 
+LEAST_TRIALS = 20
+"""Accepted simulations that a level of the pilot should have, with the smallest budgets."""
+
 FEW_TRIALS = 10
 """Accepted simulations with which a level of the pilot can be the last one, where the pilot has no more to spend."""
 
@@ -63,7 +66,7 @@ class MultilevelRun(Run):
         self.method = method
         self._refuse(start)
         self.block_size = start.block_size or self._default_block(BLOCK_SIZE)
-        self._trials = int(min(method.trials, max(FEW_TRIALS, self._most // 200)))
+        self._trials = int(min(method.trials, max(LEAST_TRIALS, self._most // 100)))
         self.drawn = DrawnLevels(self.problem, self.seeds, self._most)
         self.ladder: tuple[float, ...] = () if method.tolerances is None else tuple(method.tolerances)
         self._piloting, self._swept = True, False
@@ -97,8 +100,16 @@ class MultilevelRun(Run):
         self._check_targets()
 
     def _check_targets(self) -> None:
-        if self.method.weights == "telescope" or not self.problem.records:
-            self.problem.check_targets(self.targets)  # partners have no recorded outputs
+        if not self.problem.records:
+            self.problem.check_targets(self.targets)
+        elif self.method.weights == "telescope":
+            try:
+                self.problem.check_targets(self.targets)
+            except InputError as error:
+                raise InputError(
+                    f"{error}; a multilevel sum has no recorded outputs at the partners of its draws: use "
+                    "fbar.Multilevel(weights='mixture') for targets of them"
+                ) from None
         if self.method.weights == "telescope":
             for target in self.targets:
                 check_signed(target)
