@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from fbar.question.problem import Problem
 
 
-@register("multilevel", "a telescoping sum over falling tolerances, each level coupled to the one above it")
+@register(
+    "multilevel",
+    "a telescoping sum over falling tolerances, each level coupled to the one above it",
+    needs="data that are numbers",
+)
 @dataclass(frozen=True)
 class Multilevel(Method):
     """Multilevel ABC: E_L = E₀ + Σ (E_l − E_{l−1}) over falling tolerances, as published.
