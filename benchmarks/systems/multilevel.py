@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from scipy import stats
 
 import fbar
 from fbar.estimation.draws import WeightedAverage
@@ -81,6 +82,18 @@ def mixture() -> Question:
     targets = fbar.mean("theta1"), fbar.second_moment("theta1")
     truths = {t: (truth[t.name].value, truth[t.name].deviation) for t in targets}
     return Question("gaussian-mixture", problem, tolerance, truths)
+
+
+def normal(tolerance: float = 0.1) -> Question:
+    """θ ~ U(−5, 5), y ~ N(θ, 1), y* = 1: θ is 1 plus N(0, 1) plus U(−ε, ε), but for 10⁻⁴ beyond the prior's edges."""
+    prior = fbar.Prior(theta1=stats.uniform(-5, 10))
+    problem = fbar.Problem(prior, lambda t, rng: t["theta1"] + rng.standard_normal(t.rows), observed=1.0)
+    v = 1 + tolerance**2 / 3
+    truths = {
+        fbar.mean("theta1"): (1.0, math.sqrt(v)),
+        fbar.second_moment("theta1"): (1 + v, math.sqrt(4 * v + 2 * v**2)),
+    }
+    return Question("normal", problem, tolerance, truths)
 
 
 @dataclass(frozen=True)
@@ -186,7 +199,7 @@ def study(question: Question, budget: int, runs: int, with_smc: bool) -> tuple[l
 def claims(rows: list[dict], ladder: list[dict]) -> list[dict]:
     """What the paper says of its method, and what came out here."""
 
-    def rmse(method: str, target: str, problem: str, budget: int) -> float:
+    def rmse(method: str, target: str, problem: str, budget: str) -> float:
         keys = {"problem": problem, "simulations": budget, "method": method, "target": target}
         return float(next(row["rmse"] for row in rows if all(row[key] == keys[key] for key in keys)))
 
@@ -216,6 +229,34 @@ def claims(rows: list[dict], ladder: list[dict]) -> list[dict]:
     return made
 
 
+def table(rows: list[dict[str, str]]) -> str:
+    """The table of docs/methods/multilevel.md, from the rows of multilevel.csv."""
+    heads = ("problem", "simulations", "target", "bias", "published", "stated", "held", "flagged")
+    methods = ("multilevel", "last level", "mixture", "rejection", "smc")
+    lines = [heads + methods, ("---",) * (len(heads) + len(methods))]
+    for key in dict.fromkeys((row["problem"], row["simulations"], row["target"]) for row in rows):
+        own = {row["method"]: row for row in rows if (row["problem"], row["simulations"], row["target"]) == key}
+        sums = own["multilevel"]
+        errors = (own[method]["rmse"] if method in own else "" for method in methods)
+        bias = f"{sums['bias']} ± {sums['bias_se']}"
+        held, flagged = (f"{float(sums[column]):.0%}" for column in ("coverage", "flagged"))
+        problem, simulations, target = key
+        first = (problem, f"{int(simulations):,}", f"`{target}`", bias)
+        lines.append((*first, sums["published"], sums["stated"], held, flagged, *errors))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+STUDIES = ((ring, 20_000, True), (ring, 80_000, False), (mixture, 20_000, True), (normal, 100_000, False))
+"""Problems, numbers of simulations, and whether ABC-SMC takes part."""
+
+
+def read(path: Path) -> list[dict]:
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def write(path: Path, columns: tuple[str, ...], rows: list[dict]) -> None:
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
@@ -226,17 +267,24 @@ def write(path: Path, columns: tuple[str, ...], rows: list[dict]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--only", choices=[make.__name__ for make, _, _ in STUDIES], help="keep the rows of the others")
     parser.add_argument("--to", type=Path, default=HERE)
     given = parser.parse_args()
-    rows, ladder = [], []
-    for question, budget, with_smc in ((ring(), 20_000, True), (mixture(), 20_000, True), (ring(), 80_000, False)):
+    table_of, levels_of = given.to / "multilevel.csv", given.to / "multilevel_levels.csv"
+    rows, ladder = (read(table_of), read(levels_of)) if given.only else ([], [])
+    for make, budget, with_smc in STUDIES:
+        if given.only not in (None, make.__name__):
+            continue
+        question = make()
         more, levels = study(question, budget, given.runs, with_smc)
-        rows, ladder = rows + more, ladder + levels
         for row in more:
             print(*row.values(), sep="\t", flush=True)
-    write(given.to / "multilevel.csv", COLUMNS, rows)
-    write(given.to / "multilevel_levels.csv", LEVELS, ladder)
-    write(given.to / "multilevel_claims.csv", CLAIMS, claims(rows, ladder))
+        key = question.name, str(budget)
+        rows = [row for row in rows if (row["problem"], str(row["simulations"])) != key] + more
+        ladder = [row for row in ladder if (row["problem"], str(row["simulations"])) != key] + levels
+    write(table_of, COLUMNS, rows)
+    write(levels_of, LEVELS, ladder)
+    write(given.to / "multilevel_claims.csv", CLAIMS, claims(read(table_of), read(levels_of)))
 
 
 if __name__ == "__main__":

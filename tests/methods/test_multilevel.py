@@ -1,6 +1,8 @@
 """Multilevel ABC: the rules of every method, the coupling of its levels, and what it refuses."""
 
+import csv
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,8 @@ from fbar.estimation.telescope import BIASED_COUPLING, LOOSELY_COUPLED, Coupling
 from fbar.methods.levels.plans import Level, falling, ladder_to, parts_of, shares
 from fbar.problems.models.filippi import RingPosterior
 from fbar.testing import MethodConformance, finish
+
+ROOT = Path(__file__).parents[2]
 
 
 def location():
@@ -332,3 +336,27 @@ class TestBadInput:
             fbar.mean("theta")
         )
         assert abs(estimate.value - 1) < 4 * estimate.standard_error
+
+
+class TestThePage:
+    def test_its_table_is_that_of_the_measurement(self):
+        """docs/methods/multilevel.md quotes benchmarks/systems/multilevel.csv."""
+        with (ROOT / "benchmarks" / "systems" / "multilevel.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        page = (ROOT / "docs" / "methods" / "multilevel.md").read_text(encoding="utf-8")
+        shown = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("|")]
+        heads, found = shown[0], [dict(zip(shown[0], cells, strict=True)) for cells in shown[2:]]
+        sums = [row for row in rows if row["method"] == "multilevel"]
+        assert len(found) == len(sums) > 5
+        for line, row in zip(found, sums, strict=True):
+            assert line["target"] == f"`{row['target']}`"
+            assert line["bias"] == f"{row['bias']} ± {row['bias_se']}"
+            assert (line["published"], line["stated"]) == (row["published"], row["stated"])
+            assert line["held"] == f"{float(row['coverage']):.0%}"
+            for method in heads[8:]:
+                own = [r["rmse"] for r in rows if r["method"] == method and _of(r) == _of(row)]
+                assert line[method] == "".join(own)
+
+
+def _of(row):
+    return row["problem"], row["simulations"], row["target"]
