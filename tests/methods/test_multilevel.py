@@ -135,6 +135,20 @@ class TestPlans:
             falling([])
 
 
+class TestTolerances:
+    def test_another_last_tolerance_keeps_the_levels_above_it(self):
+        method = fbar.Multilevel(tolerances=[4, 2, 1])
+        assert method.final_tolerance == 1
+        assert method.at_tolerance(1.5).tolerances == (4, 2, 1.5)
+        assert fbar.Multilevel().at_tolerance(1.5).final_tolerance == 1.5
+
+    def test_a_tolerance_that_accepts_most_is_one_level(self):
+        run = fbar.Multilevel(tolerance=50).start(location(), fbar.mean("theta"), 1, 500)
+        estimate = finish(run).expect(fbar.mean("theta"))
+        assert run.ladder == (50,)
+        assert any("the answer is almost the prior" in text for text in estimate.warnings)
+
+
 class TestAnswers:
     def test_the_coupling_is_flagged_where_it_is_biased(self):
         """The covariance of two correlated parameters is wrong by far; its interval holds the truth all the same."""

@@ -315,7 +315,7 @@ class MultilevelRun(Run):
 
     @property
     def _short(self) -> str:
-        """What there is to remark of a run that did not come to its tolerance; or nothing."""
+        """The warning of a run that did not reach its tolerance; or nothing."""
         wanted = self.method.final_tolerance
         at = self.ladder[-1] if not self._swept else self.tolerance
         if self._piloting or wanted is None or at <= wanted:
