@@ -309,6 +309,13 @@ class TestBadInput:
         with pytest.raises(fbar.NoPosterior, match="all 300 simulations were rejected"):
             finish(run)
 
+    @pytest.mark.parametrize("method", [fbar.Multilevel(), fbar.Multilevel(tolerance=1.0)])
+    def test_no_simulation_succeeds(self, method):
+        prior = fbar.Prior(theta=stats.uniform(-5, 10))
+        problem = fbar.Problem(prior, lambda t, rng: np.full(t.rows, np.nan), observed=1.0)
+        with pytest.raises(fbar.NoPosterior, match="all 300 simulations were rejected"):
+            finish(method.start(problem, fbar.mean("theta"), 1, 300))
+
     def test_a_tolerance_out_of_reach(self):
         result = fbar.infer(
             location(),

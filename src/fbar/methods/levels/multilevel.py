@@ -50,7 +50,7 @@ class Multilevel(Method):
         Each tolerance over the next one, where they are not given. The first is such that about half of the simulations
         from the prior are accepted.
     trials
-        Accepted simulations of each level in the pilot; fewer with budgets below 10,000. They are not used again.
+        Accepted simulations of each level in the pilot; fewer with budgets below 20,000. They are not used again.
     weights
         ``"telescope"``: the published sum, whose weights are signed. ``"mixture"``: all simulations within the last
         tolerance, those of the pilot included, weighted by the prior over the mixture of the boxes they were drawn

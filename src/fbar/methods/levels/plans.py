@@ -22,6 +22,9 @@ LEAST_BUDGET = 100
 PILOT_SHARE = 1 / 3
 """The part of the budget that the pilot may take."""
 
+FIRST_ACCEPTS = 0.5
+"""The part of the simulations from the prior that the first tolerance accepts, where it is not given."""
+
 TINY = 1e-300
 
 
@@ -46,10 +49,16 @@ def falling(given: Sequence[float]) -> tuple[float, ...]:
 
 def ladder_to(tolerance: float, first: float, ratio: float) -> tuple[float, ...]:
     """Tolerances that fall by a factor to the last one, the first of them the largest up to ``first``."""
-    if not first > tolerance > 0:
+    if not math.inf > first > tolerance > 0:
         return (tolerance,)
     steps = min(int(math.log(first / tolerance) / math.log(ratio) + 1e-9), MOST_LEVELS - 1)
     return tuple(tolerance * ratio ** float(steps - level) for level in range(steps + 1))
+
+
+def first_ladder(distances: FloatArray, wanted: float | None, ratio: float) -> tuple[float, ...]:
+    """The tolerances, from distances of simulations from the prior; the first one only where none is wanted."""
+    first = float(np.quantile(distances, FIRST_ACCEPTS)) if distances.size else math.inf
+    return (first,) if wanted is None else ladder_to(wanted, first, ratio)
 
 
 def shares(variances: FloatArray, costs: FloatArray, total: int, least: int) -> FloatArray:

@@ -27,7 +27,7 @@ from fbar.estimation.posterior import Posterior
 from fbar.estimation.store import Entry, failures, numbers
 from fbar.estimation.telescope import TelescopingPosterior, check_signed
 from fbar.methods.levels.drawn import DrawnLevels
-from fbar.methods.levels.plans import LEAST_BUDGET, MOST_LEVELS, PILOT_SHARE, Level, ladder_to, parts_of, shares
+from fbar.methods.levels.plans import LEAST_BUDGET, MOST_LEVELS, PILOT_SHARE, Level, first_ladder, parts_of, shares
 from fbar.methods.run import Run, Stage
 from fbar.methods.smc.descent import surely_below
 from fbar.methods.start import Start
@@ -46,14 +46,14 @@ BLOCK_SIZE = 4096
 FIRST_SWEEP = 4000
 """Simulations of the first sweep over the levels, where there is no budget."""
 
-FIRST_ACCEPTS = 0.5
-"""The part of the simulations from the prior that the first tolerance accepts, where it is not given."""
-
 LEAST_TRIALS = 20
 """Accepted simulations that a level of the pilot should have, with the smallest budgets."""
 
+SHARE_OF_LEVEL = 0.5
+"""The part of what the pilot has left that a level may take, where others follow."""
+
 FEW_TRIALS = 10
-"""Accepted simulations with which a level of the pilot can be the last one, where the pilot has no more to spend."""
+"""Accepted simulations that a level of the pilot must have, where no more can be spent on it."""
 
 SIGNED = "the weights are signed: samples, predictions and pictures are those of the draws of the last level"
 
@@ -66,10 +66,11 @@ class MultilevelRun(Run):
         self.method = method
         self._refuse(start)
         self.block_size = start.block_size or self._default_block(BLOCK_SIZE)
-        self._trials = int(min(method.trials, max(LEAST_TRIALS, self._most // 100)))
+        self._trials = int(min(method.trials, max(LEAST_TRIALS, self._most // 200)))
         self.drawn = DrawnLevels(self.problem, self.seeds, self._most)
         self.ladder: tuple[float, ...] = () if method.tolerances is None else tuple(method.tolerances)
         self._piloting, self._swept = True, False
+        self._level_end = math.inf  # the number of simulations at which the pilot leaves its present level
         self._sizes: list[int] = []  # simulations of the levels in the first sweep
         self._ended = ""
         cube = np.zeros(self.problem.prior.dimension), np.ones(self.problem.prior.dimension)
@@ -242,32 +243,30 @@ class MultilevelRun(Run):
     def _after_pilot_round(self) -> None:
         level = self.levels[-1]
         if level.tolerance == math.inf:
-            self._find_ladder(level)
+            self.ladder = first_ladder(np.concatenate(level.distance), self.method.tolerance, self.method.ratio)
+            level.narrow(self.ladder[0])
         enough = level.accepted >= self._trials
         left = self._pilot_most - self.simulations
+        more = min(left, self._level_end - self.simulations)
         hopeless = not enough and surely_below(level.accepted, level.simulations, self.method.least_rate)
-        if not enough and left >= 1 and not hopeless:
+        if not enough and more >= 1 and not hopeless:
             rate = (level.accepted + 1) / (level.simulations + 1)
             wanted = max(math.ceil(1.1 * (self._trials - level.accepted) / rate), self._trials)
-            self._plan([(len(self.levels) - 1, math.floor(min(wanted, 8 * level.simulations, left)))])
+            self._plan([(len(self.levels) - 1, math.floor(min(wanted, 8 * level.simulations, more)))])
             return
-        if left < 1 or not enough:  # it is the last level, or the one above is
-            self.ladder = self.ladder[: max(level.number + (level.accepted >= FEW_TRIALS), 1)]
-        elif self.chooses_tolerance and self._affords_another(level):
+        usable = level.accepted >= FEW_TRIALS
+        if left < 1 or not usable:  # it is the last level, or the one above is
+            self.ladder = self.ladder[: max(level.number + usable, 1)]
+        elif self.chooses_tolerance and enough and self._affords_another(level):
             self.ladder = (*self.ladder, level.tolerance / self.method.ratio)
         if level.number + 1 < len(self.ladder):
             self._open(True, *level.box())
-            self._plan([(len(self.levels) - 1, math.floor(min(max(2 * self._trials * level.cost, 1), left)))])
+            follow = not self.chooses_tolerance and level.number + 2 < len(self.ladder)
+            most = max(left * SHARE_OF_LEVEL, 1) if follow else left
+            self._level_end = self.simulations + most
+            self._plan([(len(self.levels) - 1, math.floor(min(max(2 * self._trials * level.cost, 1), most)))])
             return
         self._begin_levels()
-
-    def _find_ladder(self, first: Level) -> None:
-        """The tolerances, from distances of simulations from the prior; the first one only where it chooses them."""
-        distance = np.concatenate(first.distance)
-        start = float(np.quantile(distance, FIRST_ACCEPTS)) if distance.size else math.inf
-        wanted = self.method.tolerance
-        self.ladder = (start,) if wanted is None else ladder_to(wanted, start, self.method.ratio)
-        first.narrow(self.ladder[0])
 
     def _affords_another(self, level: Level) -> bool:
         """Whether the pilot can pay for one more level, if the cost of a draw goes on rising as it did."""
@@ -380,10 +379,10 @@ class MultilevelRun(Run):
 
     def _posterior_of(self, levels: list[Level], tolerance: float | None) -> Posterior:
         at = levels[-1].tolerance if tolerance is None else tolerance
+        if self.simulations and not levels[0].accepted:
+            raise all_rejected(self.simulations, self.seen)
         if at == math.inf:
             raise NoPosterior("the first round is not complete yet; give the run the outcomes of its blocks")
-        if not levels[0].accepted:
-            raise all_rejected(self.simulations, self.seen)
         if self.method.weights == "mixture":
             found: Posterior = WeightedAverage()(self.drawn.mixture(at, self.seen))
         else:
