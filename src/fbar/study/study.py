@@ -104,7 +104,7 @@ class Study:
         self.scores: tuple[Score, ...] = tuple(as_score(score) for score in given)
         names = [score.name for score in self.scores]
         if not names:
-            raise InputError("give at least one score; `fbar scores` lists them")
+            raise InputError("give at least one score; fbar scores lists them")
         if len(set(names)) < len(names):
             raise InputError(f"the score {shown(max(names, key=names.count))} is given twice")
         self._targets = targets
@@ -302,7 +302,7 @@ def _problems(given: Any) -> dict[str, Problem]:
         listed = listed_of(given, "problems") if isinstance(given, Iterable) and not isinstance(given, str) else [given]
         found = dict(_problem(item) for item in listed)
     if not found:
-        raise InputError("give at least one problem; `fbar problems` lists them")
+        raise InputError("give at least one problem; fbar problems lists them")
     return found
 
 

@@ -83,6 +83,10 @@ class Remainder(Determined):
     def __call__(self, points: Points) -> FloatArray:
         return left_of(points, self.others)
 
+    @property
+    def constraint(self) -> str:
+        return f"{' + '.join(self.others)} + {{}} = 1"
+
 
 def left_of(points: Points, names: tuple[str, ...]) -> FloatArray:
     """1 less these shares, and not below 0."""

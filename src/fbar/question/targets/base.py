@@ -71,6 +71,11 @@ class Target(ABC):
         return -math.inf, math.inf
 
     @property
+    def bounds(self) -> tuple[float, float]:
+        """What its value lies between for any posterior, such as 0 and 1 for a probability."""
+        return -math.inf, math.inf
+
+    @property
     def parts(self) -> tuple[Target, ...]:
         """The targets that it consists of, each of which is estimated as one of its kind; itself for most."""
         return (self,)

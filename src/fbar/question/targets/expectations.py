@@ -69,6 +69,10 @@ class Expectation(Target):
     def value(self, points: Points, weights: FloatArray) -> FloatArray:
         return mean_of(self.components(points), weights, self.given(points))[0]
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return (0.0, 1.0) if self.is_indicator else (-math.inf, math.inf)
+
     def limits(self, points: Points) -> tuple[FloatArray | float, FloatArray | float]:
         values, given = self.components(points), self.given(points)
         values = values if given is None else values[given]
