@@ -111,15 +111,15 @@ class Estimate(ShownInNotebooks):
     warnings: tuple[str, ...] = ()
     labels: tuple[str, ...] | None = None
     inverted: Limits | None = None
-    """Where its interval is not symmetric: what gives it. That of a quantile is read off its distribution function."""
+    """If its interval is not symmetric: what determines it. For a quantile it comes from the distribution function."""
     about: str = ""
-    """What was estimated: the posterior, or ABC's posterior at a tolerance; empty where no tolerance plays a part."""
+    """What was estimated: the posterior, or ABC's posterior at a tolerance; empty if there is no tolerance."""
     bias: Any = 0.0
     """The standard deviation of the bias that may remain, of either sign: a part of the standard error."""
     bounds: tuple[float, float] = (-math.inf, math.inf)
     """What the true value lies between in any case: 0 and 1 for a probability. Its intervals end there."""
     comparison: Comparison | None = None
-    """Of an answer at a tolerance: what knows its ``difference`` from the posterior."""
+    """For an answer at a tolerance: what computes its ``difference`` from the posterior."""
 
     def __post_init__(self) -> None:
         for name in ("value", "standard_error", "df", "trusted", "bias"):  # they are shared, with a run's history too
@@ -132,8 +132,8 @@ class Estimate(ShownInNotebooks):
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """A confidence interval by Student's t with the error bar's own degrees of freedom.
 
-        That of a quantile is read off the weighted distribution function, and is not symmetric; it is infinite to a
-        side where too few simulations lie. No interval goes beyond what is possible, such as 0 and 1 for a probability.
+        For a quantile it comes from the weighted distribution function and is not symmetric; it is infinite on a side
+        where there are too few simulations. No interval exceeds what is possible, such as 0 and 1 for a probability.
         """
         level = share(level, "level")
         if self.inverted is not None:
@@ -150,7 +150,7 @@ class Estimate(ShownInNotebooks):
 
     @property
     def difference(self) -> Estimate | None:
-        """Of an answer at a tolerance: the estimate minus the posterior's, with the error of both.
+        """For an answer at a tolerance: the estimate minus the posterior's, with the error of both.
 
         None for an answer about the posterior itself, and where the simulations cannot show it.
         """
@@ -166,7 +166,7 @@ class Estimate(ShownInNotebooks):
         return BIASED if self.comparison is not None and self.comparison.biased(self).any() else RELIABLE
 
     def as_dict(self, *, brief: bool = False) -> dict[str, Any]:
-        """It in JSON's terms, without its name; ``brief`` has only the value with its error."""
+        """The estimate as JSON values, without its name; ``brief`` has only the value with its error."""
         found = {"value": as_json(self.value), "standard_error": as_json(self.standard_error)}
         if brief:
             return found
@@ -236,8 +236,8 @@ class _OfComponent(Comparison):
 class Estimates(Sequence[Estimate], ShownInNotebooks):
     """Estimates of several targets from the same simulations, with their joint covariance.
 
-    Index by position or by name, mean:R0 also by R0 where that is clear. `combine` carries the joint covariance through
-    any smooth function, so that differences and ratios get the right error.
+    Index by position or by name; R0 stands for mean:R0 where that is unambiguous. `combine` carries the joint
+    covariance through any smooth function, so that differences and ratios get the right error.
     """
 
     def __init__(self, estimates: Sequence[Estimate], covariance: FloatArray, slices: Sequence[slice]) -> None:
@@ -325,7 +325,7 @@ class Estimates(Sequence[Estimate], ShownInNotebooks):
         return self._slices
 
     def compared(self, comparison: Callable[[int], Comparison]) -> Estimates:
-        """The same estimates, each with what knows its difference from the posterior, by its place."""
+        """The same estimates, each with what computes its difference from the posterior, by position."""
         found = [replace(estimate, comparison=comparison(place)) for place, estimate in enumerate(self._estimates)]
         return Estimates(found, self.covariance, self._slices)
 
@@ -358,7 +358,7 @@ def brief(estimates: Sequence[Estimate]) -> str:
 
 
 def whole(value: Any) -> Any:
-    """A count in JSON's terms: a whole number as such, that of a kernel's fractions as it is."""
+    """A count as JSON values: a whole number as such, that of a kernel's fractions as it is."""
     if isinstance(value, list):
         return [whole(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value

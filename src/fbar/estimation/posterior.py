@@ -149,7 +149,7 @@ class Posterior(ShownInNotebooks):
         return f"{type(self).__name__}({self.in_words()})"
 
     def in_words(self) -> str:
-        """Its size and what it is worth, in a line."""
+        """Its size and effective sample size, in one line."""
         if np.ndim(self.weights) > 1:
             return (
                 f"{' × '.join(map(str, np.shape(self.weights)[:-1]))} trials of {np.shape(self.weights)[-1]:,} points"
@@ -174,10 +174,15 @@ class Posterior(ShownInNotebooks):
     """What was learned for it, in a line."""
 
     further: FurtherError | None = None
-    """A source of error that its own simulations know nothing of."""
+    """A source of error that its own simulations do not show."""
 
     likelihood: FloatArray | None = None
-    """p̂(x*|θ) at the values of a finite prior, from an estimator that has it."""
+    """p̂(x*|θ) at the values of a finite prior, if the estimator provides it."""
+
+    @property
+    def pictured(self) -> Posterior:
+        """The posterior that samples, predictions and pictures are made of: itself, unless its weights are signed."""
+        return self
 
     @property
     def has_errors(self) -> bool:
@@ -213,7 +218,7 @@ class Posterior(ShownInNotebooks):
         return 1.0 if self.errors is None else self.errors.known_share(influence)
 
     def value(self, target: Target) -> FloatArray:
-        """Only the target's value, shape (..., m): cheaper than `expect` when no error bar is wanted."""
+        """Only the target's value, shape (..., m): cheaper than `expect` if no error bar is needed."""
         return as_target(target).value(self.points, self.weights)
 
     @overload
@@ -306,7 +311,7 @@ class Posterior(ShownInNotebooks):
     def contributions(self, target: Target) -> FloatArray | None:
         """z of every accepted simulation, shape (n, m): the target's error is Σz to first order, its variance Σz².
 
-        None where the error does not come about as a sum over single simulations.
+        None where the error is not a sum over single simulations.
         """
         target = as_target(target)
         if self.errors is None:

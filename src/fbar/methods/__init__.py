@@ -6,6 +6,7 @@ Rooms above import the methods, `Method`, `Run`, and the registry through which 
 from fbar.methods.finite.adaptive import AdaptiveAllocation, AdaptivePosterior
 from fbar.methods.finite.allocation import Allocation
 from fbar.methods.finite.inverse_binomial import InverseBinomial
+from fbar.methods.levels import Multilevel
 from fbar.methods.method import Method
 from fbar.methods.populations import PMC, AdaptiveWeights, ReplicaSMC
 from fbar.methods.registry import Registered, register, registered, unregister
@@ -29,6 +30,7 @@ __all__ = [
     "Importance",
     "InverseBinomial",
     "Method",
+    "Multilevel",
     "PseudoMarginal",
     "Registered",
     "Rejection",

@@ -1,4 +1,4 @@
-"""How many more simulations a wanted error takes.
+"""How many more simulations a given error takes.
 
 With V(n) the variance after n more simulations, n is the first with V(n) ≤ the wanted error squared. Where a run goes
 on as before V(n) = V̂ N/(N + n), so that n = N ((error/wanted)² − 1). Where its next draws come from another proposal
@@ -65,11 +65,11 @@ class Forecast:
         return f"about {brief(self.more)} more simulations ({interval})"
 
     def largest(self, other: Forecast) -> Forecast:
-        """Until both are there."""
+        """Until both are reached."""
         return self._joined(other, max)
 
     def smallest(self, other: Forecast) -> Forecast:
-        """Until one of them is there."""
+        """Until one of them is reached."""
         return self._joined(other, min)
 
     def _joined(self, other: Forecast, chosen: Callable[[int, int], int]) -> Forecast:

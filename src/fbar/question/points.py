@@ -87,8 +87,8 @@ class Points(Mapping[str, Column]):
     derived
         Further columns as functions of the batch, computed when asked for.
     present
-        Where a column belongs to some rows only (the parameters of one model among several): a mask of
-        these rows. A column without a mask is present everywhere.
+        If a column belongs only to some rows (the parameters of one model among several): a mask of these rows. A
+        column without a mask is present everywhere.
     unit
         The rows' coordinates in the unit cube of the distribution that made them, its ``owner``.
 
@@ -208,7 +208,7 @@ class Points(Mapping[str, Column]):
         return Points({name: self[name] for name in texts(names, "names", "['beta']")})
 
     def without(self, names: Iterable[str]) -> Points:
-        """All columns but some, such as outputs that a simulator recorded."""
+        """All columns except some, such as outputs that a simulator recorded."""
         gone = set(texts(names, "names", "['beta']")) & set(self._columns)
         if not gone:
             return self
@@ -240,7 +240,7 @@ class Points(Mapping[str, Column]):
         return self.take(np.repeat(np.arange(self.rows), counts))
 
     def label(self, row: int) -> str:
-        """How one row is called in messages: ``theta=3`` or ``beta=1, gamma=0.5``."""
+        """The name of one row in messages: ``theta=3`` or ``beta=1, gamma=0.5``."""
         row = whole_number(row, "row", 0, max(self.rows - 1, 0))
         return ", ".join(f"{name}={column[row]}" for name, column in self._columns.items() if self.present(name)[row])
 

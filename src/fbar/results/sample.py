@@ -30,6 +30,7 @@ def draw(posterior: Posterior, seeds: Seeds, number: int | None = None, stacklev
 
     As many as the effective sample size, unless a ``number`` is given.
     """
+    posterior = posterior.pictured
     weights = posterior.weights
     if np.ndim(weights) > 1:
         raise InputError("a sample is drawn from a run without trials")

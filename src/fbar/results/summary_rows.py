@@ -1,9 +1,9 @@
-"""What a summary says of one quantity: its posterior mean, spread and credible interval, and the errors of these.
+"""What a summary says about one quantity: its posterior mean, spread and credible interval, and the errors of these.
 
 The standard deviation and the credible interval are about the quantity: where it lies, given the data. The errors are
-about the estimate: how far the mean that is shown may be from the posterior's. The Monte Carlo error comes from the
-number of simulations; the total error also has the bias that may remain, or that a tolerance causes:
-√(error² + difference²), with the difference from the posterior as far as the simulations show it.
+about the estimate: how far the mean that is shown may be from the posterior mean. The Monte Carlo error comes from the
+number of simulations; the total error also has the bias that may remain, or that a tolerance causes: √(error² +
+difference²), with the difference from the posterior as far as the simulations show it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fbar.system.json_values import as_json
 
 @dataclass(frozen=True)
 class Row:
-    """One quantity. ``mean_error`` is the Monte Carlo error of the mean, ``total_error`` that with the bias."""
+    """One quantity. ``mean_error`` is the Monte Carlo error of the mean, ``total_error`` includes the bias."""
 
     name: str
     mean: float
@@ -47,7 +47,7 @@ class Row:
 
     @property
     def in_words(self) -> str:
-        """The reliability, and of what where they differ."""
+        """The reliability, and which part it is about if they differ."""
         words = {"mean": self.mean_reliability, "sd": self.sd_reliability, "interval": self.interval_reliability}
         if len(set(words.values())) == 1:
             return self.mean_reliability

@@ -68,7 +68,7 @@ class SMCRun(Run):
         self._extra = 0
         self._stuck = False  # no simulation came closer, so the tolerance stays
         self._was_at_data = False
-        pilot = method.distance is not None  # scales are learnt from a round that accepts all
+        pilot = method.distance is not None  # scales are learned from a round that accepts all
         self._open(FromPrior(self.space), math.inf if pilot else self.schedule.first())
 
     # ------------------------------------------------------------ state
@@ -124,7 +124,7 @@ class SMCRun(Run):
 
     @property
     def measure(self) -> PNorm | None:
-        """The distance of the present round, where its scales are learnt."""
+        """The distance of the present round, where its scales are learned."""
         return self._measuring.measure
 
     @property

@@ -22,11 +22,11 @@ MOST_DIMENSIONS = 100_000
 
 
 class Prior(Structured):
-    """Named parameters, each with its distribution, independent unless one is given as a function of others.
+    """Named parameters, each with its distribution; independent, unless one is given as a function of others.
 
-    A distribution is one of scipy.stats, frozen or new-style, `Categorical`, `truncate`, or a function of the
-    parameters before it that gives one: a dependent prior, written down as it is sampled. Groups of parameters come
-    first: ``Prior(dirichlet(a=1, b=1), ordered(...), rate=...)``. For a condition on several, see `truncate`.
+    A distribution is one of scipy.stats, frozen or new-style, `Categorical`, `truncate`, or a function of the preceding
+    parameters that returns one: a dependent prior, written in the order of sampling. Groups of parameters come first:
+    ``Prior(dirichlet(a=1, b=1), ordered(...), rate=...)``. For a condition on several, see `truncate`.
 
     >>> from scipy import stats
     >>> prior = Prior(beta=stats.uniform(0, 2), gamma=lambda t: stats.uniform(0, t["beta"]))
@@ -180,8 +180,8 @@ class UnitTransform(Structured):
     names, dimension
         The parameters, and how many coordinates the function takes (as many as parameters by default).
     logpdf
-        The log density of a batch, if there is a formula. Without it, θ can be drawn from designs that are
-        built on the unit cube, but not from your own distribution of θ.
+        The log density of a batch, if there is a formula. Without it, θ can be drawn from designs built on the unit
+        cube, but not from your own distribution of θ.
     """
 
     def __init__(

@@ -214,10 +214,10 @@ def _alike(first: Marginal, second: Marginal) -> bool:
 
 
 def ordered(distributions: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Any]:
-    """Parameters that rise in the order of their names: a < b < c. Give it to `Prior`, alone or with others.
+    """Parameters that increase in the given order: a < b < c. Give it to `Prior`, with or without other parameters.
 
-    Each keeps its distribution otherwise: the joint one is that of independent parameters, restricted to the order and
-    normalised. It is quickest where all have the same distribution.
+    The joint distribution is that of independent parameters, restricted to the order and normalised. It is fastest if
+    all have the same distribution.
 
     >>> from scipy import stats
     >>> from fbar import Prior

@@ -53,7 +53,7 @@ class Simulator(ABC):
 
     @property
     def made_of(self) -> Any:
-        """The functions and settings that decide what it gives, by which a recorded run knows it again."""
+        """The functions and settings that determine its output, by which a recorded run recognises it."""
         return self
 
     @abstractmethod

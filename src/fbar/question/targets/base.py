@@ -37,7 +37,7 @@ class Target(ABC):
 
     name: str
     note: str = ""
-    """A warning that every estimate of this target carries."""
+    """A warning that every estimate of this target has."""
 
     @abstractmethod
     def components(self, points: Points) -> FloatArray:
@@ -58,7 +58,7 @@ class Target(ABC):
     def inner(self, points: Points, weights: FloatArray) -> FloatArray | None:
         """For a target that is a product of two errors to second order: the ψ of the two, shape (..., n, 2).
 
-        Where ψ itself vanishes, as for the variance of a fair coin, the product is all there is of the error.
+        Where ψ itself vanishes, as for the variance of a fair coin, the product is the whole error.
         """
         return None
 

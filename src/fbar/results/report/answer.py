@@ -28,8 +28,8 @@ INTERVAL = "95% confidence interval of this estimate"
 READING = {
     INTERVAL: "where the exact value of the target lies; it shrinks with more simulations",
     "credible interval": "where the quantity lies, given the data; it does not shrink with more simulations",
-    "MC error, total error": "standard errors of the mean: from the number of simulations, and with the bias that may "
-    "remain",
+    "MC error, total error": "standard errors of the mean: from the finite number of simulations, and including the "
+    "bias that may remain",
 }
 
 
@@ -67,7 +67,7 @@ def asked(result: Result) -> Html:
         for estimate in result.estimates
         for name, part in components(estimate)
     ]
-    table = element("div", split_table(["asked", "estimate", "reliability", INTERVAL], rows, left=4), class_="answer")
+    table = element("div", split_table(["target", "estimate", "reliability", INTERVAL], rows, left=4), class_="answer")
     reading = [element("li", element("strong", name), f": {words}.") for name, words in READING.items()]
     example = components(next(iter(result.estimates)))[0][1]
     return join(
@@ -151,21 +151,21 @@ def _read(estimate: Estimate) -> str:
     if estimate.bias > 0:
         chance = np.sqrt(max(estimate.standard_error**2 - estimate.bias**2, 0.0))
         return (
-            f"{both} is a value with its total error, {error}: {chance:.2g} from the number of simulations, "
-            f"{estimate.bias:.2g} from bias that may remain. "
+            f"{both} is an estimate with its total standard error, {error}: {chance:.2g} from the finite number of "
+            f"simulations and {estimate.bias:.2g} from bias that may remain. "
         )
-    return f"{both} is a value with its standard error, {error}, due to the number of simulations. "
+    return f"{both} is an estimate with its standard error, {error}, from the finite number of simulations. "
 
 
 def _meaning(result: Result) -> str:
-    """What a confidence interval holds."""
+    """What a confidence interval contains."""
     what = f"{result.posterior.about or 'the posterior'}"
     if result.is_at_data:
         return (
-            f"A reliable interval holds the value of {what} in about 95 of 100 runs. It allows for the bias that the "
-            "regression at the data may leave, as far as the simulations show it."
+            f"A reliable interval contains the value of {what} in about 95 of 100 runs. It allows for the bias that "
+            "the regression at the data may leave, as far as the simulations show it."
         )
-    words = f"The interval holds the value of {what} in about 95 of 100 runs, unless it is marked unreliable."
+    words = f"The interval contains the value of {what} in about 95 of 100 runs, unless it is marked unreliable."
     if result.tolerance is None:
         return words
     return (

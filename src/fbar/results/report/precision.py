@@ -23,7 +23,7 @@ def precision(result: Result) -> Section:
 
     left: list[object] = []
     if not result.own:
-        left.append(paragraph("How the errors fell is known only of the run's own estimates."))
+        left.append(paragraph("How the errors fell is known only for the run's own estimates."))
     elif len(result.history) > 1:
         record = plot.Error.of(result)
         rows = (len(record.lines) + 4) // 3
@@ -32,13 +32,13 @@ def precision(result: Result) -> Section:
         left.append(figures([picture], f"How the errors fell.{missing}", "pictures"))
     else:
         left.append(paragraph("The errors were computed once, at the end, so how they fell is not known."))
-    head = ["target", "error now", "half of it", "more simulations", "80% interval"]
+    head = ["target", "error now", "half of that", "more simulations", "80% interval"]
     costs = [_cost(result, target) for target in result.targets]
     right: list[object] = [
-        paragraph("What half of each error would cost, if the run went on as it did.", class_="soft"),
+        paragraph("What halving each error would cost if the run continued as before.", class_="soft"),
         split_table(head, costs),
         *(
-            paragraph(f"{name} needs {found} for the precision that was requested.", class_="warning")
+            paragraph(f"{name} needs {found} to reach the requested precision.", class_="warning")
             for name, found in result.missing.items()
         ),
     ]

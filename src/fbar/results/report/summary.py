@@ -26,11 +26,11 @@ def summary(result: Result, found: SummaryTable | None) -> Html:
         parts += [paragraph(element("strong", model.title))] if model.label else []
         parts += [_table(found, model)] if model.rows else []
     if found.left_out:
-        parts.append(paragraph(f"Not a number everywhere, so not in the table: {', '.join(found.left_out)}."))
+        parts.append(paragraph(f"Not in the table, because some values are not numbers: {', '.join(found.left_out)}."))
     shown = {text for estimate in result.estimates for text in estimate.warnings} | set(result.warnings)
     reasons = [text for text in found.warnings if text not in shown]
     if reasons:
-        parts.append(details("Why some of it is unreliable", notes((f"{text}." for text in reasons), "warning")))
+        parts.append(details("Why some entries are unreliable", notes((f"{text}." for text in reasons), "warning")))
     return join(parts)
 
 
