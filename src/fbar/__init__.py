@@ -34,6 +34,7 @@ from fbar.methods import (
     Importance,
     InverseBinomial,
     Method,
+    Multifidelity,
     Rejection,
     Run,
     SyntheticLikelihood,
@@ -61,7 +62,7 @@ from fbar.question.priors import (
 )
 from fbar.question.problem import Problem
 from fbar.question.program import program
-from fbar.question.simulators import Model, Separable, each
+from fbar.question.simulators import Fidelities, Model, RowNoise, Separable, each
 from fbar.question.targets import (
     Target,
     bayes_factor,
@@ -115,6 +116,7 @@ __all__ = [
     "Estimates",
     "Explanation",
     "FbarError",
+    "Fidelities",
     "Finite",
     "Forecast",
     "Futures",
@@ -133,6 +135,7 @@ __all__ = [
     "Model",
     "ModelCheck",
     "ModelChoice",
+    "Multifidelity",
     "NoPosterior",
     "NormalKernel",
     "OptimalLocalKernel",
@@ -147,6 +150,7 @@ __all__ = [
     "Rejection",
     "RelativeError",
     "Result",
+    "RowNoise",
     "Run",
     "RunInUse",
     "Scaled",

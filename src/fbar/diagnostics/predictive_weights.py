@@ -107,8 +107,8 @@ class Usable:
 def _log_ratio(prior: Distribution, posterior: Posterior, at: Points) -> FloatArray:
     """log π̂(θ)/p(θ), with π̂ fitted to the posterior sample; −∞ for models that the sample does not have."""
     rng = np.random.default_rng(SEED)
-    weights = np.maximum(posterior.weights, 0.0)
-    drawn = posterior.points.take(systematic(weights, FITTED, rng))
+    weights = np.maximum(posterior.pictured.weights, 0.0)
+    drawn = posterior.pictured.points.take(systematic(weights, FITTED, rng))
     sample, z = _normal(prior, drawn), _normal(prior, at)
     choice = structure(prior).models
     if choice is None:

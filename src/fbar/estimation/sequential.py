@@ -64,7 +64,7 @@ class PosteriorAsPrior(FittedToSample):
             raise InputError("many trials are many posteriors; a prior needs one")
         if not posterior.has_errors:
             raise InputError("this posterior has no error bars, which an answer with it as prior needs")
-        super().__init__(base, posterior.points, posterior.weights)
+        super().__init__(base, posterior.pictured.points, posterior.pictured.weights)
         self._posterior = posterior
 
     @property

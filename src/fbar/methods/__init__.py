@@ -12,6 +12,7 @@ from fbar.methods.run import Run
 from fbar.methods.sampling import Importance, Rejection
 from fbar.methods.smc import SMC
 from fbar.methods.targeted import Targeted
+from fbar.methods.worth.multifidelity import Multifidelity
 from fbar.methods.worth.synthetic import SyntheticLikelihood
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Importance",
     "InverseBinomial",
     "Method",
+    "Multifidelity",
     "Registered",
     "Rejection",
     "Run",

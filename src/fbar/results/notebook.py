@@ -69,7 +69,7 @@ def _of_estimates(estimates: Estimates) -> Html:
 @as_html.register
 def _of_posterior(posterior: Posterior) -> Html:
     """The mean and standard deviation of every parameter that is a number: the spread of θ, not an error."""
-    points, weights = posterior.points, posterior.weights
+    points, weights = posterior.pictured.points, posterior.pictured.weights
     if np.ndim(weights) > 1:
         return joined(paragraph(repr(posterior)))
     rows = []

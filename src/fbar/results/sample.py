@@ -34,6 +34,7 @@ def draw(
     As many as the effective sample size, unless a ``number`` is given. ``among`` are weights in place of the
     posterior's, such as those of one model's points.
     """
+    posterior = posterior.pictured if among is None else posterior
     weights = posterior.weights if among is None else among
     if np.ndim(weights) > 1:
         raise InputError("a sample is drawn from a run without trials")

@@ -107,7 +107,7 @@ class LossOfTargets:
     @cached_property
     def _shifts(self) -> list[FloatArray]:
         """For each target, by how much its numbers may be shifted; 0 where no loss was found."""
-        points, weights = self.posterior.points, self.posterior.weights
+        points, weights = self.posterior.pictured.points, self.posterior.pictured.weights
         deviations, columns = [], []
         for target in self.targets:
             psi = target.psi(points, weights)

@@ -49,7 +49,7 @@ def explain(run: Run, posterior: Posterior, target: str | Target | None = None) 
         estimate,
         None if posterior.ess is None else float(posterior.ess),
         tuple(run.stages()),
-        ranges_of(run, prior, simulated, (posterior.points, posterior.weights)),
+        ranges_of(run, prior, simulated, (posterior.pictured.points, posterior.pictured.weights)),
         shares.parameter,
         shares.regions,
         shares.carriers,

@@ -36,7 +36,7 @@ from fbar.question.points import Points
 from fbar.question.targets import Target, as_targets
 from fbar.question.targets.expectations import Expectation
 from fbar.question.targets.quantiles import Inversion, Inverted, Quantile
-from fbar.weights import effective_size
+from fbar.weights import effective_size, monotone_weights
 
 Psi = Callable[[Points], FloatArray]
 """An influence function."""
@@ -264,12 +264,9 @@ class PosteriorAtData(Posterior):
         ell = self.step.weights.ell[rows]
         if not ell.sum() > 0:
             return self.weights
-        _, place, many = np.unique(target.components(self.points)[rows, 0], return_inverse=True, return_counts=True)
-        upto = np.cumsum(np.bincount(place, ell) / ell.sum())
-        rising, falling = np.maximum.accumulate(upto), np.minimum.accumulate(upto[::-1])[::-1]
-        each = np.diff(np.clip((rising + falling) / 2, 0.0, 1.0), prepend=0.0) / many
         weights = self.weights.copy()
-        weights[rows] = each[place] * self.weights[rows].sum()
+        each = monotone_weights(target.components(self.points)[rows, 0], ell)
+        weights[rows] = each * self.weights[rows].sum()
         return weights
 
     # ------------------------------------------------------------ error bars

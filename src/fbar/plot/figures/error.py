@@ -133,7 +133,7 @@ def _units(result: Result, target: Target, last: Estimate, relative: str) -> Flo
     if relative == "estimate":
         found = np.abs(np.atleast_1d(last.value))
     else:
-        posterior = result.posterior
+        posterior = result.posterior.pictured
         weights = posterior.weights / posterior.weights.sum()
         square = target.influence(posterior.points, weights) ** 2
         found = np.sqrt(np.maximum((weights[:, None] * square).sum(axis=0), 0.0))
