@@ -72,6 +72,9 @@ class _Counted(Simulator):
     def fidelities(self) -> Fidelities | None:
         return self._simulator.fidelities
 
+    def name_of(self, theta: Points) -> str:
+        return self._simulator.name_of(theta)
+
     def cost_of(self, theta: Points) -> FloatArray | None:
         return self._simulator.cost_of(theta)
 

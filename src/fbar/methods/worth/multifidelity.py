@@ -210,15 +210,13 @@ class MultifidelityValuation(Valuation):
         self.far = 1.0 if method.continue_if_far is None else method.continue_if_far
         """η₂ of the draws to come."""
         self._exact = exact
-        self._cheap = self._real = 0
+        self.simulations = {CHEAP: 0, REAL: 0}
+        """How often each simulator ran."""
         self._learned = method.continue_if_near is not None and method.continue_if_far is not None
 
     @property
     def about(self) -> str:
         return f"ABC's posterior at tolerance {self.tolerance:.4g}" if self.tolerance > 0 else self._exact
-
-    def simulator(self, wave: int) -> str:
-        return f"the {REAL if wave else CHEAP} simulator"
 
     def ask(self, wave: int, draws: int, rng: np.random.Generator) -> Asked:
         fidelity = {FIDELITY: np.full(draws, REAL if wave else CHEAP)}
@@ -251,17 +249,17 @@ class MultifidelityValuation(Valuation):
 
     def survey(self, draws: DrawsSoFar) -> None:
         """Count what was run, and learn η₁ and η₂."""
-        self._cheap, self._real = len(draws.kept[ETA]), int(np.isfinite(draws.kept[ACCEPTED_REAL]).sum())
+        real = int(np.isfinite(draws.kept[ACCEPTED_REAL]).sum())
+        self.simulations = {CHEAP: len(draws.kept[ETA]), REAL: real}
         if (shares := shares_of(draws)) is not None:
             self._learned = True
             self.near, self.far = shares.best(self.method.continue_if_near, self.method.continue_if_far)
 
     @property
     def remark(self) -> str:
-        return (
-            f"{self._cheap:,} cheap and {self._real:,} real simulations; the real simulator ran at "
-            f"{self.near:.2g} of the draws that the cheap one accepted and at {self.far:.2g} of the others, at the end"
-        )
+        ran = f"{self.simulations[CHEAP]:,} cheap and {self.simulations[REAL]:,} real simulations"
+        often = f"where the cheap simulation was accepted and {self.far:.2g} elsewhere"
+        return f"{ran}; probability of a real one at the end: {self.near:.2g} {often}"
 
     def state(self) -> dict[str, npt.NDArray[np.generic]]:
         return {"continuation": np.array([self.near, self.far])}

@@ -52,6 +52,10 @@ GENERATIONS = 5
 ENOUGH, ENOUGH_PER_DIMENSION = 10, 4
 """Effective draws that a proposal is learned from, and for each dimension."""
 
+NEGLIGIBLE = 50
+"""A last generation of less than this part of all draws is not drawn; it is left over where draws take fewer
+simulations than a budget reserves for them."""
+
 HALVINGS = 40
 
 
@@ -171,7 +175,7 @@ class WorthRun(Run):
     def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
         outcomes = require_simulated(outcomes)
         distance, seen = self.problem.distances(outcomes)
-        self.seen = self.seen + seen.by(self.valuation.simulator(self._wave))
+        self.seen = self.seen + seen.by(self.problem.simulator.name_of(batch.points))
         self._simulations += batch.simulations
         piece, asked = self._asked_for.pop(batch.block)
         n, r = batch.points.rows, asked.repeats
@@ -248,7 +252,7 @@ class WorthRun(Run):
         self._learn_to_value(pieces)
         if self.store.rounds:
             self.valuation.survey(draws_so_far(self.store, self._worth, self.aim))
-        if self._affordable < 2 * self.settings.groups:
+        if self._affordable < max(2 * self.settings.groups, self.draws // NEGLIGIBLE):
             self._ended = "budget spent"
         else:
             self._next_generation()

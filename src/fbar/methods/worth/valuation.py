@@ -168,10 +168,6 @@ class Valuation(ABC):
         """Learn from all draws how to go on, where that does not change E[a|θ]."""
         return
 
-    def simulator(self, wave: int) -> str:
-        """What the simulator of a wave is called in messages; nothing where there is only one."""
-        return ""
-
     @property
     def doubts(self) -> tuple[str, ...]:
         """Why the error bars are unreliable, whatever the target."""

@@ -53,6 +53,10 @@ class Simulator(ABC):
         """The real and the cheap simulator, where there are both."""
         return None
 
+    def name_of(self, theta: Points) -> str:
+        """What messages call the simulator that runs a batch; nothing where there is only one."""
+        return ""
+
     def cost_of(self, theta: Points) -> FloatArray | None:
         """What each row costs, where the simulator was given a cost of its own for them; None as a rule."""
         return None

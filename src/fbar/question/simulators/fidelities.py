@@ -192,6 +192,9 @@ class Fidelities(Simulator):
     def _named(self, theta: Points) -> str:
         return str(theta[FIDELITY][0]) if FIDELITY in theta and theta.rows else REAL
 
+    def name_of(self, theta: Points) -> str:
+        return f"the {self._named(theta)} simulator" if FIDELITY in theta else ""
+
     # ------------------------------------------------------------ costs
 
     def cost_of(self, theta: Points) -> FloatArray | None:
