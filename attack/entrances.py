@@ -136,6 +136,13 @@ def _questions(rooms: Rooms) -> list[Entrance]:
         ),
         Entrance("fbar.program", fbar.program, {"command": ["true", "{a}"]}),
         Entrance(
+            "fbar.Fidelities",
+            fbar.Fidelities,
+            {"real": simulate, "cheap": simulate},
+            then=lambda s: rooms.solve(fbar.Problem(rooms.prior, s, [0.5, 0.2])),
+        ),
+        Entrance("fbar.RowNoise", fbar.RowNoise, {"seeds": [1, 2]}, then=lambda noise: noise.normal(2)),
+        Entrance(
             "fbar.Separable",
             lambda a: fbar.Separable(a=a),
             {"a": lambda a: np.exp(-(a**2))},
@@ -280,6 +287,7 @@ def _methods(rooms: Rooms) -> list[Entrance]:
         Entrance("fbar.AdaptivePosterior", fbar.AdaptivePosterior, {}, then=rooms.count),
         Entrance("fbar.InverseBinomial", fbar.InverseBinomial, {}, then=rooms.count),
         Entrance("fbar.SyntheticLikelihood", fbar.SyntheticLikelihood, {}, then=rooms.use),
+        Entrance("fbar.Multifidelity", fbar.Multifidelity, {"tolerance": 1}, then=rooms.use),
         Entrance(
             "fbar.QuantileSchedule",
             fbar.QuantileSchedule,

@@ -29,6 +29,11 @@ PROBLEM = fbar.Problem.tabulated(fbar.Finite(theta=[1.0, 2.0, 3.0]), P_STAR)
 NUMBERS = fbar.Problem(
     fbar.Prior(theta=stats.norm(0, 1)), lambda t, rng: t["theta"][:, None] + rng.normal(size=(t.rows, 2)), [0.5, 1.0]
 )
+PAIR = fbar.Problem(
+    fbar.Finite(theta=[1.0, 2.0, 3.0]),
+    fbar.Fidelities(*(2 * [lambda t, rng: rng.poisson(t["theta"])])),
+    observed=2,
+)
 MODEL = """
 import fbar
 
@@ -193,7 +198,11 @@ def test_a_part_whose_settings_could_not_be_recorded_is_refused():
 
 def test_every_name_of_the_list_is_one_that_infer_takes():
     """On a problem that has what the method needs."""
-    has = {"a known acceptance probability": fbar.problems.load("ramp"), "data that are numbers": NUMBERS}
+    has = {
+        "a known acceptance probability": fbar.problems.load("ramp"),
+        "data that are numbers": NUMBERS,
+        "a cheap simulator": PAIR,
+    }
     for name, entry in registered().items():
         problem = has.get(entry.needs, PROBLEM)
         result = fbar.infer(problem, fbar.mean("theta"), method=name, budget=600, seed=1, progress=False)

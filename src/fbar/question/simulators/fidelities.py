@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.arrays import FloatArray, numeric_array
+from fbar.arrays import FloatArray, numeric_array, whole_numbers
 from fbar.checks import arguments, flag, positive_integer, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.simulators.base import Simulator, SimulatorFunction, Single, as_simulator
 from fbar.question.simulators.calls import called
 from fbar.question.simulators.costs import COST
-from fbar.question.simulators.rows import LEAST_SECONDS, clock, run_rows
+from fbar.question.simulators.rows import LEAST_SECONDS, Rows, clock, run_rows
 
 FIDELITY, SEED = "simulator", "seed of the simulation"
 """Columns of a batch: which simulator runs it, and where its random numbers come from."""
@@ -48,7 +48,10 @@ class RowNoise:
     """
 
     def __init__(self, seeds: npt.ArrayLike) -> None:
-        self._seeds = np.asarray(seeds).astype(np.uint64)
+        found = whole_numbers(seeds, "seeds")
+        if found.ndim != 1:
+            raise InputError(f"seeds must be a list of whole numbers, one for each row; got {shown(seeds)}")
+        self._seeds = found.astype(np.uint64)
         self._used = 0
 
     def uniform(self, size: int) -> FloatArray:
@@ -225,7 +228,9 @@ def _as_one(given: Any, name: str, shares_noise: bool) -> Simulator:
 
 def _with_time(output: Any, seconds: float, rows: int) -> Any:
     """A vectorised simulator's output with the time of the call, in equal parts, unless it has costs."""
-    if isinstance(output, list) or (isinstance(output, Mapping) and COST in output):
+    if isinstance(output, Rows) or (isinstance(output, Mapping) and COST in output):
         return output
     each = np.full(rows, max(seconds / max(rows, 1), LEAST_SECONDS))
+    if isinstance(output, list):
+        return Rows(output, np.resize(each, len(output)))
     return {**(output if isinstance(output, Mapping) else {"x": output}), COST: each}
