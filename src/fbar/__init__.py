@@ -31,14 +31,18 @@ from fbar.methods import (
     AdaptiveAllocation,
     AdaptivePosterior,
     Allocation,
+    DensityApproximation,
     Importance,
     InverseBinomial,
     Method,
     Multifidelity,
+    PseudoMarginal,
     Rejection,
     Run,
     SyntheticLikelihood,
     Targeted,
+    UntilMatch,
+    with_likelihood,
 )
 from fbar.methods.forecasts import Forecast
 from fbar.methods.smc import SMC
@@ -109,6 +113,7 @@ __all__ = [
     "CostBudget",
     "Dask",
     "Density",
+    "DensityApproximation",
     "Distribution",
     "DoublyRobust",
     "EngineFailed",
@@ -146,6 +151,7 @@ __all__ = [
     "Predictions",
     "Prior",
     "Problem",
+    "PseudoMarginal",
     "QuantileSchedule",
     "Rejection",
     "RelativeError",
@@ -168,6 +174,7 @@ __all__ = [
     "Targeted",
     "UniformKernel",
     "UnitTransform",
+    "UntilMatch",
     "UntrustedModel",
     "WeightedAverage",
     "Workers",
@@ -202,6 +209,7 @@ __all__ = [
     "theory",
     "truncate",
     "variance",
+    "with_likelihood",
 ]
 
 

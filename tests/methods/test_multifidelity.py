@@ -64,6 +64,8 @@ def infer(problem, targets=None, budget=1000, method=None, **options):
 class TestMultifidelity(MethodConformance):
     method = fbar.Multifidelity(groups=2)
     budget = 300
+    runs = 60
+    answers_after = 150
 
     @property
     def problem(self):

@@ -34,6 +34,9 @@ PAIR = fbar.Problem(
     fbar.Fidelities(*(2 * [lambda t, rng: rng.poisson(t["theta"])])),
     observed=2,
 )
+FLIPS = fbar.Problem(
+    fbar.Prior(theta=stats.uniform(0, 1)), lambda t, rng: (rng.random((t.rows, 1)) < t["theta"][:, None]) * 1, [1]
+)
 MODEL = """
 import fbar
 
@@ -202,8 +205,18 @@ def test_every_name_of_the_list_is_one_that_infer_takes():
         "a known acceptance probability": fbar.problems.load("ramp"),
         "data that are numbers": NUMBERS,
         "a cheap simulator": PAIR,
+        "independent data": NUMBERS,
+        "independent whole numbers": FLIPS,
+        "an estimate of the likelihood": fbar.with_likelihood(NUMBERS.prior, lambda t, rng: -(t["theta"] ** 2)),
     }
     for name, entry in registered().items():
         problem = has.get(entry.needs, PROBLEM)
-        result = fbar.infer(problem, fbar.mean("theta"), method=name, budget=600, seed=1, progress=False)
+        result = fbar.infer(
+            problem,
+            fbar.mean("theta"),
+            method=name,
+            budget=20_000 if entry.needs == "independent data" else 600,
+            seed=1,
+            progress=False,
+        )
         assert np.isfinite(result.estimates[0].value), name

@@ -12,24 +12,31 @@ from fbar.methods.run import Run
 from fbar.methods.sampling import Importance, Rejection
 from fbar.methods.smc import SMC
 from fbar.methods.targeted import Targeted
+from fbar.methods.worth.density import DensityApproximation
 from fbar.methods.worth.multifidelity import Multifidelity
+from fbar.methods.worth.pseudo_marginal import PseudoMarginal, with_likelihood
 from fbar.methods.worth.synthetic import SyntheticLikelihood
+from fbar.methods.worth.until_match import UntilMatch
 
 __all__ = [
     "SMC",
     "AdaptiveAllocation",
     "AdaptivePosterior",
     "Allocation",
+    "DensityApproximation",
     "Importance",
     "InverseBinomial",
     "Method",
     "Multifidelity",
+    "PseudoMarginal",
     "Registered",
     "Rejection",
     "Run",
     "SyntheticLikelihood",
     "Targeted",
+    "UntilMatch",
     "register",
     "registered",
     "unregister",
+    "with_likelihood",
 ]
