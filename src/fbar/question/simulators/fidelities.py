@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fbar.arrays import FloatArray, numeric_array, whole_numbers
+from fbar.arrays import FloatArray, as_array, numeric_array
 from fbar.checks import arguments, flag, positive_integer, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
@@ -48,8 +48,8 @@ class RowNoise:
     """
 
     def __init__(self, seeds: npt.ArrayLike) -> None:
-        found = whole_numbers(seeds, "seeds")
-        if found.ndim != 1:
+        found = as_array(seeds, "seeds")
+        if found.ndim != 1 or found.dtype.kind not in "iu":
             raise InputError(f"seeds must be a list of whole numbers, one for each row; got {shown(seeds)}")
         self._seeds = found.astype(np.uint64)
         self._used = 0
