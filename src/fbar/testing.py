@@ -35,7 +35,7 @@ from fbar.question.targets import KINDS, Target, mean, parse
 
 COVERED, FALSE_ALARM = 0.92, 1e-5
 """Error bars are refused if so few intervals at 95% hold as intervals that hold in 92% of cases would have with this
-probability: over 21 misses in 100 runs."""
+probability: over 14 misses in 50 runs."""
 
 
 def bernoulli(p_star: Sequence[float]) -> Problem:
@@ -129,7 +129,7 @@ class MethodConformance:
     target: Target = mean("theta")
     budget: int | None = 2000
     block_size = 64
-    runs = 100
+    runs = 50
     """Runs that the error bars are tested with."""
     answers_after = 500
     """Simulations after which it has a posterior."""

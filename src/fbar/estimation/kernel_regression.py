@@ -88,11 +88,11 @@ class KernelRegression:
         In unit coordinates of the prior: a number; ``"paper"`` for N^(−1/2); ``"cv"`` for leave-one-out
         cross-validation. By default the paper's in one dimension and cross-validation in more.
     rule
-        One dimension: ``"gauss-kronrod"`` (21 points a panel), or ``"gauss-legendre"`` with 20 points, which the
+        One dimension: ``"gauss-kronrod"`` (21 points per panel), or ``"gauss-legendre"`` with 20 points, which the
         paper's figure used.
     panels
-        One dimension: panels between the jumps of an indicator target, which are found and split at. By default
-        as many as the bandwidth asks for.
+        One dimension: panels between the jumps of an indicator target, which are found and split at. By default as many
+        as the bandwidth requires.
     split
         Whether to split at jumps.
     scale

@@ -52,7 +52,7 @@ class Round:
     ``used`` simulations count; those behind the acceptance that ended the round are kept and not used. ``accepted``
     counts the acceptances of all, by the tolerance of then. ``draws`` counts proposals outside the prior's support too.
     ``stopped`` says that an acceptance ended the round. ``measure`` is the distance that the tolerance is meant in,
-    where its scales are learnt. ``made_in`` is the number of its proposal, by the round that made it.
+    where its scales are learned. ``made_in`` is the number of its proposal, by the round that made it.
     """
 
     def __init__(

@@ -26,6 +26,8 @@ OUTSIDE = "the weights of both signs give a value that this target cannot have; 
 class SignedPosterior(Posterior):
     """Weighted draws some of whose weights are negative."""
 
+    is_distribution = False
+
     def __init__(self, found: Posterior, unsigned: FloatArray | None = None) -> None:
         super().__init__(found.points, found.weights, found.errors, found.simulations, found.accepted)
         positive = np.maximum(found.weights, 0.0)

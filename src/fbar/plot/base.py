@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import Field, asdict
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,6 +25,8 @@ WIDTHS = 4.2, 6.2, 7.2
 
 class Record:
     """The data of a figure; its subclasses are frozen dataclasses of plain arrays, numbers and text."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     message: str = ""
     """What is to be said of what is not shown; where nothing is, why."""
@@ -60,7 +62,7 @@ class Record:
         raise NotImplementedError
 
     def draw(self, ax: Any = None) -> Any:
-        """A figure of its own, or its panels in the axes that are given, one or a sequence: what is drawn is returned.
+        """Draw a new figure, or draw into the given axes (one or a sequence), and return what was drawn.
 
         Figures are made without pyplot: ``figure.savefig("x.png")`` saves one, and a notebook shows it.
         """
@@ -87,8 +89,8 @@ class Record:
             return ax
 
     def as_dict(self) -> dict[str, Any]:
-        """Its data in JSON's terms."""
-        found: dict[str, Any] = as_json(asdict(self))  # type: ignore[call-overload]
+        """The data as JSON values."""
+        found: dict[str, Any] = as_json(asdict(self))
         return found
 
 

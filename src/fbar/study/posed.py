@@ -133,13 +133,12 @@ def _counted(problem: Problem, meter: Meter) -> _Counted | _CountedAcceptance:
 class Posed(Problem):
     """What an algorithm is given to solve.
 
-    A `Problem` in every respect but that ``simulate`` counts (``spent``) and refuses beyond ``budget``, and that its
-    truth is hidden. ``tolerance`` is the one that all algorithms of the study are to accept at.
+    A `Problem`, except that ``simulate`` counts (``spent``) and refuses to exceed ``budget``, and that its truth is
+    hidden. ``tolerance`` is the tolerance of all algorithms of the study.
 
-    An algorithm of another package needs of it: ``prior.names``, ``prior.sample(n, rng=rng)``,
-    ``prior.logpdf(points)``, ``prior.from_unit(u)``, ``simulate(points, rng)``, ``observed``,
-    ``distance_to_data(x)``, ``tolerance``; or ``matches(points, rng)`` alone, which works for problems whose data are
-    an event too.
+    An algorithm of another package needs: ``prior.names``, ``prior.sample(n, rng=rng)``, ``prior.logpdf(points)``,
+    ``prior.from_unit(u)``, ``simulate(points, rng)``, ``observed``, ``distance_to_data(x)``, ``tolerance``; or only
+    ``matches(points, rng)``, which also works for problems whose data are an event.
     """
 
     meter: Meter

@@ -260,8 +260,8 @@ class LocalNormalKernel(Perturbation):
 class OptimalLocalKernel(Perturbation):
     """Filippi et al.'s optimal local covariance matrix (OLCM).
 
-    Around θ_j: Σ_i ω_i (θ_i − θ_j)(θ_i − θ_j)ᵀ over the particles that the next tolerance would accept, the kernel
-    that minimises the Kullback–Leibler divergence to them. With fewer of these than dimensions, over all.
+    Around θ_j: Σ_i ω_i (θ_i − θ_j)(θ_i − θ_j)ᵀ over the particles that the next tolerance would accept, the kernel that
+    minimises the Kullback–Leibler divergence to them. If there are fewer of these than dimensions, over all particles.
     """
 
     looks_ahead = True

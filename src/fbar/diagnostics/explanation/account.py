@@ -1,4 +1,4 @@
-"""An estimate explained: where the simulations went and why, which of them carry it, what other ways would have given.
+"""An estimate explained: where the simulations went and why, the most influential ones, and alternatives.
 
 To first order the error of f̂ is Σ z over simulations, z = w a ψ / Σ w a, and its variance Σ z². So z² shows where the
 error comes from, in θ and simulation by simulation. The same simulations show what another design would have given: see

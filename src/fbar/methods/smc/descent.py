@@ -62,7 +62,7 @@ def next_tolerance(
 ) -> float | None:
     """The tolerance after ``number`` rounds, of which ``present`` was the last; None where no lower one can be found.
 
-    ``measure`` is the distance of the next round, where its scales are learnt, and ``propose`` what it will draw from.
+    ``measure`` is the distance of the next round, where its scales are learned, and ``propose`` what it will draw from.
     """
     rows, weights = population(present, accepted)
     before = present.tolerance

@@ -66,7 +66,7 @@ class SMCRun(Run):
         self._extra = 0
         self._stuck = False  # no simulation came closer, so the tolerance stays
         self._was_at_data = False
-        pilot = method.distance is not None  # scales are learnt from a round that accepts all
+        pilot = method.distance is not None  # scales are learned from a round that accepts all
         self._open(FromPrior(self.space), math.inf if pilot else self.schedule.first())
 
     # ------------------------------------------------------------ state
@@ -122,7 +122,7 @@ class SMCRun(Run):
 
     @property
     def measure(self) -> PNorm | None:
-        """The distance of the present round, where its scales are learnt."""
+        """The distance of the present round, where its scales are learned."""
         return self._measuring.measure
 
     @property
@@ -206,7 +206,8 @@ class SMCRun(Run):
         last, at = self.schedule.last, self.tolerance
         if self._at_last_tolerance or (last is None and at < math.inf) or not self.problem.has_summaries:
             return ""
-        missed = "no tolerance was reached" if last is None else f"the requested tolerance {last:g} was not reached"
+        none = last is None or math.isinf(last)
+        missed = "no tolerance was reached" if none else f"the requested tolerance {last:g} was not reached"
         if at == math.inf:
             first = "the run did not get beyond its first round, which accepts everything, so this is the prior"
             return f"{missed}: {first}"
@@ -216,8 +217,8 @@ class SMCRun(Run):
         present, record = self._present, self._present.record
         record.complete = present.full
         if not record.complete and self.store.simulations >= self._most:
-            way = "" if self.at_data else f" in round {self.round}, on the way to tolerance {record.tolerance:.4g}"
-            self._end(f"budget spent{way}")
+            to = "" if math.isinf(record.tolerance) else f", on the way to tolerance {record.tolerance:.4g}"
+            self._end("budget spent" if self.at_data else f"budget spent in round {self.round}{to}")
             return
         if not record.complete:
             rate = present.accepted / record.simulations

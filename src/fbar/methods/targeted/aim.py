@@ -1,4 +1,4 @@
-"""What the error is reduced of: g² = Σ_j c_j ψ_j², for one target or several.
+"""The targets whose error is reduced: g² = Σ_j c_j ψ_j², for one target or several.
 
 A floor is added to g², κ² times its posterior mean, since a ratio's denominator needs draws where ψ = 0 too; it costs
 about κ²/4.

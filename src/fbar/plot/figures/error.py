@@ -39,7 +39,7 @@ UNITS = {
 class ErrorLine:
     """The errors of one target in terms of ``unit``; of a vector target its worst component's.
 
-    ``trusted`` are the moments whose error bar could be stood behind. ``halved`` is where half of the last error would
+    ``trusted`` are the moments whose error bar is reliable. ``halved`` is where half of the last error would
     be, as a number of simulations with its 80% interval.
     """
 
@@ -63,8 +63,8 @@ class Error(Record):
     def of(cls, result: Result, relative: str = "posterior") -> Error:
         """``relative`` to the posterior, to the estimate, or to nothing (``"none"``).
 
-        To the posterior: in terms of √(Σ w ψ²), the error that one draw from it would have, the standard deviation of f
-        for a mean. An error of 0.01 is then that of 10,000 independent draws.
+        Relative to the posterior: in units of √(Σ w ψ²), the error of a single draw from it, which is the standard
+        deviation of f for a mean. An error of 0.01 is then that of 10,000 independent draws.
         """
         one_run(result)
         label = UNITS[choice(relative, UNITS, "relative=")]
