@@ -136,6 +136,13 @@ def _questions(rooms: Rooms) -> list[Entrance]:
         ),
         Entrance("fbar.program", fbar.program, {"command": ["true", "{a}"]}),
         Entrance(
+            "fbar.Fidelities",
+            fbar.Fidelities,
+            {"real": simulate, "cheap": simulate},
+            then=lambda s: rooms.solve(fbar.Problem(rooms.prior, s, [0.5, 0.2])),
+        ),
+        Entrance("fbar.RowNoise", fbar.RowNoise, {"seeds": [1, 2]}, then=lambda noise: noise.normal(2)),
+        Entrance(
             "fbar.Separable",
             lambda a: fbar.Separable(a=a),
             {"a": lambda a: np.exp(-(a**2))},
@@ -284,6 +291,7 @@ def _methods(rooms: Rooms) -> list[Entrance]:
         Entrance("fbar.InverseBinomial", fbar.InverseBinomial, {}, then=rooms.count),
         Entrance("fbar.Multilevel", fbar.Multilevel, {}, then=rooms.use),
         Entrance("fbar.SyntheticLikelihood", fbar.SyntheticLikelihood, {}, then=rooms.use),
+        Entrance("fbar.Multifidelity", fbar.Multifidelity, {"tolerance": 1}, then=rooms.use),
         Entrance("fbar.DensityApproximation", fbar.DensityApproximation, {"replicates": 4}, then=rooms.use),
         Entrance("fbar.PseudoMarginal", fbar.PseudoMarginal, {}, then=rooms.use_likelihood),
         Entrance("fbar.UntilMatch", fbar.UntilMatch, {}, then=rooms.use_flips),

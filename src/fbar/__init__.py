@@ -37,6 +37,7 @@ from fbar.methods import (
     Importance,
     InverseBinomial,
     Method,
+    Multifidelity,
     Multilevel,
     PseudoMarginal,
     Rejection,
@@ -69,7 +70,7 @@ from fbar.question.priors import (
 )
 from fbar.question.problem import Problem
 from fbar.question.program import program
-from fbar.question.simulators import Model, Separable, each
+from fbar.question.simulators import Fidelities, Model, RowNoise, Separable, each
 from fbar.question.targets import (
     Target,
     bayes_factor,
@@ -126,6 +127,7 @@ __all__ = [
     "Estimates",
     "Explanation",
     "FbarError",
+    "Fidelities",
     "Finite",
     "Forecast",
     "Futures",
@@ -144,6 +146,7 @@ __all__ = [
     "Model",
     "ModelCheck",
     "ModelChoice",
+    "Multifidelity",
     "Multilevel",
     "NoPosterior",
     "NormalKernel",
@@ -161,6 +164,7 @@ __all__ = [
     "RelativeError",
     "ReplicaSMC",
     "Result",
+    "RowNoise",
     "Run",
     "RunInUse",
     "Scaled",

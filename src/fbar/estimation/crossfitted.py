@@ -39,6 +39,7 @@ from fbar.estimation.estimate import ErrorBars
 from fbar.estimation.kept import PART
 from fbar.estimation.mixture import Component, Mixture, components
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.signed import SignedPosterior
 from fbar.estimation.simulations import Structure
 from fbar.estimation.store import Entry, Store
 from fbar.question.acceptance import Acceptance
@@ -47,7 +48,7 @@ from fbar.question.points import Points
 from fbar.question.problem import Problem
 from fbar.question.space import Particles, Proposal, Space
 from fbar.question.targets.quantiles import Inversion
-from fbar.question.worth import Worth
+from fbar.question.worth import UNSIGNED, Worth
 from fbar.weights import normalised, relative
 
 DISAGREEMENT_BY_CHANCE = 1 / 2500
@@ -258,7 +259,11 @@ class Crossfitted:
         assert draws.row is not None
         errors = CrossfittedErrors(draws, weights, self.everything.group_of(draws.row), self.groups)
         ran = draws.simulations if simulations is None else simulations
-        return Posterior(draws.points, weights, errors, ran, float(draws.weight.sum()))
+        found = Posterior(draws.points, weights, errors, ran, float(draws.weight.sum()))
+        if not (weights < 0).any():
+            return found
+        column = self.everything.further.get(UNSIGNED)
+        return SignedPosterior(found, None if column is None else relative(draws.log_w, column.take(draws.row)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -219,7 +219,11 @@ class Posterior(ShownInNotebooks):
 
     def value(self, target: Target) -> FloatArray:
         """Only the target's value, shape (..., m): cheaper than `expect` if no error bar is needed."""
-        return as_target(target).value(self.points, self.weights)
+        return as_target(target).value(self.points, self._weights_for(target))
+
+    def _weights_for(self, target: Target) -> FloatArray:
+        """The weights that a target is estimated with: those of the points, where all are at least 0."""
+        return self.weights
 
     @overload
     def expect(self, targets: Target | str) -> Estimate: ...
@@ -301,7 +305,7 @@ class Posterior(ShownInNotebooks):
         """The distribution function around a quantile, with the error model's variance of it; None for others."""
         if not isinstance(target, Quantile) or np.ndim(self.weights) > 1 or not self.inverts:
             return None
-        found = target.inverted(self.points, self.weights)
+        found = target.inverted(self.points, self._weights_for(target))
         variance, df = float(bars.covariance[place, place]) / found.slope() ** 2, float(bars.df[place])
         if self.errors is None:
             return found.known_to(Inversion(variance, df))
@@ -320,7 +324,7 @@ class Posterior(ShownInNotebooks):
 
     def _influences(self, targets: tuple[Target, ...]) -> list[FloatArray]:
         """ψ of each target at the points."""
-        return [target.influence(self.points, self.weights) for target in targets]
+        return [target.influence(self.points, self._weights_for(target)) for target in targets]
 
     def _estimate(
         self, target: Target, value: FloatArray, bars: ErrorBars, part: slice, inverted: Inverted | None

@@ -15,6 +15,7 @@ from fbar.methods.sampling import Importance, Rejection
 from fbar.methods.smc import SMC
 from fbar.methods.targeted import Targeted
 from fbar.methods.worth.density import DensityApproximation
+from fbar.methods.worth.multifidelity import Multifidelity
 from fbar.methods.worth.pseudo_marginal import PseudoMarginal, with_likelihood
 from fbar.methods.worth.synthetic import SyntheticLikelihood
 from fbar.methods.worth.until_match import UntilMatch
@@ -30,6 +31,7 @@ __all__ = [
     "Importance",
     "InverseBinomial",
     "Method",
+    "Multifidelity",
     "Multilevel",
     "PseudoMarginal",
     "Registered",

@@ -15,7 +15,7 @@ from fbar.question.outcomes import Batch, Tally
 from fbar.question.points import Points
 from fbar.question.priors import Distribution
 from fbar.question.problem import Problem
-from fbar.question.simulators import EndsRun, KnownAcceptance, RowByRow, Simulator, Single, repeating
+from fbar.question.simulators import EndsRun, Fidelities, KnownAcceptance, RowByRow, Simulator, Single, repeating
 from fbar.question.truth import Reference
 from fbar.scores import as_points
 
@@ -67,6 +67,16 @@ class _Counted(Simulator):
 
     def output(self, theta: Points, rng: np.random.Generator) -> Any:
         return self(theta, rng)
+
+    @property
+    def fidelities(self) -> Fidelities | None:
+        return self._simulator.fidelities
+
+    def name_of(self, theta: Points) -> str:
+        return self._simulator.name_of(theta)
+
+    def cost_of(self, theta: Points) -> FloatArray | None:
+        return self._simulator.cost_of(theta)
 
 
 class _CountedRows(_Counted, RowByRow):

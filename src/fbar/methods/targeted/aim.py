@@ -42,7 +42,9 @@ class Aim:
         return Aim(tuple(targets), goal, dict(importance or {}))
 
     def g(self, points: Points, weights: FloatArray, base: FloatArray) -> FloatArray:
-        """√(Σ c ψ² + floor) at weighted points; ``base`` is ω without g."""
+        """√(Σ c ψ² + floor) at weighted points; ``base`` is ω without g. Negative weights count as 0."""
+        if (weights < 0).any():
+            weights = np.maximum(weights, 0.0) / np.maximum(weights, 0.0).sum()
         squares = []
         for target in self.targets:
             psi = np.nan_to_num(target.influence(points, weights), nan=0.0, posinf=0.0, neginf=0.0)

@@ -75,6 +75,8 @@ def learn(
     log_w = store.log_weights(hit)
     w = relative(log_w)
     weights = w * a
+    if not weights.sum() > 0:  # of both signs
+        weights = np.abs(weights)
     weights /= weights.sum()
     omega = np.abs(weights)
     removable = 0.0
@@ -204,7 +206,7 @@ def _second_moments(
             continue
         some = rng.choice(mine.size, min(mine.size, PROBED), replace=False)
         root = 1 / np.sqrt(_near(x, square, at[some], a[hit[mine[some]]] ** 2))
-        result[mine] = (np.average(root, weights=weights[mine[some]])) ** -2
+        result[mine] = (np.average(root, weights=np.abs(weights[mine[some]]))) ** -2
     return result
 
 

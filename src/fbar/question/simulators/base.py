@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fbar.arrays import FloatArray
 from fbar.checks import arguments, known_names, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 
 if TYPE_CHECKING:
+    from fbar.question.simulators.fidelities import Fidelities
     from fbar.question.simulators.known import KnownAcceptance
 
 SimulatorFunction = Callable[[Points, np.random.Generator], Any]
@@ -44,6 +46,19 @@ class Simulator(ABC):
     @property
     def known(self) -> KnownAcceptance | None:
         """The acceptance probability, where it is known and stands in for simulations that give data."""
+        return None
+
+    @property
+    def fidelities(self) -> Fidelities | None:
+        """The real and the cheap simulator, where there are both."""
+        return None
+
+    def name_of(self, theta: Points) -> str:
+        """What messages call the simulator that runs a batch; nothing where there is only one."""
+        return ""
+
+    def cost_of(self, theta: Points) -> FloatArray | None:
+        """What each row costs, where the simulator was given a cost of its own for them; None as a rule."""
         return None
 
     @property
