@@ -3,6 +3,7 @@
 Rooms above import the methods, `Method`, `Run`, and the registry through which command line and studies know them.
 """
 
+from fbar.methods.chains import MCMC
 from fbar.methods.finite.adaptive import AdaptiveAllocation, AdaptivePosterior
 from fbar.methods.finite.allocation import Allocation
 from fbar.methods.finite.inverse_binomial import InverseBinomial
@@ -14,6 +15,7 @@ from fbar.methods.smc import SMC
 from fbar.methods.targeted import Targeted
 
 __all__ = [
+    "MCMC",
     "SMC",
     "AdaptiveAllocation",
     "AdaptivePosterior",
