@@ -38,6 +38,7 @@ from fbar.methods import (
     Run,
     Targeted,
 )
+from fbar.methods.chains import MCMC
 from fbar.methods.forecasts import Forecast
 from fbar.methods.smc import SMC
 from fbar.methods.smc.schedules import AcceptanceRateSchedule, QuantileSchedule
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "MCMC",
     "SMC",
     "Acceptance",
     "AcceptanceRateSchedule",

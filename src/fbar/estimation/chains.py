@@ -6,8 +6,10 @@ its error is Σ z, z = a ψ / Σ a, with z = 0 where a = 0; within a chain the z
 into batches, and the variance of Σ z is that between the sums ζ of batches ("replicated batch means", Argon &
 Andradóttir 2006), about the mean of all of them:
 
-    V = n/(n − 1) Σ_b (ζ_b − ζ̄)²,     n batches.
+    V = n/(n − 1) Σ_b (ζ_b − ζ̄)² + max_b (ζ_b − ζ̄)²,     n batches.
 
+The largest part counts twice, as in a targeted run: chains that visit a tail are few, and without it error bars of
+second moments were too small by a tenth (``benchmarks/systems/mcmc.py``).
 A batch is a whole chain where there are many chains. Few chains are cut into pieces, each as long as ten
 autocorrelation times at least: τ = 1 + 2 Σ_h ρ_h, up to where Geyer's (1992) initial positive sequence ends, with the
 autocovariances of all chains about the common mean. So chains that stay apart have a long τ, whatever each of them does.
@@ -36,7 +38,7 @@ LEAST_BATCHES = 8
 TIMES = 10.0
 """The length of a batch in autocorrelation times, at least: about a tenth of the variance is lost at the cuts."""
 
-SHORTEST = 2.0
+SHORTEST = 1.0
 """The length of a chain in autocorrelation times below which the chains are said to disagree."""
 
 HALF = 0.5
@@ -154,9 +156,12 @@ class ChainErrors(ErrorModel):
         number = len(zeta)
         away = zeta - zeta.mean(axis=0)
         covariance = number / max(number - 1, 1) * away.T @ away
-        variance = np.diagonal(covariance)
+        variance = np.diagonal(covariance) + (away**2).max(axis=0)
+        np.fill_diagonal(covariance, variance)
         with np.errstate(divide="ignore", invalid="ignore"):
-            df = 3 * variance**2 / np.square(away**2).sum(axis=0)  # n for normal sums, whose kurtosis is 3
+            df = (
+                3 * (away**2).sum(axis=0) ** 2 / np.square(away**2).sum(axis=0)
+            )  # n for normal sums, whose kurtosis is 3
             largest = (away**2).max(axis=0) / (away**2).sum(axis=0)
         df = np.clip(np.nan_to_num(df, nan=1.0, posinf=number - 1.0), 1.0, max(number - 1.0, 1.0))
         return ErrorBars(covariance, df, self._doubts(series, variance, largest, number))
@@ -189,4 +194,3 @@ class ChainErrors(ErrorModel):
             (everywhere & (number < LEAST_BATCHES), f"there are only {number} chains to compare"),
             (~(variance > 0), "all states give the same value of this target, so its error is unknown"),
         )
-

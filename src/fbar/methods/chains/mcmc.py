@@ -18,10 +18,18 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.arrays import BoolArray, FloatArray, IntArray
-from fbar.checks import choice, non_negative_number, number, positive_integer, positive_number, shown, store_number
-from fbar.errors import InputError
+from fbar.checks import (
+    choice,
+    counted,
+    non_negative_number,
+    number,
+    positive_integer,
+    positive_number,
+    shown,
+    store_number,
+)
+from fbar.errors import InputError, NoPosterior
 from fbar.estimation.chains import ChainErrors, States
-from fbar.estimation.doubts import none_within
 from fbar.estimation.draws import Draws
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.store import Entry, Store, failures, numbers
@@ -29,12 +37,16 @@ from fbar.methods.chains.run import ChainRun, Phase
 from fbar.methods.chains.tolerance import FallingTolerance
 from fbar.methods.method import Method
 from fbar.methods.registry import register
-from fbar.methods.run import Stage
 from fbar.methods.start import Start
 from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.outcomes import Batch, Outcomes, Tally, require_simulated
 from fbar.question.problem import Problem
 from fbar.question.space import Particles, Space
+
+FEW_DRAWS = 20
+"""Independent draws that a posterior must be worth, for its error bars to hold (``benchmarks/systems/mcmc.py``)."""
+
+FEW_EFFECTIVE = f"the states of the chains are worth fewer than {FEW_DRAWS} independent draws; use a larger budget"
 
 KEPT_STATES = 100
 """Accepted simulations that are left at the tolerance that is chosen, where none is given, at least."""
@@ -110,7 +122,7 @@ class MCMC(Method):
         return self.at_tolerance(0.0) if exact else self
 
     def begin(self, start: Start) -> MCMCRun:
-        return MCMCRun(self, start)
+        return MCMCRun(self.for_problem(start.problem), start)
 
 
 class MCMCRun(ChainRun):
@@ -240,7 +252,10 @@ class MCMCRun(ChainRun):
         weight = accepted(acceptance, np.asarray(self._scores.take(rows)))
         inside = weight > 0
         if not inside.any():
-            raise none_within(self.simulations, at, self.seen)
+            raise NoPosterior(
+                f"none of the states of {counted(self.plan.chains, 'chain')} is within the tolerance {at:g} (they ran at "
+                f"{self.chain_tolerance:.4g}); use a larger tolerance, or raise the budget"
+            )
         number = np.where(inside, np.cumsum(inside) - 1, -1)
         rows, weight = rows[inside], weight[inside]
         states = States(number[inverse].reshape(visited.shape), weight)
@@ -261,7 +276,7 @@ class MCMCRun(ChainRun):
         )
         errors = ChainErrors(states, draws, self.visited.take(rows).x)
         posterior = Posterior(points, states.weights, errors, self.simulations, float(weight.sum()))
-        posterior.doubts = self.doubts()
+        posterior.doubts = (*self.doubts(), *((FEW_EFFECTIVE,) if errors.ess < FEW_DRAWS else ()))
         return self._described(posterior, at, self._prior_share(acceptance))
 
     def _prior_share(self, acceptance: Acceptance) -> float:

@@ -50,6 +50,11 @@ IN_BURN_IN = "the chains are still in their burn-in; use a larger budget"
 
 NO_MOVES = "the chains never moved; use a larger budget or a larger tolerance"
 
+FEW_MOVES = 5
+"""Accepted proposals of a chain, on average, below which it has hardly moved."""
+
+HARDLY_MOVED = f"the chains have moved fewer than {FEW_MOVES} times each; use a larger budget or fewer chains"
+
 
 class Phase(enum.Enum):
     PILOT = "pilot"
@@ -312,7 +317,9 @@ class ChainRun(Run):
         """Why no estimate from its states is reliable."""
         if not len(self._trace):
             return (IN_BURN_IN,)
-        return () if self.moves else (NO_MOVES,)
+        if not self.moves:
+            return (NO_MOVES,)
+        return (HARDLY_MOVED,) if self.moves < FEW_MOVES * self.plan.chains else ()
 
     def stages(self) -> list[Stage]:
         """The pilot, the burn-in, and the rounds whose states are used."""
