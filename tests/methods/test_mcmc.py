@@ -1,4 +1,4 @@
-"""ABC-MCMC: chains at a learned tolerance, their states within smaller ones, and error bars from their autocorrelation."""
+"""ABC-MCMC: chains at a learned tolerance, their states within smaller ones, and error bars."""
 
 import math
 
@@ -84,7 +84,7 @@ class TestTheRun:
             assert abs(estimate.value - mean_at(tolerance)) < 5 * estimate.standard_error
         inside = run.posterior_at(0.5)
         assert (np.abs(run.everything.distance.take(inside.draws.row)) <= 0.5).all()
-        assert [at for at, _ in run.curve()][0] == 2.0
+        assert next(at for at, _ in run.curve()) == 2.0
         with pytest.raises(InputError, match="the chains ran at the tolerance 2, so there is no posterior"):
             run.posterior_at(3.0)
 
@@ -327,7 +327,7 @@ class TestErrorBars:
         x = autoregressive(200, 10, 0.5) + 5 * np.arange(10)
         errors = errors_of(x)
         bars = errors.error_bars((x - x.mean()).reshape(-1, 1))
-        assert [text for mask, text in bars.doubts if mask.any()][0].startswith("the chains disagree")
+        assert next(text for mask, text in bars.doubts if mask.any()).startswith("the chains disagree")
         assert errors.ess < 12
         # About the variance between ten chains that are five apart.
         assert bars.standard_error[0] == pytest.approx(5 * math.sqrt(99 / 12 / 9), rel=0.2)

@@ -1,9 +1,9 @@
 """The weighted average of the states of Markov chains, with error bars from their autocorrelation.
 
 K chains of T states each. A state outside the tolerance ε of the posterior has the weight a = 0, and with it the
-average is f̂ = Σ a f / Σ a over all states (Wegmann et al. 2009; Vihola & Franks 2020, "post-correction"). To first order
-its error is Σ z, z = a ψ / Σ a, with z = 0 where a = 0; within a chain the z depend on one another. The chains are cut
-into batches, and the variance of Σ z is that between the sums ζ of batches ("replicated batch means", Argon &
+average is f̂ = Σ a f / Σ a over all states (Wegmann et al. 2009; "post-correction" of Vihola & Franks 2020). To first
+order its error is Σ z, z = a ψ / Σ a, with z = 0 where a = 0; within a chain the z depend on one another. The chains are
+cut into batches, and the variance of Σ z is that between the sums ζ of batches ("replicated batch means", Argon &
 Andradóttir 2006), about the mean of all of them:
 
     V = n/(n − 1) Σ_b (ζ_b − ζ̄)² + max_b (ζ_b − ζ̄)²,     n batches.
@@ -12,7 +12,8 @@ The largest part counts twice, as in a targeted run: chains that visit a tail ar
 second moments were too small by a tenth (``benchmarks/systems/mcmc.py``).
 A batch is a whole chain where there are many chains. Few chains are cut into pieces, each as long as ten
 autocorrelation times at least: τ = 1 + 2 Σ_h ρ_h, up to where Geyer's (1992) initial positive sequence ends, with the
-autocovariances of all chains about the common mean. So chains that stay apart have a long τ, whatever each of them does.
+autocovariances of all chains about the common mean. So chains that stay apart have a long τ, whatever each of them
+does.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def autocorrelation_times(series: FloatArray) -> FloatArray:
 
 
 def _initial_positive(covariance: FloatArray) -> float:
-    """τ by Geyer's initial monotone sequence: sums of neighbouring autocovariances, while these fall and are positive."""
+    """τ by Geyer's initial monotone sequence: sums of neighbouring autocovariances, while they are positive."""
     if not covariance[0] > 0:
         return 1.0
     pairs = covariance[: covariance.size // 2 * 2].reshape(-1, 2).sum(axis=1)
@@ -173,12 +174,12 @@ class ChainErrors(ErrorModel):
         if wanted == 1:
             return 1
         long = int(length / (TIMES * float(autocorrelation_times(series).max())))
-        return min(max(min(wanted, long), math.ceil(LEAST_BATCHES / chains), 1), length)
+        return int(min(max(min(wanted, long), math.ceil(LEAST_BATCHES / chains), 1), length))
 
     def _doubts(
         self, series: FloatArray, variance: FloatArray, largest: FloatArray, number: int
     ) -> tuple[tuple[BoolArray, str], ...]:
-        length, chains, columns = series.shape
+        length, _, columns = series.shape
         points = self.states.weight.size
         with np.errstate(divide="ignore", invalid="ignore"):
             times = variance / np.square(series).sum(axis=(0, 1))

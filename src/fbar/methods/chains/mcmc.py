@@ -253,8 +253,8 @@ class MCMCRun(ChainRun):
         inside = weight > 0
         if not inside.any():
             raise NoPosterior(
-                f"none of the states of {counted(self.plan.chains, 'chain')} is within the tolerance {at:g} (they ran at "
-                f"{self.chain_tolerance:.4g}); use a larger tolerance, or raise the budget"
+                f"none of the states of {counted(self.plan.chains, 'chain')} is within the tolerance {at:g} (they ran "
+                f"at {self.chain_tolerance:.4g}); use a larger tolerance, or raise the budget"
             )
         number = np.where(inside, np.cumsum(inside) - 1, -1)
         rows, weight = rows[inside], weight[inside]

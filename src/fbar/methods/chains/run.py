@@ -3,8 +3,8 @@
 A run begins with a pilot of draws from the prior. The chains start from some of these, adapt their proposals together
 for a while (the burn-in), and from then on keep them. What a likelihood is made of is left to the methods: a
 simulation's distance (`fbar.methods.chains.mcmc`), or an estimate from several simulations at one θ
-(`fbar.methods.chains.synthetic`). Either is one number, the *score* of a θ, drawn once: a chain carries the score of its
-state along, so that θ and score together have the right distribution (Marjoram et al. 2003; Andrieu & Roberts 2009).
+(`fbar.methods.chains.synthetic`). Either is one number, the *score* of a θ, drawn once: a chain carries the score of
+its state along, so that both together have the right distribution (Marjoram et al. 2003; Andrieu & Roberts 2009).
 """
 
 from __future__ import annotations
