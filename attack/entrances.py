@@ -279,6 +279,7 @@ def _methods(rooms: Rooms) -> list[Entrance]:
         Entrance("fbar.AdaptiveAllocation", fbar.AdaptiveAllocation, {}, then=rooms.count),
         Entrance("fbar.AdaptivePosterior", fbar.AdaptivePosterior, {}, then=rooms.count),
         Entrance("fbar.InverseBinomial", fbar.InverseBinomial, {}, then=rooms.count),
+        Entrance("fbar.SyntheticLikelihood", fbar.SyntheticLikelihood, {}, then=rooms.use),
         Entrance(
             "fbar.QuantileSchedule",
             fbar.QuantileSchedule,

@@ -36,6 +36,7 @@ from fbar.methods import (
     Method,
     Rejection,
     Run,
+    SyntheticLikelihood,
     Targeted,
 )
 from fbar.methods.chains import MCMC
@@ -160,6 +161,7 @@ __all__ = [
     "Stratified",
     "Study",
     "StudyResult",
+    "SyntheticLikelihood",
     "Target",
     "Targeted",
     "UniformKernel",
