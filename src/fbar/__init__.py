@@ -39,7 +39,7 @@ from fbar.methods import (
     SyntheticLikelihood,
     Targeted,
 )
-from fbar.methods.chains import MCMC
+from fbar.methods.chains import MCMC, SyntheticLikelihoodMCMC
 from fbar.methods.forecasts import Forecast
 from fbar.methods.smc import SMC
 from fbar.methods.smc.schedules import AcceptanceRateSchedule, QuantileSchedule
@@ -162,6 +162,7 @@ __all__ = [
     "Study",
     "StudyResult",
     "SyntheticLikelihood",
+    "SyntheticLikelihoodMCMC",
     "Target",
     "Targeted",
     "UniformKernel",

@@ -34,12 +34,12 @@ def mean_at(tolerance, observed=1.0):
 
 class TestMCMCOnAFiniteSpace(MethodConformance):
     method = MCMC(chains=32)
-    budget = 1000
+    budget = 800
 
 
 class TestMCMC(MethodConformance):
     method = MCMC(tolerance=0.5, chains=32)
-    budget = 1000
+    budget = 800
 
     @property
     def problem(self):

@@ -2,8 +2,8 @@
 
 K chains of T states each. A state outside the tolerance ε of the posterior has the weight a = 0, and with it the
 average is f̂ = Σ a f / Σ a over all states (Wegmann et al. 2009; "post-correction" of Vihola & Franks 2020). To first
-order its error is Σ z, z = a ψ / Σ a, with z = 0 where a = 0; within a chain the z depend on one another. The chains are
-cut into batches, and the variance of Σ z is that between the sums ζ of batches ("replicated batch means", Argon &
+order its error is Σ z, z = a ψ / Σ a, with z = 0 where a = 0; within a chain the z depend on one another. The chains
+are cut into batches, and the variance of Σ z is that between the sums ζ of batches ("replicated batch means", Argon &
 Andradóttir 2006), about the mean of all of them:
 
     V = n/(n − 1) Σ_b (ζ_b − ζ̄)² + max_b (ζ_b − ζ̄)²,     n batches.

@@ -3,7 +3,7 @@
 Rooms above import the methods, `Method`, `Run`, and the registry through which command line and studies know them.
 """
 
-from fbar.methods.chains import MCMC
+from fbar.methods.chains import MCMC, SyntheticLikelihoodMCMC
 from fbar.methods.finite.adaptive import AdaptiveAllocation, AdaptivePosterior
 from fbar.methods.finite.allocation import Allocation
 from fbar.methods.finite.inverse_binomial import InverseBinomial
@@ -28,6 +28,7 @@ __all__ = [
     "Rejection",
     "Run",
     "SyntheticLikelihood",
+    "SyntheticLikelihoodMCMC",
     "Targeted",
     "register",
     "registered",

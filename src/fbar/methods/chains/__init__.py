@@ -4,5 +4,6 @@ Rooms above import the methods `MCMC` and `SyntheticLikelihoodMCMC`.
 """
 
 from fbar.methods.chains.mcmc import MCMC
+from fbar.methods.chains.synthetic import SyntheticLikelihoodMCMC
 
-__all__ = ["MCMC"]
+__all__ = ["MCMC", "SyntheticLikelihoodMCMC"]

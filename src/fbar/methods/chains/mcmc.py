@@ -29,8 +29,7 @@ from fbar.checks import (
     store_number,
 )
 from fbar.errors import InputError, NoPosterior
-from fbar.estimation.chains import ChainErrors, States
-from fbar.estimation.draws import Draws
+from fbar.estimation.chains import States
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.store import Entry, Store, failures, numbers
 from fbar.methods.chains.run import ChainRun, Phase
@@ -42,11 +41,6 @@ from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.outcomes import Batch, Outcomes, Tally, require_simulated
 from fbar.question.problem import Problem
 from fbar.question.space import Particles, Space
-
-FEW_DRAWS = 20
-"""Independent draws that a posterior must be worth, for its error bars to hold (``benchmarks/systems/mcmc.py``)."""
-
-FEW_EFFECTIVE = f"the states of the chains are worth fewer than {FEW_DRAWS} independent draws; use a larger budget"
 
 KEPT_STATES = 100
 """Accepted simulations that are left at the tolerance that is chosen, where none is given, at least."""
@@ -260,23 +254,7 @@ class MCMCRun(ChainRun):
         rows, weight = rows[inside], weight[inside]
         states = States(number[inverse].reshape(visited.shape), weight)
         points = self.theta_of(rows).with_columns(self.everything.recorded(rows))
-        draws = Draws(
-            self.problem,
-            points,
-            weight,
-            np.log(states.visits),
-            self.simulations,
-            "chains",
-            np.array([self.plan.chains]),
-            np.zeros(rows.size, dtype=np.int64),
-            None,
-            self.seen,
-            rows,
-            relative=True,
-        )
-        errors = ChainErrors(states, draws, self.visited.take(rows).x)
-        posterior = Posterior(points, states.weights, errors, self.simulations, float(weight.sum()))
-        posterior.doubts = (*self.doubts(), *((FEW_EFFECTIVE,) if errors.ess < FEW_DRAWS else ()))
+        posterior = self.average(rows, states, points)
         return self._described(posterior, at, self._prior_share(acceptance))
 
     def _prior_share(self, acceptance: Acceptance) -> float:

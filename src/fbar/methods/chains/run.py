@@ -21,9 +21,12 @@ import numpy.typing as npt
 
 from fbar.arrays import BoolArray, FloatArray, IntArray
 from fbar.errors import InputError, NoPosterior
+from fbar.estimation.chains import ChainErrors, States
 from fbar.estimation.coordinates import Coordinates
 from fbar.estimation.doubts import all_rejected
+from fbar.estimation.draws import Draws
 from fbar.estimation.kept import Kept
+from fbar.estimation.posterior import Posterior
 from fbar.estimation.simulations import Simulations
 from fbar.methods.chains.plan import Plan
 from fbar.methods.chains.walk import Walk
@@ -52,6 +55,11 @@ NO_MOVES = "the chains never moved; use a larger budget or a larger tolerance"
 
 FEW_MOVES = 5
 """Accepted proposals of a chain, on average, below which it has hardly moved."""
+
+FEW_DRAWS = 20
+"""Independent draws that a posterior must be worth, for its error bars to hold (``benchmarks/systems/mcmc.py``)."""
+
+FEW_EFFECTIVE = f"the states of the chains are worth fewer than {FEW_DRAWS} independent draws; use a larger budget"
 
 HARDLY_MOVED = f"the chains have moved fewer than {FEW_MOVES} times each; use a larger budget or fewer chains"
 
@@ -96,10 +104,10 @@ class ChainRun(Run):
         """Accepted proposals after the burn-in."""
         self._scores = Kept()
         self._simulations = 0
-        self._chain_block = start.block_size or (
-            max(1, -(-self.plan.chains // BLOCKS)) if self._largest_block else self.plan.chains
-        )
-        self._pilot_block = start.block_size or self._default_block(PILOT_BLOCK)
+        given = None if start.block_size is None else max(1, start.block_size // replicates)
+        chains = self.plan.chains
+        self._chain_block = given or (-(-chains // BLOCKS) if self._largest_block else chains)
+        self._pilot_block = given or max(1, self._default_block(PILOT_BLOCK) // replicates)
         self._rows: IntArray = np.zeros(0, dtype=np.int64)  # of the chains' states among the proposals
         self._states = Particles(np.zeros(0, dtype=np.int64), np.zeros((0, space.dimension)))
         self._score = self._log_prior = np.zeros(0)
@@ -160,7 +168,6 @@ class ChainRun(Run):
     def _cut(self, size: int) -> list[int]:
         """The blocks of a round of so many θ."""
         block = self._pilot_block if self.phase is Phase.PILOT else self._chain_block
-        block = max(1, block // self.replicates)
         return [min(block, size - first) for first in range(0, size, block)]
 
     def _blocks(self) -> int:
@@ -313,13 +320,33 @@ class ChainRun(Run):
         rows = found.whole()
         return np.asarray(rows if found is self._trace else rows[len(rows) // 2 :])
 
-    def doubts(self) -> tuple[str, ...]:
-        """Why no estimate from its states is reliable."""
+    def average(self, rows: IntArray, states: States, points: Points) -> Posterior:
+        """The posterior that has the proposals of these numbers, θ at ``points``, as its points."""
+        draws = Draws(
+            self.problem,
+            points,
+            states.weight,
+            np.log(states.visits),
+            self.simulations,
+            "chains",
+            np.array([self.plan.chains]),
+            np.zeros(rows.size, dtype=np.int64),
+            None,
+            self.seen,
+            rows,
+            relative=True,
+        )
+        errors = ChainErrors(states, draws, self.visited.take(rows).x)
+        found = Posterior(points, states.weights, errors, self.simulations, float(states.weight.sum()))
         if not len(self._trace):
-            return (IN_BURN_IN,)
-        if not self.moves:
-            return (NO_MOVES,)
-        return (HARDLY_MOVED,) if self.moves < FEW_MOVES * self.plan.chains else ()
+            found.doubts = (IN_BURN_IN,)
+        elif not self.moves:
+            found.doubts = (NO_MOVES,)
+        elif self.moves < FEW_MOVES * self.plan.chains:
+            found.doubts = (HARDLY_MOVED,)
+        elif errors.ess < FEW_DRAWS:
+            found.doubts = (FEW_EFFECTIVE,)
+        return found
 
     def stages(self) -> list[Stage]:
         """The pilot, the burn-in, and the rounds whose states are used."""

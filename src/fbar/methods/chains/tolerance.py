@@ -2,9 +2,9 @@
 
 A proposal θ′ with distance Δ′ is accepted at tolerance δ with the probability α(δ) = 1(Δ′ ≤ δ) min(1, p′/p). Vihola &
 Franks (2020) move log δ by a small step towards the wanted mean of α after every proposal of their one chain. The
-chains here share one δ, so every round has many proposals: δ is the weighted quantile of the recent Δ′ at which the mean
-of α is what is wanted, and half of the way there is gone at each round. Either rule ends where E[α(δ)] is the wanted
-rate.
+chains here share one δ, so every round has many proposals: δ is the weighted quantile of the recent Δ′ at which the
+mean of α is what is wanted, and half of the way there is gone at each round. Either rule ends where E[α(δ)] is the
+wanted rate.
 """
 
 from __future__ import annotations
