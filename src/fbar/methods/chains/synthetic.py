@@ -4,8 +4,9 @@ At each proposed θ the model is simulated R times, and the score is the log of 
 summaries, estimated from these (`fbar.methods.worth.gaussian`). A proposal is accepted with the probability
 min(1, p′ L̂′ / (p L̂)), and a state keeps its L̂: with an unbiased L̂ the chain has the posterior of the normal
 likelihood for every R (Andrieu & Roberts 2009). A noisy one lets chains stick where L̂ happened to be large. The
-variance of log L̂ is (d + δ⁴)/(2R) for d summaries at a squared Mahalanobis distance δ², of which the mean at the posterior is
-about d with variance 2d: R = (d² + 3d)/2 makes it about 1, near the best for a budget (Doucet et al. 2015).
+variance of log L̂ is (d + δ⁴)/(2R) for d summaries at a squared Mahalanobis distance δ², of which the mean at the
+posterior is about d with variance 2d: R = (d² + 3d)/2 makes it about 1, near the best for a budget (Doucet et al.
+2015).
 """
 
 from __future__ import annotations
