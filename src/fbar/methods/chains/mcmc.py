@@ -45,7 +45,7 @@ from fbar.question.space import Particles, Space
 KEPT_STATES = 100
 """Accepted simulations that are left at the tolerance that is chosen, where none is given, at least."""
 
-KEPT_SHARE = 0.25
+KEPT_SHARE = 0.5
 """The same as a share of the states at the chains' own tolerance."""
 
 
@@ -62,7 +62,7 @@ class MCMC(Method):
     ----------
     tolerance
         The tolerance of ABC's posterior. Chains run at it, or at a larger one if they would move too rarely. None: the
-        smallest one that leaves a quarter of the chains' states, and at least 100.
+        one that leaves half of the chains' states, and at least 100.
     kernel
         The acceptance kernel of the posterior, ``"uniform"`` or ``"epanechnikov"``, see `Acceptance`.
     chains
