@@ -280,6 +280,8 @@ def _methods(rooms: Rooms) -> list[Entrance]:
         Entrance("fbar.AdaptivePosterior", fbar.AdaptivePosterior, {}, then=rooms.count),
         Entrance("fbar.InverseBinomial", fbar.InverseBinomial, {}, then=rooms.count),
         Entrance("fbar.SyntheticLikelihood", fbar.SyntheticLikelihood, {}, then=rooms.use),
+        Entrance("fbar.MCMC", fbar.MCMC, {}, then=rooms.use),
+        Entrance("fbar.SyntheticLikelihoodMCMC", fbar.SyntheticLikelihoodMCMC, {"chains": 1}, then=rooms.use),
         Entrance(
             "fbar.QuantileSchedule",
             fbar.QuantileSchedule,

@@ -52,6 +52,7 @@ class TestTheRun:
     def test_more_summaries_have_more_simulations(self):
         assert [SyntheticLikelihoodMCMC().replicates_for(d) for d in (1, 5, 10)] == [10, 20, 65]
         assert SyntheticLikelihoodMCMC(kind="gaussian").replicates_for(5) == 70
+        assert SyntheticLikelihoodMCMC().replicates_for(10, most=3000) == 30
 
     def test_a_run_goes_on_from_its_record(self, tmp_path):
         problem, target = mean_of_twenty(), fbar.mean("theta")
@@ -87,8 +88,8 @@ class TestBadInput:
             method.start(mean_of_twenty(), fbar.mean("theta"), seed=1, budget=1000)
 
     def test_a_budget_of_too_few_steps(self):
-        with pytest.raises(InputError, match="each with 10 simulations at every θ need at least 1,000 simulations"):
-            SyntheticLikelihoodMCMC().start(mean_of_twenty(), fbar.mean("theta"), seed=1, budget=500)
+        with pytest.raises(InputError, match="each with 5 simulations at every θ need at least 500 simulations"):
+            SyntheticLikelihoodMCMC().start(mean_of_twenty(), fbar.mean("theta"), seed=1, budget=400)
 
     def test_summaries_that_are_constant_have_no_likelihood(self):
         problem = fbar.Problem(

@@ -22,6 +22,7 @@ from fbar.errors import InputError
 from fbar.estimation.chains import States
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.sequential import with_error_of_prior
+from fbar.methods.chains.plan import LEAST_CHAINS, LEAST_STEPS
 from fbar.methods.chains.run import ChainRun
 from fbar.methods.method import Method
 from fbar.methods.registry import register
@@ -51,7 +52,7 @@ class SyntheticLikelihoodMCMC(Method):
         ``"unbiased"``, Ghurye & Olkin's estimate of the density, or ``"gaussian"``, mean and covariance plugged in.
     replicates
         R, the simulations at each θ; by default (d² + 3d)/2 for d summaries, where the variance of the log-likelihood
-        is about 1, and more for ``"gaussian"``.
+        is about 1, and more for ``"gaussian"``; fewer where the budget is too small for that.
     chains
         How many there are; by default a fifth of the square root of the number of steps in the budget, from 4 to 256.
     jump
@@ -74,13 +75,15 @@ class SyntheticLikelihoodMCMC(Method):
                 raise InputError(f"jump must be a probability; got {shown(self.jump)}")
             store_number(self, "jump", float(self.jump))
 
-    def replicates_for(self, summaries: int) -> int:
-        """R for so many summaries."""
+    def replicates_for(self, summaries: int, most: float = math.inf) -> int:
+        """R for so many summaries; fewer where ``most`` simulations would not be enough for a few chains."""
         least = summaries + (4 if self.kind == "unbiased" else 2)
         if self.replicates is None:
-            usual = math.ceil((summaries**2 + 3 * summaries) / 2)
-            plugged_in = 0 if self.kind == "unbiased" else PLUGGED_IN + PLUGGED_IN_PER_NUMBER * summaries
-            return max(least, usual, plugged_in, LEAST_REPLICATES)
+            usual = max(math.ceil((summaries**2 + 3 * summaries) / 2), LEAST_REPLICATES)
+            if self.kind == "gaussian":
+                usual = max(usual, PLUGGED_IN + PLUGGED_IN_PER_NUMBER * summaries)
+            room = most // ((self.chains or LEAST_CHAINS) * LEAST_STEPS)
+            return int(max(least, min(usual, room)))
         if self.replicates < least:
             raise InputError(
                 f"with {counted(summaries, 'number')} in the summaries, every step needs at least {least} simulations; "
@@ -90,6 +93,12 @@ class SyntheticLikelihoodMCMC(Method):
 
     def begin(self, start: Start) -> SyntheticLikelihoodRun:
         return SyntheticLikelihoodRun(self, start)
+
+
+def _most(start: Start) -> float:
+    """The number of simulations never to exceed."""
+    most = start.limit if start.budget is None else start.budget
+    return math.inf if most is None else most
 
 
 class SyntheticLikelihoodRun(ChainRun):
@@ -106,7 +115,7 @@ class SyntheticLikelihoodRun(ChainRun):
             Space(problem.prior, "normal"),
             chains=method.chains,
             jump=method.jump,
-            replicates=method.replicates_for(self._observed.size),
+            replicates=method.replicates_for(self._observed.size, _most(start)),
         )
 
     def _scored(self, batch: Batch, outcomes: Outcomes, particles: Particles) -> FloatArray:
