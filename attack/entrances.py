@@ -282,6 +282,14 @@ def _methods(rooms: Rooms) -> list[Entrance]:
         Entrance("fbar.SyntheticLikelihood", fbar.SyntheticLikelihood, {}, then=rooms.use),
         Entrance("fbar.MCMC", fbar.MCMC, {}, then=rooms.use),
         Entrance("fbar.SyntheticLikelihoodMCMC", fbar.SyntheticLikelihoodMCMC, {"chains": 1}, then=rooms.use),
+        Entrance("fbar.DensityApproximation", fbar.DensityApproximation, {"replicates": 4}, then=rooms.use),
+        Entrance("fbar.PseudoMarginal", fbar.PseudoMarginal, {}, then=rooms.use_likelihood),
+        Entrance("fbar.UntilMatch", fbar.UntilMatch, {}, then=rooms.use_flips),
+        Entrance(
+            "fbar.with_likelihood",
+            fbar.with_likelihood,
+            {"prior": rooms.prior, "estimate": lambda theta, rng: -(theta["a"] ** 2)},
+        ),
         Entrance(
             "fbar.QuantileSchedule",
             fbar.QuantileSchedule,

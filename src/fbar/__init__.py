@@ -31,13 +31,17 @@ from fbar.methods import (
     AdaptiveAllocation,
     AdaptivePosterior,
     Allocation,
+    DensityApproximation,
     Importance,
     InverseBinomial,
     Method,
+    PseudoMarginal,
     Rejection,
     Run,
     SyntheticLikelihood,
     Targeted,
+    UntilMatch,
+    with_likelihood,
 )
 from fbar.methods.chains import MCMC, SyntheticLikelihoodMCMC
 from fbar.methods.forecasts import Forecast
@@ -110,6 +114,7 @@ __all__ = [
     "CostBudget",
     "Dask",
     "Density",
+    "DensityApproximation",
     "Distribution",
     "DoublyRobust",
     "EngineFailed",
@@ -145,6 +150,7 @@ __all__ = [
     "Predictions",
     "Prior",
     "Problem",
+    "PseudoMarginal",
     "QuantileSchedule",
     "Rejection",
     "RelativeError",
@@ -167,6 +173,7 @@ __all__ = [
     "Targeted",
     "UniformKernel",
     "UnitTransform",
+    "UntilMatch",
     "UntrustedModel",
     "WeightedAverage",
     "Workers",
@@ -201,6 +208,7 @@ __all__ = [
     "theory",
     "truncate",
     "variance",
+    "with_likelihood",
 ]
 
 

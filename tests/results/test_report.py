@@ -34,7 +34,7 @@ SECTIONS = [
     "rounds",
     "settings",
 ]
-VOID = {"meta", "link", "br", "hr", "img"}
+VOID = {"wbr", "meta", "link", "br", "hr", "img"}
 
 
 class Page(HTMLParser):

@@ -27,6 +27,7 @@ def predict(
     *,
     number: Annotated[MaybeWhole, Parameter(name=["--number", "-n"])] = None,
     model: str | None = None,
+    of_model: str | None = None,
     out: Path | None = None,
     force: Flag = False,
     seed: MaybeWhole = None,
@@ -51,6 +52,8 @@ def predict(
         New simulations; 1000 by default.
     model
         FILE.py:NAME, a simulator or a problem in a Python file; NAME is simulate by default.
+    of_model
+        Of a model choice: a model by its name; parameters are drawn from the posterior within it.
     out
         A file for the simulations themselves, one row each: csv, or parquet if its name ends so.
     force
@@ -72,7 +75,8 @@ def predict(
         result = view.of(load(run, trust=keep_trust(run, trust)))
         simulator = None if model is None else model_file.simulator(model)
         with waiting("simulating"):
-            found = result.predict(
+            drawn_from = result if of_model is None else result.of_model(of_model)
+            found = drawn_from.predict(
                 DEFAULT if number is None else number, simulator=simulator, seed=seed, workers=workers, timeout=timeout
             )
     warn(result.damage)

@@ -25,6 +25,7 @@ from fbar.errors import InputError
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.simulations import Simulations
 from fbar.question.problem import Problem
+from fbar.question.targets import OneModel
 
 FALSE_ALARM = 0.01
 """The largest p-value that is warned of: how often a right model is, at most."""
@@ -120,6 +121,11 @@ class ModelCheck:
             return f"The data are unlike what the model simulates {self._where} ({self._p}): {self._what}."
         if self.p_value < RATHER_UNUSUAL:
             return f"The data are rather unusual among what the model simulates {self._where} ({self._p})."
+        if self.compared_with == "prior":
+            return (
+                f"The data are within what the model simulates anywhere under its prior ({self._p}). That is a weak "
+                "check: too few simulations are at the posterior for a stronger one."
+            )
         return f"The data are like what the model simulates {self._where} ({self._p})."
 
     def as_dict(self) -> dict[str, Any]:
@@ -154,12 +160,15 @@ class ModelCheck:
         return named if more <= 0 else f"{named}; and {more} more"
 
 
-def check_model(problem: Problem, posterior: Posterior, simulations: Callable[[], Simulations]) -> ModelCheck:
-    """Compare the data with a run's simulations; no simulation is run."""
+def check_model(
+    problem: Problem, posterior: Posterior, simulations: Callable[[], Simulations], model: OneModel | None = None
+) -> ModelCheck:
+    """Compare the data with a run's simulations, or those of one ``model``; no simulation is run."""
     if problem.observed is None or not problem.compares_numbers:
         return ModelCheck(unknown="its simulations are not compared with the data by numbers")
     try:
         usable = Usable.of(simulations())
+        usable = usable if model is None else usable.of_model(model)
     except InputError as error:
         return ModelCheck(unknown=str(error))
     observed = np.ravel(np.asarray(problem.observed, dtype=np.float64))

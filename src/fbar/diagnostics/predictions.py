@@ -183,7 +183,9 @@ class Predictions:
             for line in (head, *cells)
         ]
         if len(some) < len(rows):
-            lines.append(f"({len(some)} of {len(rows):,} numbers are shown; .to_pandas() has every simulation)")
+            lines.append(
+                f"({len(some)} of {len(rows):,} numbers are shown, evenly spaced along each series; .table() has all)"
+            )
         failed = f", {self.failed:,} failed" if self.failed else ""
         where = f"{counted(len(self), 'new simulation')} at parameters drawn from {self.about}{failed}"
         return "\n".join(

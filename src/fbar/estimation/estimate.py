@@ -15,6 +15,7 @@ from fbar.arrays import BoolArray, FloatArray, as_array
 from fbar.checks import choice, in_words, real, share, shown, text
 from fbar.checks import function as check_function
 from fbar.errors import InputError
+from fbar.estimation.digits import few_digits
 from fbar.estimation.shown import ShownInNotebooks
 from fbar.question.targets import whole_name
 from fbar.question.targets.limits import Limits
@@ -32,13 +33,15 @@ ROUNDING = 2.0**-52
 def shorthand(value: float, error: float) -> str:
     """``8.003(12)``: the digits follow the error, which keeps two. One below the last digit of a float is none.
 
-    >>> shorthand(8.00312, 0.0123), shorthand(1234.5, 67.0), shorthand(0.5, float("nan")), shorthand(750, 2.6e-14)
-    ('8.003(12)', '1234(67)', '0.5(?)', '750(0)')
+    Where the error is not known, neither are more than a few digits.
+
+    >>> shorthand(8.00312, 0.0123), shorthand(1234.5, 67.0), shorthand(0.605202, float("nan")), shorthand(750, 2.6e-14)
+    ('8.003(12)', '1234(67)', '0.605(?)', '750(0)')
     """
     if not math.isfinite(value):
         return str(value)
     if not math.isfinite(error):
-        return f"{value:.6g}(?)"
+        return f"{few_digits(value)}(?)"
     if error <= ROUNDING * abs(value):
         return f"{value:.6g}(0)"
     digits = 1 - math.floor(math.log10(error))
@@ -113,6 +116,8 @@ class Estimate(ShownInNotebooks):
     """What was estimated: the posterior, or ABC's posterior at a tolerance; empty where no tolerance plays a part."""
     bias: Any = 0.0
     """The standard deviation of the bias that may remain, of either sign: a part of the standard error."""
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+    """What the true value lies between in any case: 0 and 1 for a probability. Its intervals end there."""
     comparison: Comparison | None = None
     """Of an answer at a tolerance: what knows its ``difference`` from the posterior."""
 
@@ -128,7 +133,7 @@ class Estimate(ShownInNotebooks):
         """A confidence interval by Student's t with the error bar's own degrees of freedom.
 
         That of a quantile is read off the weighted distribution function, and is not symmetric; it is infinite to a
-        side where too few simulations lie.
+        side where too few simulations lie. No interval goes beyond what is possible, such as 0 and 1 for a probability.
         """
         level = share(level, "level")
         if self.inverted is not None:
@@ -136,7 +141,8 @@ class Estimate(ShownInNotebooks):
         from scipy.special import stdtrit
 
         half = stdtrit(self.df, 0.5 + level / 2) * self.standard_error
-        return self.value - half, self.value + half
+        low, high = self.bounds
+        return np.clip(self.value - half, low, high), np.clip(self.value + half, low, high)
 
     @property
     def variance(self) -> Any:
@@ -351,34 +357,11 @@ def brief(estimates: Sequence[Estimate]) -> str:
     return ", ".join([*shown, *more])
 
 
-def worth(number: float) -> str:
-    """An effective number: in four digits, never as a power of ten.
-
-    >>> worth(11380.4), worth(325.44), worth(1.9991)
-    ('11,380', '325.4', '1.999')
-    """
-    return f"{number:,.0f}" if number >= 1000 else f"{number:.4g}"
-
-
 def whole(value: Any) -> Any:
     """A count in JSON's terms: a whole number as such, that of a kernel's fractions as it is."""
     if isinstance(value, list):
         return [whole(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def between(low: float, high: float) -> str:
-    """An interval in as many digits as its width has to say.
-
-    >>> between(0.371012, 0.445281), between(1.0, 1.0), between(103.2, 2207.9), between(-math.inf, 1.0)
-    ('0.371 to 0.445', '1 to 1', '103 to 2208', 'not known')
-    """
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return "not known"
-    digits = 1 - math.floor(math.log10(high - low)) if high > low else 99
-    if digits > 12:
-        return f"{low:.6g} to {high:.6g}"
-    return f"{low:.{max(digits, 0)}f} to {high:.{max(digits, 0)}f}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,9 +13,10 @@ import numpy as np
 from fbar.arrays import BoolArray, FloatArray
 from fbar.estimation.estimate import ErrorBars, Estimate, Estimates
 from fbar.estimation.joined import joined
+from fbar.estimation.rare import independent_draws, with_least_error
 from fbar.estimation.shown import ShownInNotebooks
 from fbar.question.points import Points
-from fbar.question.targets import Target, as_target, as_targets
+from fbar.question.targets import SeveralTargets, Target, as_target, as_targets
 from fbar.question.targets.quantiles import Inversion, Inverted, Quantile
 
 if TYPE_CHECKING:
@@ -85,14 +86,16 @@ class Further:
     df: FloatArray
     doubt: str = ""
 
-    def added(self, bars: ErrorBars, has_it: BoolArray) -> ErrorBars:
-        """The sum of both errors, which are independent; its diagonal is that of the bars where these have it already.
+    def added(self, bars: ErrorBars, inverted: FloatArray) -> ErrorBars:
+        """The sum of both errors, which are independent.
 
-        It does not fall with more simulations, so it is a part of the bias. Degrees of freedom are Satterthwaite's.
+        ``inverted`` (m,) are standard errors of the sum that are known already, those of quantiles; NaN for others. It
+        does not fall with more simulations, so it is a part of the bias. Degrees of freedom are Satterthwaite's.
         """
+        has_it = ~np.isnan(inverted)
         before, more = np.diagonal(bars.covariance), np.diagonal(self.covariance)
         covariance = bars.covariance + self.covariance
-        np.fill_diagonal(covariance, np.where(has_it, before, before + more))
+        np.fill_diagonal(covariance, np.where(has_it, inverted**2, before + more))
         with np.errstate(divide="ignore", invalid="ignore"):
             df = (before + more) ** 2 / (before**2 / bars.df + more**2 / self.df)
         df = np.where(has_it | ~np.isfinite(df), bars.df, df)
@@ -214,38 +217,42 @@ class Posterior(ShownInNotebooks):
         return as_target(target).value(self.points, self.weights)
 
     @overload
-    def expect(self, targets: Target) -> Estimate: ...
+    def expect(self, targets: Target | str) -> Estimate: ...
     @overload
-    def expect(self, targets: Sequence[Target]) -> Estimates: ...
-    def expect(self, targets: Target | Sequence[Target]) -> Estimate | Estimates:
+    def expect(self, targets: SeveralTargets) -> Estimates: ...
+    def expect(self, targets: Target | str | Sequence[Target | str]) -> Estimate | Estimates:
         """The `Estimate` of one target, or the `Estimates` of several with their joint covariance."""
         listed = as_targets(targets)
         for target in listed:
             target.check(self.points)
         found = self._expect(tuple(part for target in listed for part in target.parts))
         found = joined(found, listed)
-        return found[0] if isinstance(targets, Target) else found
+        return found[0] if isinstance(targets, Target | str) else found
 
     def _expect(self, listed: tuple[Target, ...]) -> Estimates:
         """The estimates of targets that consist of nothing but themselves."""
         bars = self._error_bars(listed)
         further = None if self.further is None else self.further.of(self, listed)
         values, slices, start = [self.value(target) for target in listed], [], 0
+        if np.ndim(self.weights) == 1:
+            shares = [self.effective_draws(target) if target.binary else None for target in listed]
+            bars = with_least_error(bars, listed, values, shares)
         for value in values:
             slices.append(slice(start, start + value.shape[-1]))
             start += value.shape[-1]
         limits: list[Inverted | None] = []
+        totals = np.full(start, math.nan)
         for target, part in zip(listed, slices, strict=True):
             inverted = self._inverted(target, bars, part.start)
             if inverted is not None:
+                bars = bars.rescaled(part.start, inverted.standard_error(), inverted.df)
                 if further is not None:
                     more = float(further.covariance[part.start, part.start])
                     inverted = replace(inverted, bias=math.hypot(inverted.bias, math.sqrt(more)))
-                bars = bars.rescaled(part.start, inverted.standard_error(), inverted.df)
+                    totals[part.start] = inverted.standard_error()
             limits.append(inverted)
         if further is not None:
-            sizes = [part.stop - part.start for part in slices]
-            bars = further.added(bars, np.repeat([inverted is not None for inverted in limits], sizes))
+            bars = further.added(bars, totals)
         estimates = [
             self._estimate(target, value, bars, part, inverted)
             for target, value, part, inverted in zip(listed, values, slices, limits, strict=True)
@@ -273,6 +280,15 @@ class Posterior(ShownInNotebooks):
         doubts = tuple((mask[..., :size], text) for mask, text in bars.doubts)
         return ErrorBars(covariance, bars.df[..., :size], doubts)
 
+    def effective_draws(self, target: Target) -> FloatArray | None:
+        """The number of draws (m,) that a target's probabilities are shares of, effectively; None for other kinds."""
+        if self.draws is None or not self.is_distribution:
+            return None
+        return independent_draws(target, self.points, self.weights)
+
+    is_distribution = True
+    """Whether its values are those of one distribution, and so within a target's bounds."""
+
     inverts = True
     """Whether a quantile is where its own weighted distribution function has the level."""
 
@@ -292,7 +308,7 @@ class Posterior(ShownInNotebooks):
 
         None where the error does not come about as a sum over single simulations.
         """
-        as_target(target)
+        target = as_target(target)
         if self.errors is None:
             return None
         return self.errors.contributions(np.concatenate(self._influences((target,)), axis=-1))
@@ -328,7 +344,8 @@ class Posterior(ShownInNotebooks):
             trusted[..., part] &= not seen.doubts
             warnings += [*seen.doubts, *([seen.note] if seen.note else [])]
         number, error, df = (shaped(array) for array in (value, bars.standard_error[..., part], bars.df[..., part]))
-        limits = target.confidence_limits(number, error, df) if isinstance(number, float) else None
+        asymmetric = isinstance(number, float) and self.is_distribution
+        limits = target.confidence_limits(number, error, df) if asymmetric else None
         return Estimate(
             name=target.name,
             value=number,
@@ -341,6 +358,7 @@ class Posterior(ShownInNotebooks):
             labels=target.labels,
             inverted=limits if inverted is None else inverted,
             about=self.about,
+            bounds=target.bounds if self.is_distribution else (-math.inf, math.inf),
             bias=0.0 if bars.bias is None else shaped(bars.bias[..., part]),
         )
 

@@ -13,7 +13,10 @@ from fbar.methods.run import Run
 from fbar.methods.sampling import Importance, Rejection
 from fbar.methods.smc import SMC
 from fbar.methods.targeted import Targeted
+from fbar.methods.worth.density import DensityApproximation
+from fbar.methods.worth.pseudo_marginal import PseudoMarginal, with_likelihood
 from fbar.methods.worth.synthetic import SyntheticLikelihood
+from fbar.methods.worth.until_match import UntilMatch
 
 __all__ = [
     "MCMC",
@@ -21,16 +24,20 @@ __all__ = [
     "AdaptiveAllocation",
     "AdaptivePosterior",
     "Allocation",
+    "DensityApproximation",
     "Importance",
     "InverseBinomial",
     "Method",
+    "PseudoMarginal",
     "Registered",
     "Rejection",
     "Run",
     "SyntheticLikelihood",
     "SyntheticLikelihoodMCMC",
     "Targeted",
+    "UntilMatch",
     "register",
     "registered",
     "unregister",
+    "with_likelihood",
 ]

@@ -9,14 +9,28 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from fbar.checks import shown
+from fbar.checks import known_names, shown
+from fbar.diagnostics.model_check import ModelCheck, check_model
+from fbar.diagnostics.predictions import Predictions
 from fbar.errors import InputError
 from fbar.estimation.estimate import Estimate, Estimates
+from fbar.estimation.of_model import of_one_model
+from fbar.estimation.posterior import Posterior
 from fbar.estimation.shown import ShownInNotebooks
 from fbar.question.points import Points
 from fbar.question.priors import Distribution, structure
-from fbar.question.targets import OneModel, Target, as_targets, mean, model_probability, within
+from fbar.question.simulators import SimulatorFunction
+from fbar.question.targets import (
+    OneModel,
+    SeveralTargets,
+    Target,
+    as_targets,
+    mean,
+    model_probability,
+    within,
+)
 from fbar.question.targets.expectations import is_model
+from fbar.results.predicted import predicted
 from fbar.results.sample import draw
 from fbar.seeds import Seeds
 
@@ -42,8 +56,7 @@ class Models:
         for model in self.all:
             if bool(is_model(np.array([model.label]), label)[0]):
                 return model
-        known = ", ".join(map(str, self.labels))
-        raise InputError(f"there is no {self.column} {shown(label)}; known: {known}")
+        raise InputError(f"there is no {self.column} {shown(label)}; {known_names(label, self.labels)}")
 
     def prior(self, model: OneModel) -> float:
         return self.probabilities[self.labels.index(model.label)]
@@ -83,28 +96,50 @@ class WithinModel(ShownInNotebooks):
         return self.result.expect(model_probability(self.model.label, name=self.model.column))
 
     @cached_property
+    def posterior(self) -> Posterior:
+        """The weighted points of the model."""
+        return of_one_model(self.result.posterior, self.model)
+
+    @cached_property
+    def model_check(self) -> ModelCheck:
+        """Whether the data are like what this model simulates, see ``result.model_check``."""
+        return check_model(self.result.run.problem, self.posterior, self.result.all_simulations, self.model)
+
+    @cached_property
     def estimates(self) -> Estimates:
         """The means of the model's parameters and derived quantities."""
         return self.expect([mean(row.name) for row in self.summary().rows])
 
     @overload
-    def expect(self, targets: Target) -> Estimate: ...
+    def expect(self, targets: Target | str) -> Estimate: ...
     @overload
-    def expect(self, targets: Sequence[Target]) -> Estimates: ...
-    def expect(self, targets: Target | Sequence[Target]) -> Estimate | Estimates:
+    def expect(self, targets: SeveralTargets) -> Estimates: ...
+    def expect(self, targets: Target | str | Sequence[Target | str]) -> Estimate | Estimates:
         """The estimates of targets within the model."""
         listed = as_targets(targets)
         found = self.result.expect([within(target, self.model) for target in listed])
         named = [replace(item, name=target.name) for item, target in zip(found, listed, strict=True)]
-        return named[0] if isinstance(targets, Target) else Estimates(named, found.covariance, found.slices)
+        return named[0] if isinstance(targets, Target | str) else Estimates(named, found.covariance, found.slices)
 
     def sample(self, size: int | None = None, *, seed: int | None = None) -> Points:
         """Equally weighted draws of the model's parameters, see ``result.sample``."""
-        posterior = self.result.posterior
-        own = np.where(self.model.mask(posterior.points), posterior.weights, 0.0)
-        drawn = draw(posterior, self.result.run.seeds if seed is None else Seeds.of(seed), size, own)
+        drawn = draw(self.posterior, self.result.run.seeds if seed is None else Seeds.of(seed), size)
         kept = [name for name in drawn if name != self.model.column and drawn.present(name).all()]
         return drawn.only(kept) if kept else drawn
+
+    def predict(
+        self,
+        n: int | None = None,
+        *,
+        simulator: SimulatorFunction | None = None,
+        seed: int | None = None,
+        workers: int | None = None,
+        timeout: float | None = None,
+    ) -> Predictions:
+        """New simulations at parameters drawn from the posterior within this model, see ``result.predict``."""
+        engine = self.result.engine(workers, timeout)
+        found = predicted(self.result, n, simulator, seed, engine, self.posterior)
+        return replace(found, about=f"{found.about} within {self.model.column} {self.label}")
 
     def summary(self, level: float = 0.95, *, kind: str = "equal-tailed") -> SummaryTable:
         """The table of the model's parameters, see ``result.summary``."""

@@ -8,7 +8,8 @@ from functools import singledispatch
 
 import numpy as np
 
-from fbar.estimation.estimate import RELIABLE, Estimate, Estimates, between, shorthand
+from fbar.estimation.digits import between
+from fbar.estimation.estimate import RELIABLE, Estimate, Estimates, shorthand
 from fbar.estimation.posterior import Posterior
 from fbar.results.markup import Html, element, join, paragraph
 

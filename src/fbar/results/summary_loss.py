@@ -92,8 +92,8 @@ class SummaryLoss:
         some = ", ".join(shares[:MOST_NAMED]) + (", …" if len(shares) > MOST_NAMED else "")
         lost = f"lose information: the raw data predict more out of fold (of the remaining variance: {some})"
         if self.learned:
-            return f"the learned summaries {lost}; leave `summaries` out, or give the numbers that matter as `summary`"
-        return f"the summaries {lost}; leave `summary` out to have summaries learned, or add to it"
+            return f"the learned summaries {lost}; leave summaries= out, or give the numbers that matter by summary="
+        return f"the summaries {lost}; leave summary= out to have summaries learned, or add to it"
 
 
 @dataclass(frozen=True, eq=False)

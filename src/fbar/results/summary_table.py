@@ -111,9 +111,13 @@ class SummaryTable:
     @property
     def legend(self) -> tuple[str, str]:
         """What is an interval of the quantity, and what an error of the estimate."""
+        return self._legend(bool(self.asked))
+
+    def _legend(self, asked: bool) -> tuple[str, str]:
+        shown = "mean, or of the estimate that was asked for" if asked else "mean that is shown"
         return (
             f"The interval is where the quantity lies with probability {100 * self.level:g}%, given the data.",
-            "The errors are standard errors of the mean that is shown: Monte Carlo, and with the bias that may remain.",
+            f"The errors are standard errors of the {shown}: Monte Carlo, and with the bias that may remain.",
         )
 
     # ------------------------------------------------------------ as text
@@ -130,7 +134,7 @@ class SummaryTable:
         if asked and self.asked:
             rows = [["asked", "estimate", "MC error", "total error", "reliability"], *map(_asked_cells, self.asked)]
             found += ["", *aligned(rows, (0, 4))]
-        found += self.legend if self.rows else []
+        found += self._legend(asked and bool(self.asked)) if self.rows else []
         found += [f"without a row, not being numbers everywhere: {', '.join(self.left_out)}"] if self.left_out else []
         return [clean(line) for line in found]
 

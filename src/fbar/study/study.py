@@ -21,7 +21,7 @@ from fbar.ledger.settings import describe
 from fbar.problems import Benchmark, load
 from fbar.problems.benchmark import LEVELS
 from fbar.question.problem import Problem
-from fbar.question.targets import Target, as_targets, parse
+from fbar.question.targets import as_targets, parse
 from fbar.question.truth import Listed
 from fbar.results.notebook import joined, table
 from fbar.running.replication import Found, Progress, replicate
@@ -104,7 +104,7 @@ class Study:
         self.scores: tuple[Score, ...] = tuple(as_score(score) for score in given)
         names = [score.name for score in self.scores]
         if not names:
-            raise InputError("give at least one score; `fbar scores` lists them")
+            raise InputError("give at least one score; fbar scores lists them")
         if len(set(names)) < len(names):
             raise InputError(f"the score {shown(max(names, key=names.count))} is given twice")
         self._targets = targets
@@ -135,7 +135,7 @@ class Study:
             scored = _with_truth(problem, Listed(list(known.values()), known.how))
         asked = self._targets.get(name) if isinstance(self._targets, Mapping) else self._targets
         if asked is not None:
-            targets = _targets(asked)
+            targets = as_targets(asked)
             for target in targets:
                 target.check_space(problem.probe)
         else:
@@ -290,11 +290,6 @@ def _described(arena: Arena) -> dict[str, Any]:
     return found
 
 
-def _targets(given: Any) -> tuple[Target, ...]:
-    listed = [given] if isinstance(given, str | Target) else listed_of(given, "targets")
-    return as_targets([parse(item) if isinstance(item, str) else item for item in listed])
-
-
 def _problems(given: Any) -> dict[str, Problem]:
     if isinstance(given, Problem):
         given = [given]
@@ -307,7 +302,7 @@ def _problems(given: Any) -> dict[str, Problem]:
         listed = listed_of(given, "problems") if isinstance(given, Iterable) and not isinstance(given, str) else [given]
         found = dict(_problem(item) for item in listed)
     if not found:
-        raise InputError("give at least one problem; `fbar problems` lists them")
+        raise InputError("give at least one problem; fbar problems lists them")
     return found
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.checks import counted
-from fbar.estimation.estimate import Estimate, shorthand, worth
+from fbar.estimation.digits import worth
+from fbar.estimation.estimate import Estimate, shorthand
 
 if TYPE_CHECKING:
     from fbar.diagnostics.explanation.data import Explanation, Regression

@@ -33,8 +33,7 @@ from fbar.estimation.estimate import ErrorBars, Estimate, Estimates
 from fbar.estimation.posterior import ErrorModel, Posterior
 from fbar.estimation.strata import Clustered
 from fbar.question.points import Points
-from fbar.question.targets import Target, as_targets
-from fbar.question.targets.expectations import Expectation
+from fbar.question.targets import SeveralTargets, Target, as_targets
 from fbar.question.targets.quantiles import Inversion, Inverted, Quantile
 from fbar.weights import effective_size
 
@@ -67,14 +66,12 @@ UNLIKE = 0.01
 
 MOST_FREEDOM = 1e6
 
-
 ONE_CARRIES = 0.5
 """The share of the squared error that a single simulation may contribute; the degrees of freedom allow for less."""
 
 ONE_SIMULATION = f"one simulation contributes more than {ONE_CARRIES:.0%} of the squared error"
 
 TINY = 1e-300
-
 NOT_NEAR = "no simulation near the data has the parameters of this target"
 
 RARE = 3.0
@@ -138,7 +135,7 @@ class PosteriorAtData(Posterior):
             f"sample size {self.ess:,.6g}"
         )
 
-    def curve(self, targets: Target | Sequence[Target]) -> list[tuple[float, Estimates]]:
+    def curve(self, targets: Target | str | Sequence[Target | str]) -> list[tuple[float, Estimates]]:
         """The estimates against the bandwidth: pairs of the share of the simulations within it, and `Estimates`.
 
         The region and the order of the regression are those that were chosen; bandwidths are halved in share.
@@ -195,18 +192,18 @@ class PosteriorAtData(Posterior):
     # ------------------------------------------------------------ within models
 
     @overload
-    def expect(self, targets: Target) -> Estimate: ...
+    def expect(self, targets: Target | str) -> Estimate: ...
     @overload
-    def expect(self, targets: Sequence[Target]) -> Estimates: ...
-    def expect(self, targets: Target | Sequence[Target]) -> Estimate | Estimates:
+    def expect(self, targets: SeveralTargets) -> Estimates: ...
+    def expect(self, targets: Target | str | Sequence[Target | str]) -> Estimate | Estimates:
         """The `Estimate` of one target, or the `Estimates` of several.
 
         Errors of targets that are conditional on different models are taken for independent, as their simulations are.
         """
         listed = as_targets(targets)
-        if isinstance(targets, Target):
-            answering = self._answering(targets)
-            return super().expect(targets) if answering is self else answering.expect(targets)
+        if isinstance(targets, Target | str):
+            answering = self._answering(listed[0])
+            return super().expect(listed[0]) if answering is self else answering.expect(listed[0])
         parts: dict[PosteriorAtData, list[int]] = {}
         for place, target in enumerate(listed):
             parts.setdefault(self._answering(target), []).append(place)
@@ -291,11 +288,11 @@ class PosteriorAtData(Posterior):
                 v = self._clustered(self._contributions(weights, weights.at, inner, None)).covariance
                 covariance[place, place] += v[0, 0] * v[1, 1] + v[0, 1] ** 2
             place += function(self.points.take([0])).shape[-1]
-        left = np.sqrt(np.maximum(np.diagonal(bias), 0.0))
+        left, rare = np.sqrt(np.maximum(np.diagonal(bias), 0.0)), self._rare(targets)
         doubts = (
             ((z**2).max(axis=0) > ONE_CARRIES * (variance + left**2) + TINY, ONE_SIMULATION),
-            (variance == 0, ALL_THE_SAME),
-            (self._rare(targets) & (variance > 0), HARDLY_ANY),
+            ((variance == 0) & ~rare, ALL_THE_SAME),
+            (rare, HARDLY_ANY),
             (np.isnan(variance), NOT_NEAR),
         )
         return ErrorBars(covariance + bias, self._freedom(parts, variance, left**2), doubts, left)
@@ -306,8 +303,11 @@ class PosteriorAtData(Posterior):
         for target in targets:
             value = np.atleast_1d(self.value(target))
             sides = np.minimum(value, 1 - value) * self.ess
-            found.append(np.full(value.shape, isinstance(target, Expectation) and target.is_indicator) & (sides < RARE))
+            found.append(target.binary & (sides < RARE))
         return np.concatenate(found)
+
+    def effective_draws(self, target: Target) -> FloatArray:
+        return np.full(self.value(target).shape, self.ess)
 
     def _contributions(
         self, weights: Local, at: IntArray, influence: FloatArray, gradient: FloatArray | None

@@ -127,10 +127,18 @@ class Prepared:
         return f"{summaries} learned from the data's {numbers:,} numbers (out-of-fold R²: {r_squared}{more})"
 
     def _coordinate_names(self) -> list[str]:
-        """The parameters of the coordinates that move, where they have names of their own."""
+        """The parameters of the coordinates that move; of models that share one, those of each."""
         known = structure(self.problem.prior)
-        names = list(known.coordinates) if known.models is None else []
-        return [names[k] if k < len(names) else f"coordinate {k + 1}" for k in self.moving]
+        if known.models is None:
+            each = [list(known.coordinates)]
+        else:  # the first coordinate is the model's
+            each = [["", *structure(prior).coordinates] for prior in known.models.models.values()]
+
+        def name(k: int) -> str:
+            found = dict.fromkeys(names[k] for names in each if k < len(names))
+            return " or ".join(found) or "a function of the parameters"
+
+        return [name(k) for k in self.moving]
 
     def in_learnt_coordinates(self) -> Prepared | None:
         """With summaries that are learned from the data; None where they are few, given by the user, or say nothing."""

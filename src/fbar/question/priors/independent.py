@@ -15,7 +15,7 @@ from fbar.errors import InputError
 from fbar.question.points import Points, require_points
 from fbar.question.priors.base import as_unit, draws
 from fbar.question.priors.marginals import Marginal, as_marginal, quantile_function
-from fbar.question.priors.structures import Determined, Structure, Structured
+from fbar.question.priors.structures import Constrained, Determined, Structure, Structured
 
 MOST_DIMENSIONS = 100_000
 """Of the unit cube that a distribution is made from."""
@@ -76,7 +76,10 @@ class Prior(Structured):
         return len(self.marginals)
 
     def __repr__(self) -> str:
-        return f"Prior({', '.join(self.names)})"
+        names = [*self.names, *self._determined]
+        parts = {**self.marginals, **self._determined}
+        rules = [part.constraint.replace("{}", name) for name, part in parts.items() if isinstance(part, Constrained)]
+        return f"Prior({', '.join(names)}{''.join(f'; {rule}' for rule in rules)})"
 
     @property
     def structure(self) -> Structure:

@@ -29,6 +29,7 @@ from fbar.errors import InputError, ZeroDensity
 from fbar.question.points import Points
 from fbar.question.priors.density import Density
 from fbar.question.priors.marginals import Marginal, Scipy, Uniform, as_marginal
+from fbar.question.priors.structures import Constrained
 
 TINY = 1e-300
 RAREST = 1e-9
@@ -149,12 +150,16 @@ class Link:
 
 
 @dataclass(frozen=True, eq=False)
-class First:
+class First(Constrained):
     """The first parameter of a chain, which depends on no other."""
 
     chain: Chain
 
     discrete = False
+
+    @property
+    def constraint(self) -> str:
+        return " < ".join(self.chain.marginals)
 
     @property
     def support(self) -> tuple[float, float]:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.arrays import BoolArray, FloatArray, without_mask
-from fbar.checks import flag, in_words, number, shown
+from fbar.checks import flag, in_words, known_names, number, shown
 from fbar.checks import function as check_function
 from fbar.errors import InputError
 from fbar.question.expressions import Expression
@@ -68,6 +68,10 @@ class Expectation(Target):
 
     def value(self, points: Points, weights: FloatArray) -> FloatArray:
         return mean_of(self.components(points), weights, self.given(points))[0]
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return (0.0, 1.0) if self.is_indicator else (-math.inf, math.inf)
 
     def limits(self, points: Points) -> tuple[FloatArray | float, FloatArray | float]:
         values, given = self.components(points), self.given(points)
@@ -189,7 +193,7 @@ def model_probability(model: Any, *, name: str = "model") -> Target:
         return is_model(points[name], model)
 
     def unknown(_: int, points: Points) -> str:
-        return f"there is no {name} {shown(model)}; known: {', '.join(map(str, dict.fromkeys(points[name].tolist())))}"
+        return f"there is no {name} {shown(model)}; {known_names(model, dict.fromkeys(points[name].tolist()))}"
 
     return Expectation(chosen, label, is_indicator=True, requires_each=unknown)
 

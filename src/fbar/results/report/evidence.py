@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fbar.diagnostics.explanation import VALUES, Explanation, regression_in_words
-from fbar.estimation.estimate import shorthand, worth
+from fbar.estimation.digits import worth
+from fbar.estimation.estimate import shorthand
 from fbar.methods.run import Stage
 from fbar.results.markup import Html, element, join, paragraph
 from fbar.results.report.answer import sentence
-from fbar.results.report.page import Section, details, figures, keys, notes, split_table, table
+from fbar.results.report.page import Section, breakable, details, figures, keys, notes, split_table, table
 from fbar.results.report.posterior import parameters
 from fbar.results.report.svg import inline, small, whole
 
@@ -49,7 +50,7 @@ def influence(explained: Explained) -> Section:
     rows = [_carried(name, found) for name, found in explained.items()]
     head = ["target", "simulations", "worth", "half of the variance is in", "largest share", "at"]
     others = [
-        (name, other.words, f"{other.standard_error:.3g}", shorthand(other.times, other.times_error))
+        (breakable(name), other.words, f"{other.standard_error:.3g}", shorthand(other.times, other.times_error))
         for name, found in explained.items()
         for other in found.alternatives
     ]
@@ -65,7 +66,7 @@ def influence(explained: Explained) -> Section:
     largest = [found.carriers.largest for found in explained.values() if found.carriers is not None]
     of_values = any(found.carriers is not None and found.carriers.what == VALUES for found in explained.values())
     part = "value of θ" if of_values else "simulation"
-    line = f"no {part} carries more than {100 * max(largest):.3g}% of a variance" if largest else ""
+    line = f"the largest share of one {part} in a variance is {100 * max(largest):.2g}%" if largest else ""
     return Section("influence", "What carries the estimates", join(body), folded=True, line=line)
 
 
@@ -73,10 +74,10 @@ def _carried(name: str, found: Explanation) -> tuple[object, ...]:
     used = f"{float(np.sum(found.estimate.accepted)):,.6g}"
     ess = "" if found.ess is None else worth(found.ess)
     if found.carriers is None:
-        return name, used, ess, "", "", ""
+        return breakable(name), used, ess, "", "", ""
     at = ", ".join(f"{key} = {_short(value)}" for key, value in found.carriers.theta.items())
     half = f"{found.carriers.half:,} of {found.carriers.number:,} {found.carriers.what}"
-    return name, used, ess, half, f"{100 * found.carriers.largest:.3g}%", at
+    return breakable(name), used, ess, half, f"{100 * found.carriers.largest:.3g}%", at
 
 
 def tolerance(result: Result, explained: Explained) -> Section:

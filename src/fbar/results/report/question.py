@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fbar.estimation.at_data import PosteriorAtData
 from fbar.question.problem import Problem
 from fbar.question.simulators import KnownAcceptance, each
 from fbar.question.simulators.choice import Choice
@@ -51,7 +52,9 @@ def data(problem: Problem) -> str:
     """The data, as numbers where they are few."""
     if problem.raw is None:
         return "Simulations only match the data or do not; the data themselves are not given."
-    text = f"Data: {_in_numbers(problem.raw)}."
+    parts = {} if problem.named_data is None else problem.named_data.split(problem.raw)
+    words = "; ".join(f"{name} {_in_numbers(part)}" for name, part in parts.items()) or _in_numbers(problem.raw)
+    text = f"Data: {words}."
     if problem.summary is None or problem.observed is None:
         return text
     names, values = problem.summary_labels, np.ravel(problem.observed)
@@ -68,7 +71,7 @@ def model(result: Result) -> Section:
     words: list[object] = [_docstring(text, str(label)) for label, text in texts.items() if text]
     if not words:
         words.append(paragraph("The simulator has no docstring.", class_="soft"))
-    words.append(paragraph(_compared(problem), class_="soft"))
+    words.append(paragraph(_compared(result), class_="soft"))
     head, rows = ("parameter", "prior", "median", "central 95%"), prior_rows(problem)
     shown = len(head) if any(middle for _, _, middle, _ in rows) else 2  # labels have no quantiles
     priors = element("div", split_table(head[:shown], [row[:shown] for row in rows], left=2), class_="prior")
@@ -87,8 +90,12 @@ def _docstring(text: str, label: str) -> Html:
     return join([title, first, details("More about the model", element("pre", rest, class_="wrapped words"))])
 
 
-def _compared(problem: Problem) -> str:
+def _compared(result: Result) -> str:
     """By what simulations are compared with the data."""
+    problem, posterior = result.run.problem, result.posterior
+    if isinstance(posterior, PosteriorAtData) and posterior.step.moved.prepared.learnt is not None:
+        learned = _summaries(posterior.step.moved.prepared.learnt.dimension)
+        return f"Simulations and data are compared by {learned}, learned from the simulated data."
     if problem.raw is None:
         return "The probability that a simulation matches the data is known."
     by = "the data as they are"
