@@ -8,8 +8,8 @@ Andradóttir 2006), about the mean of all of them:
 
     V = n/(n − 1) Σ_b (ζ_b − ζ̄)² + max_b (ζ_b − ζ̄)²,     n batches.
 
-The largest part counts twice, as in a targeted run: chains that visit a tail are few, and without it error bars of
-second moments were too small by a tenth (``benchmarks/systems/mcmc.py``).
+The largest part counts twice, as in a targeted run: chains that visit a tail are few. Without that, the error bars of
+second moments in normal problems of one and two dimensions were too small by a tenth.
 A batch is a whole chain where there are many chains. Few chains are cut into pieces, each as long as ten
 autocorrelation times at least: τ = 1 + 2 Σ_h ρ_h, up to where Geyer's (1992) initial positive sequence ends, with the
 autocovariances of all chains about the common mean. So chains that stay apart have a long τ, whatever each of them

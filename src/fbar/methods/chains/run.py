@@ -57,7 +57,7 @@ FEW_MOVES = 5
 """Accepted proposals of a chain, on average, below which it has hardly moved."""
 
 FEW_DRAWS = 20
-"""Independent draws that a posterior must be worth, for its error bars to hold (``benchmarks/systems/mcmc.py``)."""
+"""Independent draws that a posterior must be worth, for its error bars to be called reliable."""
 
 FEW_EFFECTIVE = f"the states of the chains are worth fewer than {FEW_DRAWS} independent draws; use a larger budget"
 
