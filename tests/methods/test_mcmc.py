@@ -104,6 +104,19 @@ class TestTheRun:
         assert abs(result.estimates[0].value - mean_at(result.tolerance)) < 5 * result.estimates[0].standard_error
         assert "chosen from the budget" in str(result)
 
+    @pytest.mark.parametrize("jump", [0.0, 0.5])
+    def test_chains_that_accept_every_simulation_have_the_prior(self, jump):
+        """Walk and jump keep the detailed balance of a prior that is not normal."""
+        prior = fbar.Prior(a=stats.expon(), b=stats.uniform(-1, 2))
+        problem = fbar.Problem(prior, lambda theta, rng: rng.random(theta.rows), observed=0.0)
+        targets = [fbar.mean("a"), fbar.second_moment("a"), fbar.mean("b"), fbar.probability("b > 0.5")]
+        run = MCMC(tolerance=2.0, chains=40, jump=jump).start(problem, targets, seed=3, budget=8000)
+        posterior = finish(run)
+        for estimate, truth in zip(posterior.expect(targets), (1.0, 2.0, 0.0, 0.25), strict=True):
+            assert abs(estimate.value - truth) < 5 * estimate.standard_error
+        assert posterior.expect(targets[0]).standard_error < 0.15
+        assert "accepts 100% of the simulations from the prior" in posterior.expect(targets[0]).warnings[0]
+
     def test_models_are_chosen_between(self):
         def near(theta, rng):
             return rng.standard_normal(theta.rows)
