@@ -48,6 +48,7 @@ from fbar.methods import (
     UntilMatch,
     with_likelihood,
 )
+from fbar.methods.chains import MCMC, SyntheticLikelihoodMCMC
 from fbar.methods.forecasts import Forecast
 from fbar.methods.smc import SMC
 from fbar.methods.smc.schedules import AcceptanceRateSchedule, QuantileSchedule
@@ -105,6 +106,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "MCMC",
     "PMC",
     "SMC",
     "Acceptance",
@@ -178,6 +180,7 @@ __all__ = [
     "Study",
     "StudyResult",
     "SyntheticLikelihood",
+    "SyntheticLikelihoodMCMC",
     "Target",
     "Targeted",
     "UniformKernel",

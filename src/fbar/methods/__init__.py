@@ -3,6 +3,7 @@
 Rooms above import the methods, `Method`, `Run`, and the registry through which command line and studies know them.
 """
 
+from fbar.methods.chains import MCMC, SyntheticLikelihoodMCMC
 from fbar.methods.finite.adaptive import AdaptiveAllocation, AdaptivePosterior
 from fbar.methods.finite.allocation import Allocation
 from fbar.methods.finite.inverse_binomial import InverseBinomial
@@ -21,6 +22,7 @@ from fbar.methods.worth.synthetic import SyntheticLikelihood
 from fbar.methods.worth.until_match import UntilMatch
 
 __all__ = [
+    "MCMC",
     "PMC",
     "SMC",
     "AdaptiveAllocation",
@@ -39,6 +41,7 @@ __all__ = [
     "ReplicaSMC",
     "Run",
     "SyntheticLikelihood",
+    "SyntheticLikelihoodMCMC",
     "Targeted",
     "UntilMatch",
     "register",
