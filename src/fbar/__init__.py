@@ -28,6 +28,7 @@ from fbar.estimation.estimate import Estimate, Estimates
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.sequential import PosteriorAsPrior
 from fbar.methods import (
+    BOLFI,
     AdaptiveAllocation,
     AdaptivePosterior,
     Allocation,
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BOLFI",
     "SMC",
     "Acceptance",
     "AcceptanceRateSchedule",

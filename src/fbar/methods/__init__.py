@@ -11,9 +11,11 @@ from fbar.methods.registry import Registered, register, registered, unregister
 from fbar.methods.run import Run
 from fbar.methods.sampling import Importance, Rejection
 from fbar.methods.smc import SMC
+from fbar.methods.surrogates import BOLFI
 from fbar.methods.targeted import Targeted
 
 __all__ = [
+    "BOLFI",
     "SMC",
     "AdaptiveAllocation",
     "AdaptivePosterior",
