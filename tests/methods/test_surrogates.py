@@ -203,6 +203,9 @@ def test_a_hundred_simulations_are_enough_for_a_rough_answer(name):
     assert result.tolerance == pytest.approx(float(result.posterior.about.split()[4].strip(",")), rel=1e-3)
     assert result.at(2.0)["sd:theta"].value > sd.value
     assert [stage.simulations for stage in result.run.stages()] == [20, 60]
+    assert result.run.forecast(fbar.mean("theta"), 0.01) is None
+    with pytest.raises(fbar.InputError, match="cannot be adjusted"):
+        result.adjusted()
 
 
 def test_a_run_is_resumed_with_the_recorded_points(tmp_path):

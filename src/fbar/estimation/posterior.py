@@ -271,7 +271,8 @@ class Posterior(ShownInNotebooks):
                 start += 2
             place += influence.shape[-1]
         doubts = tuple((mask[..., :size], text) for mask, text in bars.doubts)
-        return ErrorBars(covariance, bars.df[..., :size], doubts)
+        bias = None if bars.bias is None else bars.bias[..., :size]
+        return ErrorBars(covariance, bars.df[..., :size], doubts, bias)
 
     inverts = True
     """Whether a quantile is where its own weighted distribution function has the level."""

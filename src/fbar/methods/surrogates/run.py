@@ -20,6 +20,7 @@ from fbar.checks import counted, non_negative_number
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.simulations import Simulations
+from fbar.methods.forecasts import Forecast
 from fbar.methods.records import RecordedBlocks
 from fbar.methods.run import Run, Stage
 from fbar.methods.start import Start
@@ -33,6 +34,7 @@ from fbar.question.outcomes import Batch, Outcomes, require_simulated
 from fbar.question.points import Points
 from fbar.question.priors import structure
 from fbar.question.space import Space
+from fbar.question.targets import Target
 from fbar.seeds import Purpose
 
 if TYPE_CHECKING:
@@ -291,6 +293,16 @@ class SurrogateRun(Run):
     @property
     def present_tolerance(self) -> float | None:
         return self.tolerance
+
+    def _biased(self, tolerance: float | None) -> tuple[float, Posterior]:
+        raise InputError(
+            "the posterior of a surrogate is not made of weighted simulations, so it cannot be adjusted or "
+            "extrapolated; for a smaller tolerance use result.at(...)"
+        )
+
+    def forecast(self, target: Target, wanted: Any, posterior: Posterior | None = None) -> Forecast | None:
+        """None: a part of the error does not fall with more simulations."""
+        return None
 
     def stages(self) -> list[Stage]:
         first = min(self.initial, self.simulations)
