@@ -269,6 +269,9 @@ def _methods(rooms: Rooms) -> list[Entrance]:
     def near(make: Callable[..., Any]) -> Callable[..., Any]:
         return lambda method: fbar.infer(rooms.problem, fbar.mean("a"), method=method, budget=300, seed=1)
 
+    def few(method: Any) -> Any:
+        return fbar.infer(rooms.problem, fbar.mean("a"), method=method, budget=30, seed=1)
+
     listed = [
         Entrance("fbar.Targeted", fbar.Targeted, {"tolerance": 1}, then=rooms.use),
         Entrance("fbar.Rejection", fbar.Rejection, {"tolerance": 1}, then=rooms.use),
@@ -279,6 +282,8 @@ def _methods(rooms: Rooms) -> list[Entrance]:
         Entrance("fbar.AdaptiveAllocation", fbar.AdaptiveAllocation, {}, then=rooms.count),
         Entrance("fbar.AdaptivePosterior", fbar.AdaptivePosterior, {}, then=rooms.count),
         Entrance("fbar.InverseBinomial", fbar.InverseBinomial, {}, then=rooms.count),
+        Entrance("fbar.BOLFI", fbar.BOLFI, {}, then=few),
+        Entrance("fbar.SyntheticLikelihood", fbar.SyntheticLikelihood, {}, then=rooms.use),
         Entrance(
             "fbar.QuantileSchedule",
             fbar.QuantileSchedule,

@@ -37,6 +37,7 @@ from fbar.methods import (
     Method,
     Rejection,
     Run,
+    SyntheticLikelihood,
     Targeted,
 )
 from fbar.methods.forecasts import Forecast
@@ -160,6 +161,7 @@ __all__ = [
     "Stratified",
     "Study",
     "StudyResult",
+    "SyntheticLikelihood",
     "Target",
     "Targeted",
     "UniformKernel",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import fbar
 from extending import example
@@ -25,6 +26,9 @@ from fbar.testing import MethodConformance
 
 P_STAR = [0.3, 0.05, 0.2]
 PROBLEM = fbar.Problem.tabulated(fbar.Finite(theta=[1.0, 2.0, 3.0]), P_STAR)
+NUMBERS = fbar.Problem(
+    fbar.Prior(theta=stats.norm(0, 1)), lambda t, rng: t["theta"][:, None] + rng.normal(size=(t.rows, 2)), [0.5, 1.0]
+)
 MODEL = """
 import fbar
 
@@ -189,8 +193,13 @@ def test_a_part_whose_settings_could_not_be_recorded_is_refused():
 
 def test_every_name_of_the_list_is_one_that_infer_takes():
     """On a problem that has what the method needs."""
-    known = fbar.problems.load("ramp")
+    has = {
+        "a known acceptance probability": fbar.problems.load("ramp"),
+        "continuous parameters": NUMBERS,
+        "data that are numbers": NUMBERS,
+    }
     for name, entry in registered().items():
-        problem = known if entry.needs == "a known acceptance probability" else PROBLEM
-        result = fbar.infer(problem, fbar.mean("theta"), method=name, budget=600, seed=1, progress=False)
+        problem = has.get(entry.needs, PROBLEM)
+        budget = 40 if name.startswith("bolfi") else 600
+        result = fbar.infer(problem, fbar.mean("theta"), method=name, budget=budget, seed=1, progress=False)
         assert np.isfinite(result.estimates[0].value), name

@@ -32,6 +32,7 @@ import numpy as np
 from scipy.special import chdtri
 
 from fbar.arrays import BoolArray, FloatArray, IntArray
+from fbar.errors import NoPosterior
 from fbar.estimation.coordinates import Coordinates
 from fbar.estimation.doubts import all_rejected, none_within
 from fbar.estimation.draws import DrawErrors, Draws
@@ -47,7 +48,8 @@ from fbar.question.points import Points
 from fbar.question.problem import Problem
 from fbar.question.space import Particles, Proposal, Space
 from fbar.question.targets.quantiles import Inversion
-from fbar.weights import normalised
+from fbar.question.worth import Worth
+from fbar.weights import normalised, relative
 
 DISAGREEMENT_BY_CHANCE = 1 / 2500
 """How often chance lets the groups' jackknife raise a doubt: its variance over the error bar's has an F
@@ -206,13 +208,14 @@ class Crossfitted:
         stratum, cluster, sizes = self.structure(rows)
         return Structure("independent", stratum, cluster, sizes, np.ones(rows.size, dtype=bool))
 
-    def draws(self, acceptance: Acceptance, seen: Seen) -> Draws:
-        """The accepted simulations."""
-        rows, weight = self.everything.accepted(acceptance)
+    def draws(self, worth: Worth, seen: Seen) -> Draws:
+        """The simulations that are worth something."""
+        rows, weight = self.everything.accepted(worth)
         if not rows.size:
-            if not self.problem.has_summaries or acceptance.tolerance == math.inf:
+            tolerance = worth.tolerance if isinstance(worth, Acceptance) else math.inf
+            if not self.problem.has_summaries or tolerance == math.inf:
                 raise all_rejected(self.simulations, seen, tolerance=False)
-            raise none_within(self.simulations, acceptance.tolerance, seen)
+            raise none_within(self.simulations, tolerance, seen)
         stratum, cluster, sizes = self.structure(rows)
         log_w = self.log_weights(rows)
         return Draws(
@@ -244,12 +247,19 @@ class Crossfitted:
         np.add.at(sizes, round * self.groups + group, 1 - size)
         return stratum, cluster, sizes
 
-    def posterior(self, acceptance: Acceptance, seen: Seen) -> Posterior:
-        draws = self.draws(acceptance, seen)
+    def posterior(self, worth: Worth, seen: Seen, simulations: int | None = None) -> Posterior:
+        """From all draws; ``simulations`` is their number where a draw took several."""
+        draws = self.draws(worth, seen)
+        if not relative(draws.log_w, draws.weight).sum() > 0:
+            raise NoPosterior(
+                f"the weights of {draws.simulations} draws are of both signs and do not sum to a positive number, so "
+                "there is no posterior; raise the budget"
+            )
         weights = normalised(draws.log_w, draws.weight)
         assert draws.row is not None
         errors = CrossfittedErrors(draws, weights, self.everything.group_of(draws.row), self.groups)
-        return Posterior(draws.points, weights, errors, draws.simulations, float(draws.weight.sum()))
+        ran = draws.simulations if simulations is None else simulations
+        return Posterior(draws.points, weights, errors, ran, float(draws.weight.sum()))
 
 
 @dataclass(frozen=True, eq=False)

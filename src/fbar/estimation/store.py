@@ -19,8 +19,8 @@ import numpy.typing as npt
 from fbar.arrays import FloatArray, IntArray
 from fbar.estimation.columns import NOTHING, Column, NotKept, rows_in
 from fbar.estimation.kept import Kept
-from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.outcomes import Failure, Simulated
+from fbar.question.worth import DISTANCE, Worth
 
 T = TypeVar("T")
 
@@ -271,17 +271,26 @@ class Store(Generic[T]):
         """Those from one simulation to before another, part by part, each with the number of its first one."""
         yield from self.distance.between(first, self.simulations if last is None else last)
 
-    def accepted(self, acceptance: Acceptance, without: int | None = None) -> tuple[IntArray, FloatArray]:
-        """The simulations that are accepted, those of one group left out, and their acceptance weights."""
+    def worth(self, worth: Worth, rows: IntArray) -> FloatArray:
+        """a of some simulations."""
+        return worth.of({name: self._named(name).take(rows) for name in worth.needs})
+
+    def accepted(self, worth: Worth, without: int | None = None) -> tuple[IntArray, FloatArray]:
+        """The simulations that are worth something, those of one group left out, and their a."""
         rows, weights = [NOTHING], [np.zeros(0)]
-        for first, distance in self.distances():
-            weight = accepted(acceptance, distance)
+        columns = [self._named(name).between(0, self.simulations) for name in worth.needs]
+        for parts in zip(*columns, strict=True):
+            first = parts[0][0]
+            weight = worth.of({name: values for name, (_, values) in zip(worth.needs, parts, strict=True)})
             hit = np.flatnonzero(weight)
             if without is not None:
                 hit = hit[self.group_of(first + hit) != without]
             rows.append(first + hit)
             weights.append(weight[hit])
         return np.concatenate(rows), np.concatenate(weights)
+
+    def _named(self, name: str) -> Column:
+        return self.distance if name == DISTANCE else self.further[name]
 
     def within(self, tolerance: float, first: int, last: int) -> int:
         """How many of the simulations from one to before another came within the tolerance."""

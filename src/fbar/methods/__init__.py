@@ -13,6 +13,7 @@ from fbar.methods.sampling import Importance, Rejection
 from fbar.methods.smc import SMC
 from fbar.methods.surrogates import BOLFI
 from fbar.methods.targeted import Targeted
+from fbar.methods.worth.synthetic import SyntheticLikelihood
 
 __all__ = [
     "BOLFI",
@@ -26,6 +27,7 @@ __all__ = [
     "Registered",
     "Rejection",
     "Run",
+    "SyntheticLikelihood",
     "Targeted",
     "register",
     "registered",

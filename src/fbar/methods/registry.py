@@ -17,7 +17,17 @@ from fbar.errors import InputError
 from fbar.methods.method import Method
 from fbar.system.plugins import load_plugins
 
-Needs = Literal["", "a known acceptance probability", "a finite prior"]
+Needs = Literal[
+    "",
+    "continuous parameters",
+    "data that are numbers",
+    "independent data",
+    "independent whole numbers",
+    "an estimate of the likelihood",
+    "a cheap simulator",
+    "a known acceptance probability",
+    "a finite prior",
+]
 """What a problem must have for a method."""
 
 Maker = TypeVar("Maker", bound=Callable[[], Method])
@@ -66,7 +76,7 @@ def register(
     title
         What it does, in one line.
     needs
-        What a problem must have for it: ``"a known acceptance probability"``, ``"a finite prior"``, or nothing.
+        What a problem must have for it, such as ``"a finite prior"``; nothing by default.
     parts
         Frozen dataclasses that its settings may hold, such as kernels, so that recorded runs can be resumed.
     for_budget

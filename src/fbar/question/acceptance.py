@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fbar.arrays import FloatArray
 from fbar.checks import choice, non_negative_number, store_number
 from fbar.errors import InputError
+from fbar.question.worth import DISTANCE, Worth
 
 
 @dataclass(frozen=True)
-class Acceptance:
+class Acceptance(Worth):
     """How a distance Δ becomes an acceptance weight a = K(Δ/ε).
 
     ``kernel`` is ``"uniform"`` (the indicator Δ ≤ ε; with ε = 0 exact matching), ``"epanechnikov"`` or
@@ -35,6 +39,17 @@ class Acceptance:
         if self.kernel == "epanechnikov":
             return np.asarray(np.maximum(0.0, 1.0 - u**2))
         return np.asarray(np.exp(-0.5 * u**2))
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        return (DISTANCE,)
+
+    @property
+    def noisy(self) -> bool:
+        return True
+
+    def of(self, columns: Mapping[str, npt.NDArray[Any]]) -> FloatArray:
+        return accepted(self, columns[DISTANCE])
 
 
 def accepted(acceptance: Acceptance, distance: FloatArray) -> FloatArray:

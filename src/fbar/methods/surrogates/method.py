@@ -14,7 +14,11 @@ from fbar.methods.surrogates.distances import POWERS
 from fbar.methods.surrogates.run import SurrogateRun
 
 
-@register("bolfi", "a Gaussian process of the distance, for 50 to 1,000 simulations, run where it may be smallest")
+@register(
+    "bolfi",
+    "a Gaussian process of the distance, for 50 to 1,000 simulations, run where it may be smallest",
+    needs="continuous parameters",
+)
 @dataclass(frozen=True)
 class BOLFI(Method):
     """Bayesian optimisation for likelihood-free inference, for simulators that can be run 50 to 1,000 times.
@@ -59,6 +63,8 @@ class BOLFI(Method):
         return SurrogateRun(self, start)
 
 
-register("bolfi-eiv", "the same, run where it leaves least variance of the posterior density")(
-    partial(BOLFI, acquisition="eiv")
-)
+register(
+    "bolfi-eiv",
+    "the same, run where simulations leave least variance of the posterior density",
+    needs="continuous parameters",
+)(partial(BOLFI, acquisition="eiv"))

@@ -6,7 +6,8 @@ For independent draws the least error of Σ_j c_j E[ψ_j]² is at q ∝ p √m2 
 Accepted draws of weight w = p/q̄ are draws from p m1; so a mixture is fitted to them with the weights
 ω = w a² g/√m2. In one and two dimensions m2 is the mean of a² over a draw's nearest neighbours among *all* other
 simulations: with the draw itself among them, m2 would be overestimated where acceptance is rare, and the tails missed.
-From three on, where neighbours are far, it is left out and the mixture made wider instead (√m2 is wider than m2). A
+From three on, where neighbours are far, it is left out and the mixture made wider instead (√m2 is wider than m2).
+Where a is an estimate of the likelihood itself and not noisy, m2 is a². A
 proposal that is too wide costs little and one that is too narrow much, so both are widened. The exact variance over
 the best possible one, for Gaussian p*, mean and second moment: 1.2 in one dimension (two-sided exponential p*), 1.35
 and 1.5 in two, 1.4 and 1.75 in three, 1.75 and 2.1 in five, 2.1 and 3 in eight.
@@ -24,8 +25,8 @@ from fbar.designs.proposals.learned import Part, Table
 from fbar.designs.proposals.student import fit
 from fbar.estimation.crossfitted import Crossfitted
 from fbar.methods.targeted.aim import Aim
-from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.space import Particles, Space
+from fbar.question.worth import Worth
 from fbar.weights import effective_size, relative, systematic
 
 NEIGHBOURS_UPTO = 2
@@ -59,7 +60,7 @@ class FittedProposal:
 def learn(
     store: Crossfitted,
     group: int | None,
-    acceptance: Acceptance,
+    worth: Worth,
     aim: Aim | None,
     defence: float,
     rng: np.random.Generator,
@@ -69,22 +70,24 @@ def learn(
     Where the store needs costs, the proposal is the best one for what simulations cost, not for their number.
     """
     space = store.space
-    hit, a = store.everything.accepted(acceptance, without=group)
+    hit, a = store.everything.accepted(worth, without=group)
     particles = store.take(hit)
     log_w = store.log_weights(hit)
     w = relative(log_w)
     weights = w * a
     weights /= weights.sum()
-    omega = weights
+    omega = np.abs(weights)
     removable = 0.0
     if aim is not None:
-        m2 = _second_moments(store, group, acceptance, hit, weights, rng)
-        base = w * a**2 / np.sqrt(m2 * _costs(store, group, hit))
+        base = w * np.abs(a) / np.sqrt(_costs(store, group, hit))
+        if worth.noisy:
+            m2 = _second_moments(store, group, worth, hit, weights, rng)
+            base *= np.abs(a) / np.sqrt(m2)
         points = store.points(hit)
         g = aim.g(points, weights, base)
         omega = _with_enough_draws(base * g, base, space.dimension)
         square = (weights * g) ** 2
-        if space.dimension <= NEIGHBOURS_UPTO:
+        if worth.noisy and space.dimension <= NEIGHBOURS_UPTO:
             # m1²/m2 is the share that θ explains; for an indicator both are the acceptance probability
             removable = float((square * m2).sum() / square.sum())
     shares = np.zeros(len(space.parts))
@@ -168,7 +171,7 @@ def _costs(store: Crossfitted, group: int | None, accepted_rows: IntArray) -> Fl
 def _second_moments(
     store: Crossfitted,
     group: int | None,
-    acceptance: Acceptance,
+    worth: Worth,
     accepted_rows: IntArray,
     weights: FloatArray,
     rng: np.random.Generator,
@@ -181,7 +184,7 @@ def _second_moments(
     if len(space.parts) == 1 and space.dimension > NEIGHBOURS_UPTO:
         return result
     rows = store.others(group)
-    hit, a = np.searchsorted(rows, accepted_rows), accepted(acceptance, store.everything.distance.take(rows))
+    hit, a = np.searchsorted(rows, accepted_rows), store.everything.worth(worth, rows)
     everything = store.take(rows)
     for m, own in space.split(everything):
         mine = np.flatnonzero(everything.model[hit] == m)

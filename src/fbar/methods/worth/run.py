@@ -1,0 +1,407 @@
+"""A run of draws that are each worth a number a with E[a|θ] ∝ p(x*|θ), see `fbar.question.worth`.
+
+θ is drawn from the prior first, then from proposals that follow q ∝ p √(E[a²|θ]/c) g, g² = Σ_j c_j ψ_j²: the design of
+least error of section S5.1 of the paper, in the groups of `fbar.estimation.crossfitted`. While a few draws carry nearly
+all of the likelihood, proposals follow a flatter one, |a|^β, with β the largest power that leaves enough draws.
+
+A *generation* of draws has the same proposals. It takes a round of ask and tell for each of its waves, see
+`fbar.methods.worth.valuation`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fbar.arrays import FloatArray, IntArray
+from fbar.designs.proposals import FromPrior, Learned
+from fbar.errors import InputError, NoPosterior
+from fbar.estimation.crossfitted import Crossfitted
+from fbar.estimation.doubts import all_rejected
+from fbar.estimation.posterior import Posterior
+from fbar.estimation.store import Entry
+from fbar.methods.run import Run, Stage
+from fbar.methods.start import Start
+from fbar.methods.targeted.aim import Aim
+from fbar.methods.targeted.learning import learn
+from fbar.methods.targeted.phases import RoundPlan
+from fbar.methods.targeted.rounds import DEFENCE
+from fbar.methods.worth.valuation import Asked, Replicates, Valuation
+from fbar.question.outcomes import Batch, Outcomes, require_simulated
+from fbar.question.points import Points
+from fbar.question.space import Particles, Proposal, Space
+from fbar.question.worth import LOG_SIZE, SIGN, Measured
+from fbar.seeds import Purpose
+from fbar.weights import effective_size, relative
+
+BLOCK_SIZE = 4096
+"""Simulations in a block, about: a block holds whole draws."""
+
+FIRST, FIRST_PER_DIMENSION = 40, 10
+"""Draws of the first generation, at least, and for each dimension."""
+
+GENERATIONS = 5
+"""Parts of a budget: proposals are learned between them."""
+
+ENOUGH, ENOUGH_PER_DIMENSION = 10, 4
+"""Effective draws that a proposal is learned from, and for each dimension."""
+
+HALVINGS = 40
+
+
+@dataclass
+class Piece:
+    """Draws of one block: where they are, their group, and what their waves gave."""
+
+    particles: Particles
+    group: int
+    waves: list[Replicates] = field(default_factory=list)
+
+    def take(self, rows: IntArray) -> Piece:
+        return Piece(self.particles.take(rows), self.group, [wave.take(rows) for wave in self.waves])
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all methods of this room can be told of the design."""
+
+    goal: str
+    importance: Mapping[str, float] | None
+    per: str
+    groups: int
+    defence: float | None
+
+
+class WorthRun(Run):
+    """Draws in generations, valued by a `Valuation`."""
+
+    def __init__(self, start: Start, valuation: Valuation, settings: Settings) -> None:
+        super().__init__(start)
+        self.valuation, self.settings = valuation, settings
+        self.aim = Aim.of(self.targets, settings.goal, settings.importance)
+        self.space = Space(self.problem.prior, "normal")
+        self.defence = settings.defence or DEFENCE[min(max(self.space.dimension, 1), len(DEFENCE)) - 1]
+        self.store = self._new_store()
+        self._block_size = start.block_size or self._default_block(BLOCK_SIZE)
+        self._simulations = self._cut_short = self._draws_before = 0
+        self._wave = 0
+        self._ended = ""
+        self._latest: Posterior | None = None
+        self._asked_for: dict[int, tuple[Piece, Asked]] = {}
+        self._told_pieces: list[Piece] = []
+        self._complete: list[Piece] = []
+        self._waiting: list[Piece] = []
+        if not self.problem.records:
+            self.problem.check_targets(self.targets)
+        if self._most < valuation.most * 2 * settings.groups:
+            raise InputError(
+                f"{self._most} simulations are too few: a draw takes up to {valuation.most}, and there must be "
+                f"{2 * settings.groups} draws or more; raise the budget to at least "
+                f"{2 * settings.groups * valuation.most}"
+            )
+        self._open(self._from_prior(), self._first_size())
+
+    def _new_store(self) -> Crossfitted:
+        return Crossfitted(self.problem, self.space, self.settings.groups, needs_costs=self.settings.per == "second")
+
+    def _from_prior(self) -> list[Proposal]:
+        return [FromPrior(self.space)] * self.settings.groups
+
+    # ------------------------------------------------------------ state
+
+    @property
+    def finished(self) -> bool:
+        return bool(self._ended)
+
+    @property
+    def ended(self) -> str:
+        return self._ended
+
+    @property
+    def simulations(self) -> int:
+        return self._simulations
+
+    @property
+    def draws(self) -> int:
+        """Draws of θ that are valued."""
+        return self._draws_before + self.store.simulations
+
+    @property
+    def learning(self) -> bool:
+        return not self.finished and len(self.store.proposals) < GENERATIONS
+
+    # ------------------------------------------------------------ generations, waves and blocks
+
+    def _first_size(self) -> int:
+        least = max(FIRST, FIRST_PER_DIMENSION * self.space.dimension, 2 * self.settings.groups)
+        return max(least, self._affordable // GENERATIONS) if self.budget is not None else 4 * least
+
+    @property
+    def _affordable(self) -> int:
+        """Draws that the simulations which are left suffice for."""
+        left = self._most - self._simulations
+        return 2**40 if left == math.inf else int(left // self.valuation.most)
+
+    def _open(self, proposals: Sequence[Proposal], draws: int) -> None:
+        """Plan a generation; what would be left for a very small last one is drawn with it."""
+        affordable = self._affordable
+        size = min(draws, affordable)
+        if affordable - size < 2 * self.settings.groups:
+            size = affordable
+        self._plan = RoundPlan.of(size, self.settings.groups, max(1, self._block_size // self._repeats(0)), False)
+        self.store.proposals.append(proposals)
+        self._wave = 0
+
+    def _repeats(self, wave: int) -> int:
+        return self.valuation.ask(wave, 0, np.random.default_rng(0)).repeats
+
+    def _blocks(self) -> int:
+        return len(self._plan.sizes) if self._wave == 0 else len(self._waiting)
+
+    def _block(self, block: int) -> Batch:
+        rng = self.seeds.generator(Purpose.DESIGN, self.round, block)
+        if self._wave == 0:
+            group = block % self.settings.groups
+            piece = Piece(self.store.proposals[-1][group].draw(rng, self._plan.sizes[block]), group)
+        else:
+            piece = self._waiting[block]
+        asked = self.valuation.ask(self._wave, len(piece.particles), rng)
+        self._asked_for[block] = piece, asked
+        points = self.space.points(piece.particles).with_derived(self.problem.derived)
+        if asked.columns:
+            points = points.with_columns(asked.columns)
+        repeats = None if asked.repeats == 1 else np.full(points.rows, asked.repeats, dtype=np.int64)
+        return Batch(self.round, block, points, repeats, self.seeds)
+
+    def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
+        outcomes = require_simulated(outcomes)
+        distance, seen = self.problem.distances(outcomes)
+        self.seen = self.seen + seen
+        self._simulations += batch.simulations
+        piece, asked = self._asked_for.pop(batch.block)
+        n, r = batch.points.rows, asked.repeats
+        failed = np.isnan(distance)
+        if outcomes.failure is not None:
+            failed |= outcomes.failure != 0
+        flat = outcomes.summaries.reshape(n * r, -1)
+        numbers = flat.astype(np.float64) if flat.dtype.kind in "biuf" else np.full((n * r, 1), np.nan)
+        numbers[failed] = np.nan
+        cost = self.problem.costs(batch, outcomes)
+        piece.waves.append(
+            Replicates(
+                numbers.reshape(n, r, -1),
+                distance.reshape(n, r),
+                failed.reshape(n, r),
+                {name: np.asarray(values).reshape(n, r) for name, values in outcomes.columns.items()},
+                asked.columns,
+                None if cost is None else np.nansum(cost.reshape(n, r), axis=1),
+            )
+        )
+        self._told_pieces.append(piece)
+
+    def _all_failed(self) -> None:
+        for piece in (*self._told_pieces, *self._complete):
+            for wave in piece.waves:
+                wave.failed[:], wave.distance[:], wave.summaries[:] = True, np.nan, np.nan
+
+    def _end_round(self) -> None:
+        told, self._told_pieces = self._told_pieces, []
+        complete, waiting = self._sorted(told)
+        self._complete += complete
+        draws = sum(len(piece.particles) for piece in waiting)
+        if waiting and draws * self._repeats(self._wave + 1) <= self._most - self._simulations:
+            self._waiting, self._wave = waiting, self._wave + 1
+            return
+        self._cut_short += draws
+        pieces, self._complete, self._waiting = [*self._complete, *waiting], [], []
+        self._end_generation(pieces)
+
+    def _sorted(self, told: Sequence[Piece]) -> tuple[list[Piece], list[Piece]]:
+        """Draws that are complete, and those that need a further wave."""
+        complete, waiting = [], []
+        for piece in told:
+            done = self.valuation.value(piece.waves).complete
+            if done.all():
+                complete.append(piece)
+                continue
+            waiting.append(piece.take(np.flatnonzero(~done)))
+            if done.any():
+                complete.append(piece.take(np.flatnonzero(done)))
+        return complete, waiting
+
+    def _end_generation(self, pieces: Sequence[Piece]) -> None:
+        generation = len(self.store.proposals) - 1
+        for piece in pieces:
+            valued = self.valuation.value(piece.waves)
+            a_is_zero = np.isneginf(valued.log_size)
+            costs = [wave.cost for wave in piece.waves if wave.cost is not None]
+            self.store.add(
+                Entry(
+                    generation,
+                    piece.group,
+                    piece.particles,
+                    np.where(a_is_zero, np.inf, 0.0),
+                    {},
+                    None,
+                    np.sum(costs, axis=0) if costs else None,
+                    near=np.flatnonzero(~a_is_zero),
+                    further={LOG_SIZE: valued.log_size, SIGN: valued.sign},
+                )
+            )
+        self._latest = None
+        self._learn_to_value(pieces)
+        if self._affordable < 2 * self.settings.groups:
+            self._ended = "budget spent"
+        else:
+            self._next_generation()
+
+    def _learn_to_value(self, pieces: Sequence[Piece]) -> None:
+        """Let the valuation learn; where draws are worth something else now, those of before are not used."""
+        first, last = self.store.of_round(self.store.rounds - 1)
+        rows = np.arange(first, last)
+        size = np.abs(self.store.everything.worth(self._worth, rows)) * relative(self.store.log_weights(rows))
+        if not size.sum() > 0 or self._affordable < 2 * self.settings.groups:
+            return
+        changed = self.valuation.learn(
+            [piece.waves for piece in pieces], size / size.sum(), self._most - self._simulations
+        )
+        if changed and not self.valuation.unbiased:
+            proposals = [self._fitted(a) for a in range(self.settings.groups)]
+            self._draws_before += self.store.simulations
+            self.store = self._new_store()
+            self._open(proposals, self._next_size())
+
+    # ------------------------------------------------------------ learning where to draw
+
+    @property
+    def _worth(self) -> Measured:
+        largest = max((float(part.max()) for _, part in self._log_sizes()), default=0.0)
+        return Measured(largest if math.isfinite(largest) else 0.0, self.valuation.noisy)
+
+    def _log_sizes(self) -> Any:
+        column = self.store.everything.further.get(LOG_SIZE)
+        return () if column is None else column.between(0, self.store.simulations)
+
+    def _next_size(self) -> int:
+        if self.budget is None:
+            return max(self._first_size(), self.draws // 2)
+        whole = (self.budget - self._leg_spent) // self.valuation.most
+        return max(self._first_size(), whole // GENERATIONS)
+
+    def _next_generation(self) -> None:
+        if len(self.store.proposals) > self.store.rounds:  # planned already, for draws that are valued in another way
+            return
+        proposals = [self._fitted(a) for a in range(self.settings.groups)]
+        self._open(proposals, self._next_size())
+
+    def _fitted(self, group: int) -> Proposal:
+        """For the targets, or while few draws carry the likelihood, for a flatter one."""
+        rows, a = self.store.everything.accepted(self._worth, without=group)
+        if rows.size < 2 * self.settings.groups:
+            return self.store.proposals[-1][group]
+        power = self._power(rows, a)
+        rng = self.seeds.generator(Purpose.DESIGN, self.round, 2**32 - 1 - group)
+        worth = Measured(self._worth.largest, self.valuation.noisy, power)
+        return learn(self.store, group, worth, self.aim if power == 1 else None, self.defence, rng).proposal
+
+    def _power(self, rows: IntArray, a: FloatArray) -> float:
+        """The largest β up to 1 at which enough draws have a part in the weights w |a|^β."""
+        if self.valuation.noisy:
+            return 1.0
+        log_w, log_a = self.store.log_weights(rows), np.log(np.abs(a))
+        wanted = min(max(ENOUGH, ENOUGH_PER_DIMENSION * (self.space.dimension + 1)), rows.size / 2)
+
+        def enough(power: float) -> bool:
+            return effective_size(relative(log_w + power * log_a)) >= wanted
+
+        if enough(1.0):
+            return 1.0
+        low, high = 0.0, 1.0
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if enough(middle) else (low, middle)
+        return low
+
+    # ------------------------------------------------------------ what comes out
+
+    def posterior(self) -> Posterior:
+        if self._latest is None:
+            self._latest = self._estimated()
+        return self._latest
+
+    def _estimated(self) -> Posterior:
+        if not self.store.simulations:
+            raise NoPosterior("no generation of draws is complete yet; run more simulations")
+        if not self.store.everything.accepted(self._worth)[0].size:
+            raise all_rejected(self.simulations, self.seen, tolerance=False)
+        posterior = self.store.posterior(self._worth, self.seen, self.simulations)
+        posterior.about, posterior.remark = self.valuation.about, self.valuation.remark
+        cut = (
+            f"{self._cut_short} of {self.draws} draws were cut short by the budget, so the answer is biased; raise it"
+            if self._cut_short
+            else ""
+        )
+        posterior.doubts = (*posterior.doubts, *self.valuation.doubts, *filter(None, [cut]))
+        return posterior
+
+    def stages(self) -> list[Stage]:
+        found: list[Stage] = []
+        each = self.simulations / max(self.draws, 1)
+        for r in range(self.store.rounds):
+            first, last = self.store.of_round(r)
+            prior = isinstance(self.store.proposals[r][0], FromPrior)
+            words = "from the prior" if prior else "where the error of the targets falls most"
+            count = round((last - first) * each)
+            if found and found[-1].words == words:
+                found[-1] = Stage(words, found[-1].simulations + count)
+            else:
+                found.append(Stage(words, count))
+        return found
+
+    def simulated_points(self, most: int) -> Points | None:
+        if not self.store.simulations:
+            return None
+        rows = np.linspace(0, self.store.simulations - 1, min(most, self.store.simulations)).astype(np.int64)
+        return self.store.theta_of(rows)
+
+    # ------------------------------------------------------------ records and extensions
+
+    def round_state(self) -> dict[str, npt.NDArray[Any]] | None:
+        if self._ended or self._wave or not all(isinstance(q, Learned) for q in self.store.proposals[-1]):
+            return None
+        found: dict[str, npt.NDArray[Any]] = {"draws": np.array(self._plan.simulations, dtype=np.int64)}
+        found |= {f"valuation/{name}": values for name, values in self.valuation.state().items()}
+        for a, proposal in enumerate(self.store.proposals[-1]):
+            assert isinstance(proposal, Learned)
+            found |= {f"{a}/{name}": array for name, array in proposal.arrays().items()}
+        return found
+
+    def restore_round(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        def part(of: str) -> dict[str, npt.NDArray[Any]]:
+            return {name.partition("/")[2]: array for name, array in state.items() if name.startswith(f"{of}/")}
+
+        self.valuation.restore(part("valuation"))
+        self.store.proposals[-1] = [
+            Learned.of(part(str(a)), self.space, self.defence) for a in range(self.settings.groups)
+        ]
+        draws = max(1, self._block_size // self._repeats(0))
+        self._plan = RoundPlan.of(int(state["draws"]), self.settings.groups, draws, False)
+
+    def _extend(self, tolerance: float | None) -> None:
+        if tolerance is not None:
+            raise InputError("this method has no tolerance; leave it out")
+        if not self.problem.records:
+            self.problem.check_targets(self.targets)
+        self.aim = Aim.of(self.targets, self.settings.goal, self.settings.importance)
+        self._ended = ""
+        if len(self.store.proposals) > self.store.rounds:  # planned, and not asked for
+            self.store.proposals.pop()
+        if self.store.simulations:
+            self._next_generation()
+        else:
+            self._open(self._from_prior(), self._first_size())
