@@ -163,7 +163,7 @@ def rejection(toy: Toy, error: Row) -> Row:
 
 
 def coverage(found: Sequence[Estimates], truth: np.ndarray, about: str, row: Row) -> Iterator[Row]:
-    """How often intervals hold the truth, and how many answers are flagged."""
+    """How often intervals hold the truth."""
     limits = np.array([[estimate.interval() for estimate in answers] for answers in found])
     held = (limits[..., 0] <= truth) & (truth <= limits[..., 1])
     row = {**row, "part": "coverage"}
@@ -175,8 +175,6 @@ def coverage(found: Sequence[Estimates], truth: np.ndarray, about: str, row: Row
             "standard_error": float(part.mean(axis=1).std(ddof=1) / np.sqrt(len(found))),
             "claim": "0.95",
         }
-    flagged = np.mean([not all(estimate.trusted for estimate in answers) for answers in found])
-    yield {**row, "what": f"flagged ({about})", "value": float(flagged), "standard_error": "", "claim": ""}
 
 
 def answers(runs: int) -> Iterator[Row]:
@@ -188,6 +186,8 @@ def answers(runs: int) -> Iterator[Row]:
             error = {**error, "method": name}
             yield from (error, rejection(toy, error), *coverage(found, abc, "ABC's", error))
             yield from coverage(found, true, "the true posterior's", error)
+            flagged = np.mean([not all(estimate.trusted for estimate in answers) for answers in found])
+            yield {**error, "part": "coverage", "what": "flagged", "value": float(flagged), "standard_error": ""}
 
 
 def wide_prior(runs: int) -> Iterator[Row]:

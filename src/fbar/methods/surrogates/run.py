@@ -270,13 +270,22 @@ class SurrogateRun(Run):
         posterior = self._described(posterior, at, found.accepted_share)
         if tolerance is None:
             posterior.about += ", the smallest distance that the surrogate expects"
-        if self.simulations <= self.initial:
-            posterior.doubts = (
-                *posterior.doubts,
-                f"all {self.simulations} simulations are from the prior, none where the surrogate asked for one; raise "
-                f"the budget above {self.initial}",
-            )
+        posterior.doubts = (*posterior.doubts, *self._doubts(at, accepted))
         return Answer(self.simulations, at, posterior)
+
+    def _doubts(self, tolerance: float, accepted: int) -> list[str]:
+        found = []
+        if not accepted:
+            found.append(
+                f"no simulation came within the tolerance {tolerance:.4g}, so the surrogate extrapolates; the closest "
+                f"came within {self.seen.closest:.4g}"
+            )
+        if self.simulations <= self.initial:
+            found.append(
+                f"all {self.simulations} simulations are from the prior, none where the surrogate asked for one; raise "
+                f"the budget above {self.initial}"
+            )
+        return found
 
     def _on_scale(self, power: float, distance: FloatArray) -> GaussianProcess:
         """A Gaussian process of the distances on another scale."""
