@@ -7,6 +7,7 @@ give the result of the sound run.
 from __future__ import annotations
 
 import json
+import math
 import random
 import zlib
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from attack.runs import change, changed, differences, digests, parsed, rows_on_d
 from attack.table import Tried
 
 PAGE = 4096
+PROGRESS = "progress.json"
 SAYS = ("damage", "cannot be read", "missing", "cannot be opened", "not a run", "holds no run", "corrupt", "malformed")
 """Words of which one must be there where a reader does not give what it gave of the sound run."""
 
@@ -118,6 +120,40 @@ def run_json(run: Path, rng: random.Random) -> str:
             tree["legs"][0]["settings"]["budget"] = 7
         path.write_text(json.dumps(tree))
     return f"run.json: {how}"
+
+
+# ---------------------------------------------------------------- progress.json
+
+ODD: tuple[Any, ...] = (None, -1, 1e400, math.nan, 10**40, "x", "\x1b[2J", [], {}, [[[]]], True, {"x": {"value": []}})
+"""Values that may stand in the place of any other."""
+
+
+def progress_json(run: Path, rng: random.Random) -> str:
+    path = run / PROGRESS
+    how = rng.choice(["cut", "flip", "empty", "gone", "other", "deep", *["value"] * 6])
+    if how == "cut":
+        return cut(path, rng)
+    if how == "flip":
+        return flip(path, rng, rng.choice([1, 8, 64]))
+    if how == "gone":
+        path.unlink()
+    elif how in ("empty", "other", "deep"):
+        odd = {"empty": "", "deep": "[" * 10**5, "other": rng.choice(["[]", "{}", "null", '{"now": 3}', "\udcff"])}[how]
+        path.write_bytes(odd.encode(errors="surrogateescape"))
+    else:
+        tree = json.loads(path.read_text())
+        where, key = rng.choice([(part, key) for part in _objects(tree) for key in part])
+        where[key] = rng.choice(ODD)
+        path.write_text(json.dumps(tree))
+        return f"{PROGRESS}: {key} is {where[key]!r}"
+    return f"{PROGRESS}: {how}"
+
+
+def _objects(tree: Any) -> list[dict[str, Any]]:
+    """All objects in a tree of JSON."""
+    if isinstance(tree, list):
+        return [part for item in tree for part in _objects(item)]
+    return [tree, *(part for item in tree.values() for part in _objects(item))] if isinstance(tree, dict) else []
 
 
 # ---------------------------------------------------------------- rows
@@ -228,6 +264,7 @@ WAYS: dict[str, tuple[Damage, tuple[str, ...]]] = {
     "rows gone": (rows_gone, ("targeted", "smc", "finite", "extended")),
     "rows changed": (rows_changed, ("targeted", "smc", "finite", "learnt-summaries", "extended")),
     "rows under a right checksum": (rows_forged, ("targeted", "finite", "model-choice", "extended")),
+    PROGRESS: (progress_json, ("targeted", "smc", "finite", "extended")),
 }
 
 
@@ -258,7 +295,8 @@ class Damages(Kind):
             done = WAYS[way][0](base.run, self.random(number))
         except IndexError:  # a version that leaves no write-ahead log behind
             return [Tried(f"damage: {way}", 0, skipped="no such file is left behind")]
-        failures = [f"{done}; {text}" for text in examined(base)]
+        faults = [*(watched(base) if way == PROGRESS else ()), *examined(base)]
+        failures = [f"{done}; {text}" for text in faults]
         return [Tried(f"damage: {way}", 1, tuple(failures))]
 
 
@@ -284,6 +322,27 @@ def examined(base: Base) -> list[str]:
     again = base.read("show --json")
     if parsed(again.out).get("damaged", True):
         failures.append("after resume show still tells of damage")
+    return failures
+
+
+def watched(base: Base) -> list[str]:
+    """What is wrong with how a run is watched; the same for one that is not finished, of which little else is known."""
+    failures, path = [], base.run / "run.json"
+    finished = path.read_bytes()
+    tree = json.loads(finished)
+    tree["legs"][-1]["result"] = None
+    for state, content in (("finished", finished), ("not finished", json.dumps(tree).encode())):
+        path.write_bytes(content)
+        before = digests(base.run)
+        for reader in ("watch --once", "watch --once --json"):
+            ended = base.read(reader)
+            fault = ended.fault() or ("" if ended.fine else f"refused: {last_line(ended.err)}")
+            if not fault and state == "finished" and base.target not in ended.out:
+                fault = "does not show the result"
+            failures += [f"{reader} ({state}): {fault}"] if fault else []
+        after = digests(base.run)
+        failures += [f"watch ({state}): it changes the run: {changed(before, after)}"] if after != before else []
+    path.write_bytes(finished)
     return failures
 
 

@@ -284,6 +284,14 @@ def _methods(rooms: Rooms) -> list[Entrance]:
         Entrance("fbar.InverseBinomial", fbar.InverseBinomial, {}, then=rooms.count),
         Entrance("fbar.BOLFI", fbar.BOLFI, {}, then=few),
         Entrance("fbar.SyntheticLikelihood", fbar.SyntheticLikelihood, {}, then=rooms.use),
+        Entrance("fbar.DensityApproximation", fbar.DensityApproximation, {"replicates": 4}, then=rooms.use),
+        Entrance("fbar.PseudoMarginal", fbar.PseudoMarginal, {}, then=rooms.use_likelihood),
+        Entrance("fbar.UntilMatch", fbar.UntilMatch, {}, then=rooms.use_flips),
+        Entrance(
+            "fbar.with_likelihood",
+            fbar.with_likelihood,
+            {"prior": rooms.prior, "estimate": lambda theta, rng: -(theta["a"] ** 2)},
+        ),
         Entrance(
             "fbar.QuantileSchedule",
             fbar.QuantileSchedule,

@@ -113,6 +113,14 @@ class Rooms:
     def use(self, method: Any) -> Any:
         return fbar.infer(self.problem, fbar.mean("a"), method=method, budget=200, seed=1)
 
+    def use_likelihood(self, method: Any) -> Any:
+        problem = fbar.with_likelihood(self.prior, lambda theta, rng: -(theta["a"] ** 2))
+        return fbar.infer(problem, fbar.mean("a"), method=method, budget=200, seed=1)
+
+    def use_flips(self, method: Any) -> Any:
+        problem = fbar.Problem(self.prior, lambda theta, rng: rng.integers(2, size=(theta.rows, 1)), [1])
+        return fbar.infer(problem, fbar.mean("a"), method=method, budget=600, seed=1)
+
     def count(self, method: Any) -> Any:
         return fbar.infer(self.table, fbar.mean("a"), method=method, budget=200, seed=1)
 

@@ -32,13 +32,17 @@ from fbar.methods import (
     AdaptiveAllocation,
     AdaptivePosterior,
     Allocation,
+    DensityApproximation,
     Importance,
     InverseBinomial,
     Method,
+    PseudoMarginal,
     Rejection,
     Run,
     SyntheticLikelihood,
     Targeted,
+    UntilMatch,
+    with_likelihood,
 )
 from fbar.methods.forecasts import Forecast
 from fbar.methods.smc import SMC
@@ -110,6 +114,7 @@ __all__ = [
     "CostBudget",
     "Dask",
     "Density",
+    "DensityApproximation",
     "Distribution",
     "DoublyRobust",
     "EngineFailed",
@@ -145,6 +150,7 @@ __all__ = [
     "Predictions",
     "Prior",
     "Problem",
+    "PseudoMarginal",
     "QuantileSchedule",
     "Rejection",
     "RelativeError",
@@ -166,6 +172,7 @@ __all__ = [
     "Targeted",
     "UniformKernel",
     "UnitTransform",
+    "UntilMatch",
     "UntrustedModel",
     "WeightedAverage",
     "Workers",
@@ -200,6 +207,7 @@ __all__ = [
     "theory",
     "truncate",
     "variance",
+    "with_likelihood",
 ]
 
 

@@ -307,14 +307,29 @@ def choice(value: Any, known: Iterable[str], name: str, where: str = "") -> str:
         return str(value)
     if not isinstance(value, str):
         raise InputError(f"{name} must be one of {', '.join(names)}; got {shown(value)}")
-    nearest = _nearest(value, names)
-    hint = f"did you mean {nearest!r}? " if nearest else ""
     given = f"{shown(value)} {where}" if where else shown(value)
-    raise InputError(f"unknown {name} {given}; {hint}known: {', '.join(names)}")
+    raise InputError(f"unknown {name} {given}; {known_names(value, names)}")
+
+
+def known_names(given: Any, names: Iterable[Any]) -> str:
+    """What a message says after a name that is not among those: the one that was probably meant, and all.
+
+    >>> known_names("Beta", ["beta", "gamma"]), known_names("delta", ["rate"])
+    ("did you mean 'beta'? known: beta, gamma", 'known: rate')
+    """
+    listed = list(map(str, names))
+    nearest = _nearest(given, listed) if isinstance(given, str) else None
+    return (f"did you mean {nearest!r}? " if nearest else "") + f"known: {', '.join(listed)}"
 
 
 def _nearest(given: str, names: Sequence[str]) -> str | None:
-    given, lower = given[:MOST_SHOWN].lower(), [known.lower() for known in names]
-    near = difflib.get_close_matches(given, lower, n=1, cutoff=NEARLY_SPELT_SO)
-    near = near or [known for known in lower if len(given) > 2 and known.startswith(given)]
-    return next((known for known in names if near and known.lower() == near[0]), None)
+    """A name that is spelt nearly so, or begins so; or one whose part after the colon is: a target's parameter."""
+    given = given[:MOST_SHOWN].lower()
+    lower = dict(zip(map(str.lower, names), names, strict=True))
+    after = {known.partition(":")[2]: name for known, name in lower.items() if ":" in known}
+    for candidates in (lower, after if ":" not in given else {}):
+        near = difflib.get_close_matches(given, candidates, n=1, cutoff=NEARLY_SPELT_SO)
+        near = near or [known for known in candidates if len(given) > 2 and known.startswith(given)]
+        if near:
+            return candidates[near[0]]
+    return None

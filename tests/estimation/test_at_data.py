@@ -105,9 +105,9 @@ def test_variances_are_those_of_replications(order, bandwidth):
 
 @pytest.mark.slow
 def test_total_errors_hold_in_a_nonlinear_model():
-    """θ uniform, s = θ + θ² + noise: the posterior by quadrature; nominal 95% intervals of 100 runs and 4 questions.
+    """θ uniform, s = θ + θ² + noise: the posterior by quadrature; nominal 95% intervals of 60 runs and 4 questions.
 
-    Questions of one run are nearly one question, so that its standard error is that of 100: 2.2%, and the band is four
+    Questions of one run are nearly one question, so that its standard error is that of 60: 2.8%, and the band is four
     of them wide.
     """
     prior = fbar.Prior(t=stats.uniform(0, 2))
@@ -118,15 +118,15 @@ def test_total_errors_hold_in_a_nonlinear_model():
     mean = density @ grid
     truth = [mean, density @ (grid - mean) ** 2, density[grid > 1].sum(), np.interp(0.25, density.cumsum(), grid)]
     held = []
-    for seed in range(100):
+    for seed in range(60):
         rng = np.random.default_rng(seed)
         t = rng.uniform(0, 2, 1000)
         s = t + t**2 + 0.4 * rng.standard_normal(1000)
         estimates = AtData().posterior(portion(prior, fbar.Points({"t": t}), s[:, None], [2.0])).expect(targets)
         intervals = [estimate.interval() for estimate in estimates]
         held.append([low <= value <= high for (low, high), value in zip(intervals, truth, strict=True)])
-    assert 0.86 < np.mean(held) < 0.998
-    assert (np.mean(held, axis=0) > 0.83).all()
+    assert 0.84 < np.mean(held) < 0.999
+    assert (np.mean(held, axis=0) > 0.8).all()
 
 
 def test_clusters_within_strata_by_brute_force():

@@ -29,6 +29,9 @@ PROBLEM = fbar.Problem.tabulated(fbar.Finite(theta=[1.0, 2.0, 3.0]), P_STAR)
 NUMBERS = fbar.Problem(
     fbar.Prior(theta=stats.norm(0, 1)), lambda t, rng: t["theta"][:, None] + rng.normal(size=(t.rows, 2)), [0.5, 1.0]
 )
+FLIPS = fbar.Problem(
+    fbar.Prior(theta=stats.uniform(0, 1)), lambda t, rng: (rng.random((t.rows, 1)) < t["theta"][:, None]) * 1, [1]
+)
 MODEL = """
 import fbar
 
@@ -197,9 +200,12 @@ def test_every_name_of_the_list_is_one_that_infer_takes():
         "a known acceptance probability": fbar.problems.load("ramp"),
         "continuous parameters": NUMBERS,
         "data that are numbers": NUMBERS,
+        "independent data": NUMBERS,
+        "independent whole numbers": FLIPS,
+        "an estimate of the likelihood": fbar.with_likelihood(NUMBERS.prior, lambda t, rng: -(t["theta"] ** 2)),
     }
+    budgets = {"independent data": 20_000, "continuous parameters": 40}
     for name, entry in registered().items():
-        problem = has.get(entry.needs, PROBLEM)
-        budget = 40 if name.startswith("bolfi") else 600
+        problem, budget = has.get(entry.needs, PROBLEM), budgets.get(entry.needs, 600)
         result = fbar.infer(problem, fbar.mean("theta"), method=name, budget=budget, seed=1, progress=False)
         assert np.isfinite(result.estimates[0].value), name

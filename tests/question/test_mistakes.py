@@ -40,7 +40,7 @@ MISTAKES = {
     "text": (lambda theta, rng: "abc", "simulated summaries are <U3 values and the observed ones float64"),
     "complex": (lambda theta, rng: 1j, "simulated summaries are complex128 values"),
     "name": (lambda theta, rng: {"y": 1.0}, "must hold its data under 'x'; it holds"),
-    "refused": (lambda theta, rng: raised(fbar.InputError("not so")), "InputError: not so"),
+    "refused": (lambda theta, rng: raised(fbar.InputError("not so")), "^not so$"),
 }
 
 
@@ -64,8 +64,11 @@ BATCH_MISTAKES = {
     "ten rows": (lambda theta, rng: rng.random(10), "of shape (10,); its first axis must be the simulations"),
     "columns": (lambda theta, rng: np.ones((theta.rows, 2)), "summaries have shape (2,) and the observed ones ()"),
     "complex": (lambda theta, rng: theta["theta"] + 1j, "simulated summaries are complex128"),
-    "nothing": (lambda theta, rng: None, "returned 'x' of shape ()"),
-    "no such parameter": (lambda theta, rng: theta["eta"], "there is no parameter 'eta'; known: theta"),
+    "nothing": (lambda theta, rng: None, "the simulator returned None; return an array"),
+    "no such parameter": (
+        lambda theta, rng: theta["eta"],
+        "there is no parameter 'eta'; did you mean 'theta'? known: theta",
+    ),
 }
 
 

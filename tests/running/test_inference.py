@@ -192,7 +192,7 @@ MEAN = fbar.mean("theta")
         (lambda: fbar.infer(NEVER, MEAN, method=fbar.Allocation(floor=3), budget=5), "budget must be at least 6"),
         (lambda: fbar.infer(NEVER, fbar.mean("thata"), budget=10), "there is no parameter 'thata'"),
         (lambda: fbar.infer(NEVER, [], budget=10), "give at least one target"),
-        (lambda: fbar.infer(NEVER, ["mean"], budget=10), "a target is made by"),
+        (lambda: fbar.infer(NEVER, ["mean"], budget=10), "written as kind:what, such as mean:beta"),
         (lambda: fbar.infer(NEVER, [MEAN, fbar.mean("theta")], budget=10), "'mean:theta' is given twice"),
         (lambda: fbar.infer(NEVER, MEAN, precision={"mean:thet": 0.1}), "did you mean 'mean:theta'?"),
         (lambda: fbar.infer(NEVER, MEAN, precision={"mean:theta": 0}), "must be greater than 0"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -18,7 +19,7 @@ def method_in_words(settings: Mapping[str, Any]) -> str:
     name = str(described.get("type", "?"))
     with suppress(InputError):  # a method of the user's
         tolerance = restored_method(described).final_tolerance
-        return name if not tolerance else f"{name} at tolerance {tolerance:g}"
+        return name if not tolerance or math.isinf(tolerance) else f"{name} at tolerance {tolerance:g}"
     return name
 
 

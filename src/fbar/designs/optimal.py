@@ -274,7 +274,7 @@ def max_ess(problem: Problem, *, tolerance: float = 0.0) -> Distribution:
 
 def targeted(
     problem: Problem,
-    targets: Target | Sequence[Target],
+    targets: Target | str | Sequence[Target | str],
     *,
     tolerance: float = 0.0,
     tolerances: Sequence[float] | None = None,
@@ -292,7 +292,7 @@ def targeted(
 
 def stratified(
     problem: Problem,
-    targets: Target | Sequence[Target],
+    targets: Target | str | Sequence[Target | str],
     *,
     tolerance: float = 0.0,
     tolerances: Sequence[float] | None = None,

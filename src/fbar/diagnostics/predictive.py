@@ -184,8 +184,11 @@ def _of_own(
     named, observed = dict(arrays), {}
     if X in named and named[X].shape[1:] == problem.raw.shape:
         observed[X] = problem.raw
+    if problem.named_data is not None:
+        by_name = problem.named_data.split(problem.raw)
+        observed |= {name: part for name, part in by_name.items() if name in named}
     if problem.summary is None:
-        if not problem.summary_names:
+        if not problem.summary_names or problem.named_data is not None:
             return named, observed
         named.pop(X, None)
         observed.pop(X, None)

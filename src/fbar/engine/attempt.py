@@ -31,6 +31,7 @@ from fbar.question.simulators import (
     repeating,
     run_rows,
 )
+from fbar.question.simulators.hints import COUNT_ROWS, for_batch
 
 ROOM = 10
 """Rows that a part has the time of, at least: what is no failure in company must not be one alone."""
@@ -110,13 +111,16 @@ def attempt_together(problem: Problem, batch: Batch, part: Part, timeout: float 
         except PASSES:
             raise
         except BaseException as error:
-            return RowFailed.of(error)
+            return RowFailed.of(error, lambda message: for_batch(message, theta))
     else:
         assert timeout is not None
         return overdue(timeout)
     if part.rows == 1 < batch.simulations and _lacks_axis(output, problem):
         output = np.asarray(output)[None]
-    return _outcomes(problem, batch, output, part.rows)
+    found = _outcomes(problem, batch, output, part.rows)
+    if isinstance(found, RowFailed) and problem.raw is not None and isinstance(output, np.ndarray):
+        return found.advised(COUNT_ROWS if output.shape == (len(theta), *problem.raw.shape) else "")
+    return found
 
 
 def _outcomes(problem: Problem, batch: Batch, output: object, rows: int) -> Simulated | RowFailed:

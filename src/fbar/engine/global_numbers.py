@@ -30,7 +30,7 @@ def _state() -> _State:
 
 
 def _put_back(state: _State) -> None:
-    np.random.set_state(state[0])  # noqa: NPY002
+    np.random.set_state(state[0])  # noqa: NPY002 - numpy's global generator is meant
     random.setstate(state[1])
 
 
@@ -43,6 +43,10 @@ class _Inside:
     """The threads that are inside `put_aside`: how many, and what the global generators were before the first came."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """No thread is inside: at the start, and in a new process, where a thread that is gone may hold the lock."""
         self.lock = threading.Lock()
         self.threads = self.entries = 0
         self.before: _State | None = None
@@ -70,8 +74,8 @@ class _Inside:
 
 
 _inside = _Inside()
-if hasattr(os, "register_at_fork"):  # another thread may hold the lock at that moment
-    os.register_at_fork(after_in_child=_inside.__init__)  # type: ignore[misc]
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_inside.begin)
 
 
 class Use:
@@ -144,7 +148,7 @@ def seeded(seeds: Seeds, round: int = 0, block: int = 0, row: int = 0) -> Iterat
     """Global numbers that follow from the seeds, until the end."""
     with put_aside():
         words = seeds.sequence(Purpose.GLOBAL, round, block, row).generate_state(4)
-        np.random.seed(words)  # noqa: NPY002
+        np.random.seed(words)  # noqa: NPY002 - for simulators that draw from the global generator
         random.seed(words.tobytes())
         _begun()
         yield
@@ -160,7 +164,7 @@ def begin_row(batch: Batch, row: int) -> np.random.Generator:
         use.look()
     sequence = batch.row_sequence(row)
     *_, first, second = sequence.generate_state(10)
-    np.random.seed(first)  # noqa: NPY002
+    np.random.seed(first)  # noqa: NPY002 - for simulators that draw from the global generator
     random.seed(int(second))
     _begun()
     return np.random.Generator(np.random.PCG64(sequence))

@@ -13,6 +13,7 @@ import sys
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from ctypes import c_int
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from fbar.engine.dispatch import DEPTH, Fault, Pool, Splittable, Workload
@@ -37,10 +38,8 @@ class Processes(Pool[J, R]):
     """A pool of pebble's, with a board on which the worker of every job writes its process id."""
 
     def __init__(self, size: int, workload: Workload[J, R]) -> None:
-        try:
-            import pebble  # noqa: F401
-        except ImportError:
-            raise MissingExtra("pebble", "run") from None
+        if find_spec("pebble") is None:
+            raise MissingExtra("pebble", "run")
         self.size = size
         self._workload = workload
         self._context: Any = worker_context()

@@ -57,6 +57,7 @@ from fbar.question.outcomes import FORCED, MISTAKES, Batch, Failure, Simulated
 from fbar.question.outputs import COMPARABLE
 from fbar.question.problem import Problem
 from fbar.question.simulators import RowFailed, Rows
+from fbar.question.simulators.hints import NEEDS_EACH
 
 MOST_PASSES = 200
 DOUBT = 8
@@ -177,8 +178,9 @@ def _require_that_rows_fail(
     for _ in range(WHOLE):
         halves = yield [Part(part.first, middle, next(streams)), Part(middle, part.last, next(streams))]
         passes += _any_failed(halves)
-    if passes <= WHOLE // 2 and failed.kind in MISTAKES:
-        raise InputError(failed.message)
+    if passes <= WHOLE // 2 and (failed.kind in MISTAKES or failed.advice):
+        one = f"; it works with one row: {NEEDS_EACH}" if part.rows == 2 and not failed.advice else ""
+        raise InputError(("" if failed.kind in MISTAKES else "the simulator failed: ") + failed.message + one)
     if passes <= WHOLE // 2:
         raise SimulatorFailed(
             f"the simulator fails whenever it is given {part.rows} rows at once, and rarely with half as many "

@@ -15,7 +15,7 @@ from fbar.estimation.estimate import ErrorBars, Estimate, Estimates
 from fbar.estimation.joined import joined
 from fbar.estimation.shown import ShownInNotebooks
 from fbar.question.points import Points
-from fbar.question.targets import Target, as_target, as_targets
+from fbar.question.targets import SeveralTargets, Target, as_target, as_targets
 from fbar.question.targets.quantiles import Inversion, Inverted, Quantile
 
 if TYPE_CHECKING:
@@ -214,17 +214,17 @@ class Posterior(ShownInNotebooks):
         return as_target(target).value(self.points, self.weights)
 
     @overload
-    def expect(self, targets: Target) -> Estimate: ...
+    def expect(self, targets: Target | str) -> Estimate: ...
     @overload
-    def expect(self, targets: Sequence[Target]) -> Estimates: ...
-    def expect(self, targets: Target | Sequence[Target]) -> Estimate | Estimates:
+    def expect(self, targets: SeveralTargets) -> Estimates: ...
+    def expect(self, targets: Target | str | Sequence[Target | str]) -> Estimate | Estimates:
         """The `Estimate` of one target, or the `Estimates` of several with their joint covariance."""
         listed = as_targets(targets)
         for target in listed:
             target.check(self.points)
         found = self._expect(tuple(part for target in listed for part in target.parts))
         found = joined(found, listed)
-        return found[0] if isinstance(targets, Target) else found
+        return found[0] if isinstance(targets, Target | str) else found
 
     def _expect(self, listed: tuple[Target, ...]) -> Estimates:
         """The estimates of targets that consist of nothing but themselves."""
@@ -293,7 +293,7 @@ class Posterior(ShownInNotebooks):
 
         None where the error does not come about as a sum over single simulations.
         """
-        as_target(target)
+        target = as_target(target)
         if self.errors is None:
             return None
         return self.errors.contributions(np.concatenate(self._influences((target,)), axis=-1))

@@ -13,7 +13,10 @@ from fbar.methods.sampling import Importance, Rejection
 from fbar.methods.smc import SMC
 from fbar.methods.surrogates import BOLFI
 from fbar.methods.targeted import Targeted
+from fbar.methods.worth.density import DensityApproximation
+from fbar.methods.worth.pseudo_marginal import PseudoMarginal, with_likelihood
 from fbar.methods.worth.synthetic import SyntheticLikelihood
+from fbar.methods.worth.until_match import UntilMatch
 
 __all__ = [
     "BOLFI",
@@ -21,15 +24,19 @@ __all__ = [
     "AdaptiveAllocation",
     "AdaptivePosterior",
     "Allocation",
+    "DensityApproximation",
     "Importance",
     "InverseBinomial",
     "Method",
+    "PseudoMarginal",
     "Registered",
     "Rejection",
     "Run",
     "SyntheticLikelihood",
     "Targeted",
+    "UntilMatch",
     "register",
     "registered",
     "unregister",
+    "with_likelihood",
 ]

@@ -31,6 +31,11 @@ class Method(ABC):
         return self._settings().get("tolerance")
 
     @property
+    def has_tolerance(self) -> bool:
+        """Whether a tolerance is among its settings."""
+        return "tolerance" in self._settings()
+
+    @property
     def chooses_tolerance(self) -> bool:
         """Whether its tolerance is left open: its runs choose one from the budget, or answer at the data."""
         return False
@@ -50,7 +55,7 @@ class Method(ABC):
 
     def at_tolerance(self, tolerance: float) -> Self:
         """The method with another tolerance, at which its runs end."""
-        if "tolerance" not in self._settings():
+        if not self.has_tolerance:
             raise InputError(f"{type(self).__name__} has no tolerance")
         return replace(self, **{"tolerance": tolerance})
 
@@ -64,7 +69,7 @@ class Method(ABC):
     def start(
         self,
         problem: Problem,
-        targets: Target | Sequence[Target],
+        targets: Target | str | Sequence[Target | str],
         seed: Any = None,
         budget: int | None = None,
         *,

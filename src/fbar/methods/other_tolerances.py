@@ -21,7 +21,7 @@ from fbar.estimation.sequential import with_error_of_prior
 from fbar.estimation.store import FEW_NUMBERS
 from fbar.question.comparison import Distance
 from fbar.question.problem import Problem
-from fbar.question.targets import Target
+from fbar.question.targets import AnyTargets, Target
 
 NEARER = 0.4
 """The share of the accepted simulations that is within the smaller tolerance when a bias is estimated."""
@@ -75,7 +75,7 @@ class OtherTolerances(ABC):
     # ------------------------------------------------------------ the bias that a tolerance leaves
 
     def curve(
-        self, targets: Target | Sequence[Target] | None = None, tolerances: Sequence[float] | None = None
+        self, targets: AnyTargets | None = None, tolerances: Sequence[float] | None = None
     ) -> list[tuple[float, Any]]:
         """The estimates against the tolerance, from the same simulations: pairs (tolerance, `Estimates`)."""
         listed = self.targets if targets is None else self.problem.posed(targets)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.arrays import FloatArray
-from fbar.checks import counted, positive_integer, positive_number, shown
+from fbar.checks import positive_integer, positive_number, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.at_data import AtData, PosteriorAtData
 from fbar.estimation.at_data.prepared import Prepared
@@ -185,6 +186,11 @@ class Run(AskTell, OtherTolerances):
         if not (tolerance > 0 and self.problem.has_summaries):
             posterior.about = self.problem.posterior_in_words
             return posterior
+        if math.isinf(tolerance):
+            posterior.about = "the prior, as an infinite tolerance accepts every simulation"
+            why = "an infinite tolerance accepts every simulation, so the answer is the prior; give a finite one"
+            posterior.doubts = (*posterior.doubts, why)
+            return posterior
         posterior.about = f"ABC's posterior at tolerance {tolerance:.4g}"
         if share >= NEARLY_ALL:
             posterior.doubts = (
@@ -331,7 +337,7 @@ class Run(AskTell, OtherTolerances):
         budget: int | None = None,
         limit: int | None = None,
         tolerance: float | None = None,
-        targets: Target | Sequence[Target] | None = None,
+        targets: Target | str | Sequence[Target | str] | None = None,
     ) -> None:
         """Go on with a run that ended: more simulations, a smaller tolerance, other targets."""
         if self._outstanding:
@@ -341,7 +347,8 @@ class Run(AskTell, OtherTolerances):
         for name, value in (("budget", budget), ("limit", limit)):
             if value is not None and positive_integer(value, name) <= self.simulations:
                 raise InputError(
-                    f"{name} {value} is already spent: the run has {counted(self.simulations, 'simulation')}"
+                    f"{name} {value} is already spent: it counts all simulations of the run, which has "
+                    f"{self.simulations:,}; give more than that"
                 )
         if targets is not None:
             self.targets = self.problem.posed(targets)

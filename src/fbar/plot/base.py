@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import Field, asdict
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,6 +25,8 @@ WIDTHS = 4.2, 6.2, 7.2
 
 class Record:
     """The data of a figure; its subclasses are frozen dataclasses of plain arrays, numbers and text."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     message: str = ""
     """What is to be said of what is not shown; where nothing is, why."""
@@ -88,7 +90,7 @@ class Record:
 
     def as_dict(self) -> dict[str, Any]:
         """Its data in JSON's terms."""
-        found: dict[str, Any] = as_json(asdict(self))  # type: ignore[call-overload]
+        found: dict[str, Any] = as_json(asdict(self))
         return found
 
 

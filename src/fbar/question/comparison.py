@@ -19,6 +19,7 @@ from fbar.checks import shown
 from fbar.errors import InputError
 from fbar.question.costs import CostRule
 from fbar.question.distances import PNorm, euclidean
+from fbar.question.named_data import NamedData, X, named_data
 from fbar.question.outcomes import SAMPLE, Failure, Seen, Simulated
 from fbar.question.outputs import COMPARABLE, NUMBERS, Form, Table, as_row, by_parts, read, require_comparable
 from fbar.question.raw_numbers import places_kept
@@ -26,14 +27,19 @@ from fbar.question.simulators import COST, Nonsense, RowFailed, Rows, Unusable, 
 from fbar.question.simulators.calls import as_values, called, for_user, returned
 from fbar.question.summary_names import SummaryNames, checked_names, columns, numbered
 
-Summary = Callable[[npt.NDArray[Any]], npt.ArrayLike | Mapping[str, npt.ArrayLike]]
+Summary = Callable[[Any], npt.ArrayLike | Mapping[str, npt.ArrayLike]]
+"""A function of a batch of data: of an array, or of arrays by name where the data have names."""
+
 Distance = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.ArrayLike]
 
 
-def as_observed(given: Any) -> npt.NDArray[Any]:
-    """A user's data as an array that nobody can write into."""
-    if isinstance(given, Mapping):
-        raise InputError("observed must be just the data, in the form of a simulator's 'x', not a mapping")
+def as_observed(given: Any) -> tuple[npt.NDArray[Any], NamedData | None]:
+    """A user's data as an array that nobody can write into, and the form of data that have names."""
+    if isinstance(given, Mapping) and set(given) != {X}:
+        named, numbers = named_data(given)
+        numbers.flags.writeable = False
+        return numbers, named
+    given = given[X] if isinstance(given, Mapping) else given
     try:
         observed = np.array(without_mask(given, "observed"))  # a copy: the caller may change its own later
     except ValueError as error:
@@ -43,7 +49,7 @@ def as_observed(given: Any) -> npt.NDArray[Any]:
     if observed.dtype.kind not in "biufU":
         raise InputError(f"observed must be numbers or a label; got {shown(given)}")
     observed.flags.writeable = False
-    return observed
+    return observed, None
 
 
 def _numbers(distances: npt.NDArray[Any]) -> FloatArray:
@@ -57,12 +63,18 @@ def _shown_names(names: Mapping[str, int]) -> str:
     return ", ".join(f"{shown(name)} ({size})" for name, size in names.items()) or "values without names"
 
 
+def _example(x: npt.NDArray[Any]) -> str:
+    """A function of a batch that gives a number for each row."""
+    return "x.mean(axis=1)" if x.ndim > 1 else "numpy.log(x)"
+
+
 class Comparison:
     """How simulations are compared with the data.
 
     ``raw`` are the data before the summary, ``observed`` their summaries; both None where simulations give no data.
     ``names`` are those of the parameters, which no recorded output may have. ``summary_names`` are the names of the
-    summaries, with how many numbers each stands for; empty where they have none.
+    summaries, with how many numbers each stands for; empty where they have none. ``named`` is the form of data that
+    have names, which then are those of the summaries where there is no summary function.
     """
 
     def __init__(
@@ -86,7 +98,10 @@ class Comparison:
         self._records, self._names, self._costs = records, names, costs
         self._tried: set[str] = set()
         self._returned: dict[str, int] | None = None
-        self.raw = None if observed is None else as_observed(observed)
+        self.raw: npt.NDArray[Any] | None = None
+        self.named: NamedData | None = None
+        if observed is not None:
+            self.raw, self.named = as_observed(observed)
         self.observed = None if self.raw is None else self._summary_of_data(self.raw)
         self.names_given = summary_names
         self.summary_names = self._named(summary_names)
@@ -106,13 +121,25 @@ class Comparison:
     def form(self) -> Form:
         """What a simulation has to give to be compared with the data."""
         assert self.raw is not None
-        return Form(self.raw.shape, self.raw.dtype, self.summary is not None, self._records, frozenset(self._names))
+        taken = frozenset(self._names)
+        return Form(self.raw.shape, self.raw.dtype, self.summary is not None, self._records, taken, self.named)
+
+    @property
+    def data(self) -> Any:
+        """The data as they are given to a problem: by name if they have names."""
+        return self.raw if self.named is None or self.raw is None else self.named.split(self.raw)
+
+    def _for_summary(self, x: npt.NDArray[Any]) -> Any:
+        """Simulations as a summary function takes them."""
+        return for_user(x) if self.named is None else self.named.split(for_user(x))
 
     def _summarise(self, x: npt.NDArray[Any], check_rows: bool = True) -> npt.NDArray[Any]:
         if self.summary is None:
             return x
         summary = self.summary
-        given, names = columns(returned("the summary", summary, for_user(x)))
+        given, names = columns(returned("the summary", summary, self._for_summary(x)))
+        if given is None:
+            raise Nonsense("summary returned None; it must return a row for each simulation (is a return missing?)")
         if self._returned is None:
             self._returned = names
         elif names != self._returned:
@@ -124,31 +151,40 @@ class Comparison:
         if summaries.shape[:1] != x.shape[:1]:
             raise Nonsense(
                 "summary receives a batch, an array whose first axis is the simulations, and must return a row for "
-                f"each, as x.mean(axis=1) does; it was given shape {x.shape} and returned {summaries.shape}"
+                f"each, as {_example(x)} does; it was given shape {x.shape} and returned {summaries.shape}"
             )
         if summaries.dtype == object and all(isinstance(value, str) for value in summaries.flat):
             summaries = summaries.astype(str)
         if summaries.dtype.kind not in COMPARABLE:
             raise Nonsense(f"summary must return numbers or labels; it returns {summaries.dtype} values")
         if check_rows:
-            self._require_rows_apart("the summary", summaries, lambda rows: columns(summary(for_user(x[rows])))[0])
+            self._require_rows_apart(
+                "the summary", summaries, lambda rows: columns(summary(self._for_summary(x[rows])))[0]
+            )
         return summaries
 
     def _named(self, given: SummaryNames | None) -> dict[str, int]:
         """The names of the summaries: those that the summary function returned, or those that were given."""
         if given is not None and self.observed is None:
             raise InputError("this problem's simulations give no data, only a match; leave summary_names out")
-        if self._returned:
+        own = self.named.sizes if self.summary is None and self.named is not None else self._returned
+        if own:
             if given is not None:
-                raise InputError("summary returns named values; leave summary_names out")
-            return self._returned
+                what = "the data have names" if self.summary is None else "summary returns named values"
+                raise InputError(f"{what}; leave summary_names out")
+            return own
         return checked_names(given, 0 if self.observed is None else self.observed.size)
 
     def _summary_of_data(self, raw: npt.NDArray[Any]) -> npt.NDArray[Any]:
         try:
             return np.array(self._summarise(raw[None])[0])
-        except Unusable as error:  # no simulation is to blame
+        except Nonsense as error:
             raise InputError(str(error)) from error.__cause__
+        except Unusable as error:  # no simulation is to blame
+            raise InputError(
+                f"{error} (it was given the data as a batch of one simulation, of shape {raw[None].shape}; the first "
+                f"axis is the simulations, as in {_example(raw[None])})"
+            ) from error.__cause__
 
     def _summaries(self, table: Table, check_rows: bool) -> npt.NDArray[Any]:
         """The summaries of all rows, zero for those that cannot be used; more of these may be found here."""
@@ -272,7 +308,9 @@ class Comparison:
             x, recorded = as_row(row, self.form)
         except Unusable as error:
             return RowFailed.of(error)
-        return {"x": x, **recorded, **cost} if cost or isinstance(row, Mapping) else x
+        if self.named is not None:
+            return {**self.named.split(x), **recorded, **cost}
+        return {X: x, **recorded, **cost} if cost or isinstance(row, Mapping) else x
 
     # ------------------------------------------------------------ distances
 

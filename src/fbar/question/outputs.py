@@ -17,8 +17,10 @@ import numpy.typing as npt
 from fbar.arrays import IntArray
 from fbar.checks import require_name, shown, texts
 from fbar.errors import InputError
+from fbar.question.named_data import NamedData, X
 from fbar.question.outcomes import Failure
 from fbar.question.simulators import COST, Nonsense, RowFailed, Unusable
+from fbar.question.simulators.hints import NEEDS_EACH, RETURNED_NONE
 
 NUMBERS = "biuf"
 COMPARABLE = "biufU"
@@ -32,7 +34,7 @@ KEPT = "biufcUSMm"
 class Form:
     """What a simulation has to give: data of some shape and type, unless a summary takes them, and named records.
 
-    ``taken`` are names that no output can have.
+    ``taken`` are names that no output can have, ``named`` is the form of data that have names.
     """
 
     shape: tuple[int, ...]
@@ -40,6 +42,13 @@ class Form:
     summarised: bool
     records: tuple[str, ...]
     taken: frozenset[str]
+    named: NamedData | None = None
+
+    def is_other(self, name: Any) -> bool:
+        """Whether an output is not (only) data, but is kept by its name."""
+        if self.named is None:
+            return bool(name != X)
+        return name not in self.named.names or name in self.records
 
 
 def record_names(given: Sequence[str], parameters: Sequence[str]) -> tuple[str, ...]:
@@ -78,6 +87,10 @@ def read(output: Any, simulations: int, form: Form) -> Table:
     """A simulator's output, from which the costs have been taken."""
     if isinstance(output, np.ndarray) and output.dtype == object and output.ndim:
         output = list(output)
+    if output is None:
+        raise Unusable(
+            "the simulator returned None; return an array with a row for each simulation (is a return missing?)"
+        )
     if isinstance(output, list):
         return _of_rows(output, simulations, form)
     return _of_batch(output, simulations, form)
@@ -85,12 +98,14 @@ def read(output: Any, simulations: int, form: Form) -> Table:
 
 def as_row(row: Any, form: Form) -> Usable:
     """One simulation's data and records as arrays; `Unusable` if they cannot be used."""
-    data, others = row, {}
-    if isinstance(row, Mapping):
-        if "x" not in row:
+    others = {name: value for name, value in row.items() if form.is_other(name)} if isinstance(row, Mapping) else {}
+    if form.named is not None:
+        given = form.named.require(row)
+        x = form.named.joined({name: _plain(given[name], name) for name in form.named.names}, ())
+    else:
+        if isinstance(row, Mapping) and X not in row:
             raise Unusable(_without_data(row), Failure.WRONG_SHAPE)
-        data, others = row["x"], {name: value for name, value in row.items() if name != "x"}
-    x = _plain(data, "x")
+        x = _plain(row[X] if isinstance(row, Mapping) else row, X)
     if not form.summarised:
         require_comparable(x.shape, x.dtype, form.shape, form.dtype)
     _require_names(others, form)
@@ -160,14 +175,14 @@ def by_parts(call: Callable[[slice], npt.NDArray[Any]], rows: int) -> Parts:
 def _of_rows(rows: list[Any], simulations: int, form: Form) -> Table:
     table = Table(simulations)
     if len(rows) != simulations:
-        raise another_number(simulations, "x", _shape(rows))
+        raise another_number(simulations, X, _shape(rows))
     quick = _all_numbers(rows, form)
     if quick is not None:
         return quick
     good: dict[int, Usable] = {}
     for i, row in enumerate(rows):
         if row is None:
-            table.failed[i] = RowFailed("it returned None")
+            table.failed[i] = RowFailed(RETURNED_NONE)
         elif isinstance(row, RowFailed):
             table.failed[i] = row
         else:
@@ -195,14 +210,16 @@ def _of_rows(rows: list[Any], simulations: int, form: Form) -> Table:
 
 def _all_numbers(rows: list[Any], form: Form) -> Table | None:
     """Rows that are nothing but numbers, those of the data in the data's shape; None if some are not."""
-    columns: dict[Any, Any] = {"x": rows}
+    if form.named is not None:
+        return None
+    columns: dict[Any, Any] = {X: rows}
     if rows and isinstance(rows[0], Mapping):
         names = list(rows[0])
         if not all(isinstance(row, Mapping) and list(row) == names for row in rows) or set(map(type, names)) != {str}:
             return None
         columns = {name: [row[name] for row in rows] for name in names}
     found = {name: _numbers(values) for name, values in columns.items()}
-    x = found.pop("x", None)
+    x = found.pop(X, None)
     fitting = x is not None and x.shape[1:] == form.shape and (form.summarised or form.dtype.kind in NUMBERS)
     if not fitting or form.taken & found.keys() or not found.keys() >= set(form.records):
         return None
@@ -253,20 +270,22 @@ def _column(values: Sequence[npt.NDArray[Any] | None]) -> npt.NDArray[Any] | Non
 
 
 def _of_batch(output: Any, simulations: int, form: Form) -> Table:
-    given: dict[Any, Any] = {"x": output}
-    if isinstance(output, Mapping):
-        if "x" not in output:
+    given: dict[Any, Any] = {X: output}
+    if form.named is not None:
+        given = dict(form.named.require(output))
+    elif isinstance(output, Mapping):
+        if X not in output:
             raise Unusable(_without_data(output), Failure.WRONG_SHAPE)
-        given = {"x": output["x"], **output}
+        given = {X: output[X], **output}
     arrays = {name: _array(values, name) for name, values in given.items()}
     for name, values in arrays.items():
         if values.shape[:1] != (simulations,):
             raise another_number(simulations, name, values.shape)
-    others = {name: values for name, values in arrays.items() if name != "x"}
+    others = {name: values for name, values in arrays.items() if form.is_other(name)}
     if any(values.dtype == object for values in arrays.values()):  # each row is read by itself
         rows = [{name: values[i] for name, values in arrays.items()} for i in range(simulations)]
-        return _of_rows(rows if others else [row["x"] for row in rows], simulations, form)
-    x = arrays["x"]
+        return _of_rows(rows if others or form.named else [row[X] for row in rows], simulations, form)
+    x = arrays[X] if form.named is None else form.named.joined(arrays, (simulations,))
     if not form.summarised:
         require_comparable(x.shape[1:], x.dtype, form.shape, form.dtype)
     _require_names(others, form)
@@ -321,7 +340,7 @@ def _record(value: Any, name: str) -> npt.NDArray[Any]:
 def _require_names(others: Mapping[Any, Any], form: Form) -> None:
     for name in form.records:
         if name not in others:
-            holds = shown(["x", *others])
+            holds = shown([*((X,) if form.named is None else form.named.names), *others])
             raise Unusable(f"the simulator's output lacks the record {name!r}; it holds {holds}", Failure.WRONG_SHAPE)
     for name in others:
         if name in form.taken:
@@ -335,13 +354,16 @@ def _not_one_value(name: str, value: Any) -> Unusable:
 
 
 def _without_data(output: Mapping[Any, Any]) -> str:
-    return f"a simulator's mapping must hold its data under 'x'; it holds {shown(list(output))}"
+    return (
+        f"a simulator's mapping must hold its data under 'x'; it holds {shown(list(output))} (data may have other "
+        "names if observed is a mapping with the same ones)"
+    )
 
 
 def another_number(simulations: int, name: Any, shape: tuple[int, ...]) -> Unusable:
     return Unusable(
         f"the simulator was asked for {simulations} simulations and returned {name!r} of shape {shape}; "
-        "its first axis must be the simulations (wrap a simulator of one parameter set with fbar.each)",
+        f"its first axis must be the simulations ({NEEDS_EACH})",
         Failure.WRONG_SHAPE,
     )
 

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.checks import function as check_function
-from fbar.checks import mapping, require_name, shown
+from fbar.checks import known_names, mapping, require_name, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.priors import Distribution, Finite, structure
-from fbar.question.targets import Target, as_targets
+from fbar.question.targets import AnyTargets, Target, as_targets
 from fbar.question.targets.expectations import is_model
 
 Derived = Mapping[str, Callable[[Points], npt.ArrayLike]]
@@ -78,7 +78,7 @@ class Parameters:
         unit = np.random.default_rng(0).random((PROBED, self.prior.dimension))
         return self.prior.from_unit(unit).with_derived(self.derived)
 
-    def posed(self, targets: Target | Sequence[Target]) -> tuple[Target, ...]:
+    def posed(self, targets: AnyTargets) -> tuple[Target, ...]:
         """Targets of this prior, for those that compare the posterior with it."""
         return tuple(target.with_prior(self._prior_probability) for target in as_targets(targets))
 
@@ -96,8 +96,8 @@ class Parameters:
             )
         mine = is_model(values, label)
         if not mine.any():
-            there = ", ".join(map(str, dict.fromkeys(values.tolist())))
-            raise InputError(f"there is no {column} {shown(label)}; known: {there}")
+            there = dict.fromkeys(values.tolist())
+            raise InputError(f"there is no {column} {shown(label)}; {known_names(label, there)}")
         return float(np.asarray(chances)[mine].sum())
 
     def check_targets(self, targets: Sequence[Target]) -> None:

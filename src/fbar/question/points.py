@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.arrays import BoolArray, FloatArray, as_array, whole_numbers, without_mask
-from fbar.checks import MOST_NAME, in_words, mapping, require_name, rows, shown, texts, whole_number
+from fbar.checks import MOST_NAME, in_words, known_names, mapping, require_name, rows, shown, texts, whole_number
 from fbar.errors import InputError
+from fbar.system.terminal import clean
 
 Column = npt.NDArray[Any]
 
@@ -20,6 +21,13 @@ def _locked(values: npt.ArrayLike, name: str) -> Column:
     view = without_mask(values, f"the column {shown(name)}").view()
     view.flags.writeable = False
     return view
+
+
+def _of_arrays(why: str) -> str:
+    """What to write where a function of a batch was written for numbers."""
+    if any(words in why for words in ("truth value of an array", "can be converted to", "must be real number")):
+        return " (it is given arrays, with a value for each row: use numpy.where, numpy.exp, …)"
+    return ""
 
 
 def _printable(name: Any) -> bool:
@@ -48,6 +56,22 @@ def require_points(given: Any, name: str = "points", needed: Iterable[str] = ())
         if parameter not in given:
             raise InputError(f"{name} lack the parameter {shown(parameter)}; they have {', '.join(given)}")
     return given
+
+
+class NoParameter(InputError, KeyError):
+    """A parameter was asked for that is not in a batch, or in a parameter set."""
+
+    def __str__(self) -> str:
+        return clean(self.args[0])  # a KeyError's own words are in quotation marks
+
+
+def no_parameter(name: Any, known: Sequence[str]) -> NoParameter:
+    """What is raised where parameters are looked up by a name that they do not have, or not by name."""
+    if isinstance(name, str):
+        return NoParameter(f"there is no parameter {shown(name)}; {known_names(name, known)}")
+    return NoParameter(
+        f"parameters are accessed by name, as in theta[{shown(known[0])}], not by position; known: {', '.join(known)}"
+    )
 
 
 class Points(Mapping[str, Column]):
@@ -107,25 +131,26 @@ class Points(Mapping[str, Column]):
             return column
         if isinstance(name, str) and name in self.derived:
             try:
-                made = without_mask(self.derived[name](self), f"derived parameter {shown(name)}")
+                given = self.derived[name](self)
+                if given is None:
+                    raise InputError("its function returned None; is a return missing?")
+                made = without_mask(given, "its value")
                 return np.broadcast_to(made, (self.rows,))
-            except InputError:
-                raise
             except (Exception, RecursionError) as error:
+                why = str(error) if isinstance(error, InputError) else in_words(error)
+                if why.startswith("derived parameter "):  # of one that it is derived from
+                    raise
                 raise InputError(
-                    f"derived parameter {shown(name)} cannot be computed for {self.rows} rows: {in_words(error)}"
+                    f"derived parameter {shown(name)} cannot be computed: {why}{_of_arrays(why)}"
                 ) from None
-        known = ", ".join([*self._columns, *self.derived])
-        if not isinstance(name, str):
-            first = next(iter(self._columns))
-            raise InputError(
-                f"parameters are accessed by name, as in theta[{shown(first)}], not by position; known: {known}"
-            )
-        raise InputError(f"there is no parameter {shown(name)}; known: {known}")
+        raise no_parameter(name, [*self._columns, *self.derived])
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name in self:
-            raise AttributeError(f"parameters are accessed by name: write theta[{shown(name)}], not theta.{name}")
+            raise AttributeError(
+                f"parameters are accessed by name: write theta[{shown(name)}], not theta.{name}; it is an array with a "
+                "value for each simulation (wrap a simulator of one parameter set with fbar.each)"
+            )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {shown(name)}")
 
     def __contains__(self, name: object) -> bool:

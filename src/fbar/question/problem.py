@@ -54,25 +54,25 @@ class Problem:
     prior
         What θ is drawn from, such as ``fbar.Finite(theta=[1, 2, 3])``.
     simulate
-        ``simulate(theta, rng)``: a batch in (``theta["name"]`` is an array of n values), a batch out
-        (an array whose first axis has length n, or a mapping with that array under ``"x"`` and further
-        recorded outputs). Wrap a simulator of a single parameter set with `each`. An output called ``"cost"`` is what
-        each simulation cost, positive numbers in a unit of your choice, and is not among the recorded outputs.
+        ``simulate(theta, rng)``: a batch in (``theta["name"]`` is an array of n values), a batch out (an array whose
+        first axis has length n, or a mapping with that array under ``"x"``, or arrays by the names of the data, and
+        further recorded outputs). Wrap a simulator of a single parameter set with `each`. An output called ``"cost"``
+        is what each simulation cost, positive numbers in any unit, and is not among the recorded outputs.
     observed
         The data x*, in the form of one row of the simulator's output. Masked values are refused; where a simulator's
-        output is masked, the simulation has failed.
+        output is masked, the simulation has failed. Data with names are a mapping, such as ``{"cases": [3, 8, 28],
+        "peak day": 3}``: the simulator returns them by the same names, with a row for each simulation.
     summary
-        Summary statistics: a function of a batch of outputs, which must treat every row by itself. Applied to the data
-        too, as a batch of one. If the raw data predict the parameters better, the result reports the loss. It may
-        return a mapping such as ``{"cases": x.sum(axis=1), "peak day": x.argmax(axis=1)}``, which names the summaries.
+        Summary statistics: a function of a batch of data (by name if they have names), which must treat every row by
+        itself. Applied to the data too, as a batch of one. If the raw data predict the parameters better, the result
+        reports the loss. A mapping such as ``{"cases": x.sum(axis=1), "peak day": x.argmax(axis=1)}`` names them.
     summary_names
         Names of the summaries, or of the data without a summary function, for tables, plots and reports: a list with
         one for each number, one name for all (a series), or a mapping from names to how many numbers each stands for.
     distance
         ``distance(summaries, observed)`` for a batch, each row by itself; Euclidean by default.
     accept
-        In place of a distance: a rule ``accept(summaries, observed)`` that gives true or false for
-        every simulation.
+        In place of a distance: a rule ``accept(summaries, observed)``, true or false for every simulation.
     derived
         Further parameters as functions of the others, such as ``{"R0": lambda t: t["beta"] / t["gamma"]}``.
     cost
@@ -128,6 +128,7 @@ class Problem:
             costs=self._costs,
         )
         self.summary, self.raw, self.observed = summary, self._comparison.raw, self._comparison.observed
+        self.named_data = self._comparison.named
 
     @classmethod
     def tabulated(cls, prior: Finite, p_star: npt.ArrayLike, **options: Any) -> Problem:
@@ -170,7 +171,7 @@ class Problem:
         return {
             "prior": self.prior,
             "simulate": self.simulate,
-            "observed": self.raw,
+            "observed": self._comparison.data,
             "summary": self.summary,
             "summary_names": self._comparison.names_given,
             "distance": self._comparison.distance_given,
@@ -239,7 +240,7 @@ class Problem:
         """Some points of the prior, always the same, to try functions of θ on."""
         return self._parameters.probe
 
-    def posed(self, targets: Target | Sequence[Target]) -> tuple[Target, ...]:
+    def posed(self, targets: Target | str | Sequence[Target | str]) -> tuple[Target, ...]:
         """Targets that know this problem's prior, where they compare the posterior with it."""
         return self._parameters.posed(targets)
 
@@ -319,7 +320,7 @@ class Problem:
         return self._true(target)[1]
 
     def _true(self, target: Target) -> tuple[FloatArray, FloatArray]:
-        as_target(target)
+        target = as_target(target)
         if self.is_finite:
             target.check_space(self.points)
         return self.reference.expect(target)

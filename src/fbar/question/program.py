@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fbar.checks import function as check_function
-from fbar.checks import mapping, path, shown, text, time_limit
+from fbar.checks import known_names, mapping, path, shown, text, time_limit
 from fbar.errors import InputError
 from fbar.question.outcomes import Failure
 from fbar.question.simulators import SimulationError, each
@@ -175,7 +175,7 @@ class _Call:
         def value(place: re.Match[str]) -> str:
             name = place[1]
             if name not in theta and name != SEED:
-                raise InputError(f"the program needs the parameter {shown(name)}; known: {', '.join(theta)}, {SEED}")
+                raise InputError(f"the program needs the parameter {shown(name)}; {known_names(name, [*theta, SEED])}")
             return _written({**theta, **seed}[name])
 
         return [PLACE.sub(value, word) for word in self.command]

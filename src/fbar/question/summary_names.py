@@ -88,7 +88,10 @@ def columns(values: Any) -> tuple[Any, dict[str, int]]:
     lengths = {array.shape[:1] for array in arrays.values()}
     if len(lengths) != 1 or lengths == {()}:
         shapes = ", ".join(f"{name}: {array.shape}" for name, array in arrays.items())
-        raise Nonsense(f"every value that summary returns must have a row for each simulation; got shapes {shapes}")
+        raise Nonsense(
+            "every value that summary returns must have a row for each simulation, as x.mean(axis=1) has; "
+            f"got shapes {shapes}"
+        )
     flat: dict[str, npt.NDArray[Any]] = {name: array.reshape(len(array), -1) for name, array in arrays.items()}
     return np.concatenate(list(flat.values()), axis=1), {name: array.shape[1] for name, array in flat.items()}
 

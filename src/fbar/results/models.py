@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from fbar.checks import shown
+from fbar.checks import known_names, shown
 from fbar.errors import InputError
 from fbar.estimation.estimate import Estimate, Estimates
 from fbar.estimation.shown import ShownInNotebooks
 from fbar.question.points import Points
 from fbar.question.priors import Distribution, structure
-from fbar.question.targets import OneModel, Target, as_targets, mean, model_probability, within
+from fbar.question.targets import (
+    OneModel,
+    SeveralTargets,
+    Target,
+    as_targets,
+    mean,
+    model_probability,
+    within,
+)
 from fbar.question.targets.expectations import is_model
 from fbar.results.sample import draw
 from fbar.seeds import Seeds
@@ -42,8 +50,7 @@ class Models:
         for model in self.all:
             if bool(is_model(np.array([model.label]), label)[0]):
                 return model
-        known = ", ".join(map(str, self.labels))
-        raise InputError(f"there is no {self.column} {shown(label)}; known: {known}")
+        raise InputError(f"there is no {self.column} {shown(label)}; {known_names(label, self.labels)}")
 
     def prior(self, model: OneModel) -> float:
         return self.probabilities[self.labels.index(model.label)]
@@ -88,15 +95,15 @@ class WithinModel(ShownInNotebooks):
         return self.expect([mean(row.name) for row in self.summary().rows])
 
     @overload
-    def expect(self, targets: Target) -> Estimate: ...
+    def expect(self, targets: Target | str) -> Estimate: ...
     @overload
-    def expect(self, targets: Sequence[Target]) -> Estimates: ...
-    def expect(self, targets: Target | Sequence[Target]) -> Estimate | Estimates:
+    def expect(self, targets: SeveralTargets) -> Estimates: ...
+    def expect(self, targets: Target | str | Sequence[Target | str]) -> Estimate | Estimates:
         """The estimates of targets within the model."""
         listed = as_targets(targets)
         found = self.result.expect([within(target, self.model) for target in listed])
         named = [replace(item, name=target.name) for item, target in zip(found, listed, strict=True)]
-        return named[0] if isinstance(targets, Target) else Estimates(named, found.covariance, found.slices)
+        return named[0] if isinstance(targets, Target | str) else Estimates(named, found.covariance, found.slices)
 
     def sample(self, size: int | None = None, *, seed: int | None = None) -> Points:
         """Equally weighted draws of the model's parameters, see ``result.sample``."""

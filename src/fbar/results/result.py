@@ -27,7 +27,7 @@ from fbar.methods.stopping import StoppingRule, as_rule
 from fbar.question.outcomes import FailedPlace
 from fbar.question.points import Points
 from fbar.question.simulators import SimulatorFunction
-from fbar.question.targets import Target
+from fbar.question.targets import SeveralTargets, Target
 from fbar.results.about import about, remaining_bias
 from fbar.results.account import Account
 from fbar.results.comparison import Reference
@@ -138,14 +138,14 @@ class Result:
         return tuple(self.run.history)
 
     @overload
-    def expect(self, targets: Target) -> Estimate: ...
+    def expect(self, targets: Target | str) -> Estimate: ...
     @overload
-    def expect(self, targets: Sequence[Target]) -> Estimates: ...
-    def expect(self, targets: Target | Sequence[Target]) -> Estimate | Estimates:
+    def expect(self, targets: SeveralTargets) -> Estimates: ...
+    def expect(self, targets: Target | str | Sequence[Target | str]) -> Estimate | Estimates:
         """The `Estimate` of any target, or the `Estimates` of several."""
         listed = self.run.problem.posed(targets)
         found = self._compared(listed, self.posterior.expect(list(listed)))
-        return found[0] if isinstance(targets, Target) else found
+        return found[0] if isinstance(targets, Target | str) else found
 
     @property
     def all_remarks(self) -> tuple[str, ...]:
@@ -196,7 +196,7 @@ class Result:
         return self._of(found, ".at_data()", "at the data, from the same simulations", None)
 
     def curve(
-        self, targets: Target | Sequence[Target] | None = None, tolerances: Sequence[float] | None = None
+        self, targets: Target | str | Sequence[Target | str] | None = None, tolerances: Sequence[float] | None = None
     ) -> list[tuple[float, Any]]:
         """The estimates against the tolerance, from the same simulations: pairs (tolerance, `Estimates`).
 

@@ -23,7 +23,7 @@ from fbar.system.terminal import waiting
 
 def infer(
     problem: Problem,
-    targets: Target | Sequence[Target],
+    targets: Target | str | Sequence[Target | str],
     *,
     method: Method | str | None = None,
     budget: int | None = None,
@@ -44,7 +44,8 @@ def infer(
     Parameters
     ----------
     problem, targets
-        What is asked: see `Problem`, and `mean`, `probability` and the other targets.
+        What is asked: see `Problem`, and `mean`, `probability` and the other targets, which may also be given by name,
+        as in ``["mean:theta", "probability:theta > 2"]``.
     method
         The algorithm, or its name (``"targeted"``, ``"rejection"``, ``"smc"``, …). By default simulations are spent
         where they reduce the error of the targets: by `AdaptiveAllocation` on a finite space, by `Targeted` on others.
@@ -111,7 +112,7 @@ def infer(
 def extend(
     run: str | Path,
     problem: Problem | None = None,
-    targets: Target | Sequence[Target] | Sequence[str] | None = None,
+    targets: Target | str | Sequence[Target | str] | None = None,
     *,
     budget: int | None = None,
     tolerance: float | None = None,
@@ -153,7 +154,7 @@ def extend(
 def load(
     run: str | Path,
     problem: Problem | None = None,
-    targets: Target | Sequence[Target] | None = None,
+    targets: Target | str | Sequence[Target | str] | None = None,
     *,
     trust: bool = False,
 ) -> Result:

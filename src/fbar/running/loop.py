@@ -16,6 +16,7 @@ from fbar.methods import Run
 from fbar.methods.history import Recorder
 from fbar.methods.stopping import NOT_FINISHED, StoppingRule, require_rule
 from fbar.question.outcomes import Batch, Outcomes
+from fbar.question.simulators.hints import RETURNED_NONE
 
 AT_A_TIME = 2**17
 """Simulations under way at most, or as many as keep all workers busy."""
@@ -220,5 +221,6 @@ def _require_success(run: Run) -> None:
             raise InputError(seen.mistake)
         kind = next(iter(seen.counts))
         example = f"; the first: {seen.examples[kind]}" if seen.examples.get(kind) else ""
+        words = "gave no data" if seen.examples.get(kind) == RETURNED_NONE else kind.words
         what = "the only simulation" if run.simulations == 1 else f"all {counted(run.simulations, 'simulation')}"
-        raise SimulatorFailed(f"{what} {kind.words}{example}")
+        raise SimulatorFailed(f"{what} {words}{example}")

@@ -24,7 +24,7 @@ from fbar.errors import InputError, LedgerError, UntrustedModel
 from fbar.methods import Method
 from fbar.question.problem import Problem
 from fbar.question.simulators import KnownAcceptance, SimulatorFunction
-from fbar.question.targets import Target, as_targets, parse
+from fbar.question.targets import Target, as_targets
 from fbar.system.files import NO_LINKS, require_own_file, written_beside
 from fbar.system.trust import NAMED, TRUSTED, digest, place_of, remember, was_run, why_not_own
 
@@ -158,7 +158,7 @@ def _read(
     if method is not None and not isinstance(method, Method):
         raise InputError(f"{text} must define method = fbar.SMC(...) or another method; it is {shown(method)}")
     if targets:
-        return ModelFile(problem, tuple(parse(target) for target in targets), path, name, content, method)
+        return ModelFile(problem, as_targets(targets), path, name, content, method)
     own = getattr(module, "targets", None)
     if own is None:
         raise InputError(f"{text} defines no targets; add targets = [fbar.mean(...)], or give --target mean:NAME")

@@ -102,7 +102,7 @@ class State:
 
     @property
     def tolerance_in_words(self) -> str:
-        at = "" if self.tolerance is None else f" {self.tolerance:.4g}"
+        at = "" if self.tolerance is None or math.isinf(self.tolerance) else f" {self.tolerance:.4g}"
         if not self.falling:
             return f"tolerance{at}" if at else ""
         to = "" if self.final_tolerance is None else f" to {self.final_tolerance:.4g}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fbar import former
-from fbar.checks import listed_of, path, shown
+from fbar.checks import path, shown
 from fbar.errors import InputError, LedgerError
 from fbar.ledger import LedgerReader, Leg
 from fbar.ledger.reader import no_run
@@ -16,7 +16,7 @@ from fbar.ledger.settings import NAMES, describe, differences, is_source
 from fbar.methods import stopping
 from fbar.methods.restored import restored, restored_method
 from fbar.question.problem import Problem
-from fbar.question.targets import Target, as_targets, parse
+from fbar.question.targets import Target, parse
 from fbar.results.again import going_on
 from fbar.running import model_file
 from fbar.running.summaries import LearnedSummaries
@@ -68,11 +68,6 @@ def model_of(
         raise InputError(f"{ledger.directory} was made from Python, where its problem is defined; there, use {call}")
     source = model_file.of_run(ledger.directory, about, trust=trust)
     return source.problem, source.targets
-
-
-def read_targets(given: Target | Sequence[Target] | Sequence[str]) -> tuple[Target, ...]:
-    listed: list[Any] = [given] if isinstance(given, Target | str) else listed_of(given, "targets")
-    return as_targets([parse(item) if isinstance(item, str) else item for item in listed])
 
 
 def task_of(leg: Leg, problem: Problem, known: Sequence[Target] = ()) -> Task:

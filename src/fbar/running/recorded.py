@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from fbar.errors import InputError, LedgerError
 from fbar.ledger import Ledger, LedgerReader
 from fbar.methods.stopping import StoppingRule
 from fbar.question.problem import Problem
-from fbar.question.targets import Target, as_targets
+from fbar.question.targets import AnyTargets, Target, as_targets
 from fbar.results.result import Result
 from fbar.running.model_file import ModelFile
 from fbar.running.recall import (
@@ -23,7 +23,6 @@ from fbar.running.recall import (
     last_leg,
     model_of,
     python_call,
-    read_targets,
     require_same,
     require_same_problem,
     same_but_for_sources,
@@ -96,7 +95,7 @@ def load_run(
     run: Path,
     *,
     problem: Problem | None = None,
-    targets: Target | Sequence[Target] | None = None,
+    targets: AnyTargets | None = None,
     trust: bool = False,
 ) -> Result:
     """The result of a recorded run as far as it is recorded, without a new simulation."""
@@ -169,7 +168,7 @@ def extend_run(
     run: Path,
     *,
     problem: Problem | None = None,
-    targets: Target | Sequence[Target] | Sequence[str] | None = None,
+    targets: AnyTargets | None = None,
     budget: int | None = None,
     tolerance: float | None = None,
     precision: Mapping[str, float | str] | None = None,
@@ -179,7 +178,7 @@ def extend_run(
     trust: bool = False,
 ) -> Result:
     """Append a leg to a finished run and do it; the same extension again resumes it, or gives its result at once."""
-    wanted = None if targets is None else read_targets(targets)
+    wanted = None if targets is None else as_targets(targets)
     extension = Extension(wanted, budget, tolerance, precision, stop)
     with Ledger(run, create=False) as ledger:
         last = last_leg(ledger)

@@ -16,7 +16,11 @@ A vectorised simulator may also draw one number for a whole batch, where every s
 simulations of a batch are not independent, and error bars are far too small. Where a block of several simulations took
 at most a tenth of a second, its first θ is simulated in `BATCHES` batches of `ROWS`. If batches differ by more than
 their rows do, by the test of Kruskal & Wallis (1952) at the level `BY_CHANCE` for all summaries together, the noise is
-shared.
+shared. If rows differ and batches do not at all, it is fixed: the simulator makes a generator with a seed of its own
+choice, and every batch has the same noise.
+
+Where simulations run one by one, fixed noise is the same in each of them, and looks like a simulator that has none. So
+if some θ of the block, simulated with other random numbers, give what they gave before, that is only a remark.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ from fbar.engine import Engine, InProcess, simulate
 from fbar.engine.base import Session
 from fbar.errors import FbarError
 from fbar.question.outcomes import Batch, Outcomes, Simulated
+from fbar.question.points import Points
 from fbar.question.problem import Problem
 
 CHEAP = 0.1
@@ -63,18 +68,37 @@ SHARED = (
     "rng.normal(size=theta.rows), not rng.normal()"
 )
 
+FIXED = (
+    "the simulator repeats the same random numbers in every batch: called with another rng it gave the same output, "
+    "though simulations of one batch differ at the same parameters, so they are not independent and the error bars are "
+    "too small; use the rng that it is given, not a generator with a fixed seed"
+)
+
+NO_NOISE = (
+    "the simulator seems to be deterministic: at the same parameters it gave the same output with other random "
+    "numbers; if the model is random, draw from the rng that the simulator is given (a generator made there with a "
+    "fixed seed repeats its numbers in every simulation)"
+)
+
 WARNING = (
     "the simulator gave different results when it was called again with the same parameters and the same rng: it uses "
     "another source of random numbers or remembers earlier calls, so the seed does not determine the result; use the "
     "rng that it is given"
 )
 
+WARNINGS, REMARKS = (WARNING, SHARED, FIXED), (NO_NOISE,)
+DOUBTED = frozenset({SHARED, FIXED})
+"""All that can be found; and what makes every error bar unreliable."""
+
+LEAST_ROWS = 8
+"""Simulations that must have been the same for a simulator to seem deterministic, at least."""
+
 _known: WeakKeyDictionary[Problem, tuple[str, ...]] = WeakKeyDictionary()
 """What is wrong with a problem's random numbers, as was seen in this process."""
 
 
 class FirstBlockTwice(Engine):
-    """An engine that simulates the first cheap block of a new run twice; ``warnings`` are what that has shown.
+    """An engine that simulates the first cheap block of a new run twice; ``found`` is what that has shown.
 
     ``budget`` is the number of simulations that the run may have, None where it is not known.
     """
@@ -92,7 +116,7 @@ class FirstBlockTwice(Engine):
         return _Twice(inner, problem, self._budget)
 
     @property
-    def warnings(self) -> tuple[str, ...]:
+    def found(self) -> tuple[str, ...]:
         return () if self.problem is None else _known.get(self.problem, ())
 
 
@@ -128,16 +152,15 @@ class _Twice(Session):
         by_rows = self._problem.simulator.rows is not None and batch.repeats is None
         if not by_rows or self._few < 1 or (self._tries and seconds <= MOST_SECONDS):  # the next block may be quicker
             return None
-        return replace(batch, points=batch.points.take([0])), first_of(outcomes)
+        return replace(batch, points=batch.points.take([0])), _first(outcomes, 1)
 
     def _look_again(self) -> None:
         """Simulate the block that waits, which the run has by now."""
         if self._waiting is not None:
             (batch, outcomes), self._waiting = self._waiting, None
             found = [] if _repeats(self._problem, batch, outcomes) else [WARNING]
-            vectorised = self._problem.simulator.rows is None and batch.repeats is None
-            if not found and vectorised and self._quick and shares_noise(self._problem, batch):
-                found.append(SHARED)
+            if not found and batch.repeats is None and self._quick:
+                found = _wrong_noise(self._problem, batch, outcomes)
             _known[self._problem] = tuple(found)
 
     def close(self) -> None:
@@ -153,22 +176,48 @@ class _Twice(Session):
             super().__exit__(kind, error, trace)
 
 
-def shares_noise(problem: Problem, batch: Batch) -> bool:
-    """Whether simulations at the first θ of a block differ more between batches than within them."""
-    theta, found = batch.points.take(np.zeros(ROWS, dtype=np.int64)), []
-    for number in range(BATCHES):
-        try:
-            outcomes = simulate(problem, Batch(batch.round, UNUSED + number, theta, None, batch.seeds))
-        except FbarError:
-            return False
-        if (
-            not isinstance(outcomes, Simulated)
-            or _failed(outcomes).any()
-            or outcomes.summaries.dtype.kind not in "biuf"
-        ):
-            return False
-        found.append(np.asarray(outcomes.summaries, dtype=np.float64).reshape(ROWS, -1)[:, :MOST_SUMMARIES])
-    return _between(np.stack(found)) < BY_CHANCE
+def _wrong_noise(problem: Problem, batch: Batch, before: Simulated) -> list[str]:
+    """What is wrong with the noise of a block that was quick to simulate."""
+    if problem.simulator.rows is None:
+        theta, found = batch.points.take(np.zeros(ROWS, dtype=np.int64)), []
+        for number in range(BATCHES):
+            outcomes = _with_other_numbers(problem, batch, theta, number)
+            if outcomes is None:
+                return []
+            found.append(np.asarray(outcomes.summaries, dtype=np.float64).reshape(ROWS, -1)[:, :MOST_SUMMARIES])
+        batches = np.stack(found)
+        if _between(batches) < BY_CHANCE:
+            return [SHARED]
+        if (batches != batches[:1]).any():
+            return []
+        if (batches != batches[:, :1]).any():
+            return [FIXED]
+    return [NO_NOISE] if _deterministic(problem, batch, before) else []
+
+
+def _with_other_numbers(problem: Problem, batch: Batch, theta: Points, number: int) -> Simulated | None:
+    """Simulations with random numbers that no run comes to; None if some failed, or are not numbers."""
+    try:
+        outcomes = simulate(problem, Batch(batch.round, UNUSED + number, theta, None, batch.seeds))
+    except FbarError:
+        return None
+    if not isinstance(outcomes, Simulated) or outcomes.summaries.dtype.kind not in "biuf" or _failed(outcomes).any():
+        return None
+    return outcomes
+
+
+def _deterministic(problem: Problem, batch: Batch, before: Simulated) -> bool:
+    """Whether simulations are as before with other random numbers; and most of them not the same for every θ.
+
+    Where θ makes no difference, as in a model whose events are rare, random outputs may be the same too.
+    """
+    rows = min(ROWS, batch.points.rows)
+    if rows < LEAST_ROWS or _failed(before)[:rows].any():
+        return False
+    again = _with_other_numbers(problem, batch, batch.points.take(np.arange(rows)), BATCHES)
+    if again is None or not _alike(_first(before, rows), again):
+        return False
+    return 2 * len(np.unique(again.summaries.reshape(rows, -1), axis=0)) > rows
 
 
 def _between(values: npt.NDArray[np.float64]) -> float:
@@ -191,11 +240,11 @@ def _between(values: npt.NDArray[np.float64]) -> float:
     return float(chdtrc(batches - 1, h).min() * varies.sum())
 
 
-def first_of(outcomes: Simulated) -> Simulated:
-    """The outcome of the first simulation."""
-    recorded = {name: values[:1] for name, values in outcomes.recorded.items()}
-    failure = None if outcomes.failure is None else outcomes.failure[:1]
-    return Simulated(outcomes.summaries[:1], recorded, failure)
+def _first(outcomes: Simulated, rows: int) -> Simulated:
+    """The outcomes of the first simulations."""
+    recorded = {name: values[:rows] for name, values in outcomes.recorded.items()}
+    failure = None if outcomes.failure is None else outcomes.failure[:rows]
+    return Simulated(outcomes.summaries[:rows], recorded, failure)
 
 
 def _repeats(problem: Problem, batch: Batch, before: Simulated) -> bool:
@@ -203,7 +252,11 @@ def _repeats(problem: Problem, batch: Batch, before: Simulated) -> bool:
         again = simulate(problem, batch)
     except FbarError:
         return False
-    if not isinstance(again, Simulated) or set(again.recorded) != set(before.recorded):
+    return isinstance(again, Simulated) and _alike(before, again)
+
+
+def _alike(before: Simulated, again: Simulated) -> bool:
+    if set(again.recorded) != set(before.recorded):
         return False
     pairs: list[tuple[Any, Any]] = [(before.summaries, again.summaries), (_failed(before), _failed(again))]
     pairs += [(before.recorded[name], again.recorded[name]) for name in before.recorded]

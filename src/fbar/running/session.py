@@ -28,7 +28,7 @@ from fbar.running.lesson import learn_recorded, learn_unrecorded
 from fbar.running.loop import BIAS_STAYS, drive
 from fbar.running.model_file import ModelFile
 from fbar.running.recall import task_of
-from fbar.running.repeat import SHARED, WARNING, FirstBlockTwice
+from fbar.running.repeat import DOUBTED, REMARKS, WARNINGS, FirstBlockTwice
 from fbar.running.shown import ProgressOption, interruption_explained, progress_shown
 from fbar.running.task import Task
 from fbar.seeds import Seeds
@@ -192,16 +192,16 @@ class InferenceSession:
         if damage:
             doubt_damaged(posterior, run)
         numbers = self._random_numbers(twice)
-        if SHARED in numbers:
-            posterior.doubts = (*posterior.doubts, SHARED)
+        doubts = tuple(text for text in numbers if text in DOUBTED)
+        posterior.doubts = (*posterior.doubts, *doubts)
         return Result(
             run,
             posterior,
-            self._estimates(posterior, look_again=bool(damage) or SHARED in numbers),
+            self._estimates(posterior, look_again=bool(damage or doubts)),
             DAMAGED if damage else why,
             self._notes(damage, numbers, why),
             {} if self.task.stop is None else self.task.stop.missing(run),
-            self._remarks(posterior),
+            self._remarks(posterior, numbers),
             settings=self._settings() if ledger is None else ledger.legs[-1].settings,
             earlier=() if ledger is None else tuple(leg.settings for leg in ledger.legs[:-1]),
             directory=None if ledger is None else ledger.directory,
@@ -209,10 +209,11 @@ class InferenceSession:
             damage=damage,
         )
 
-    def _remarks(self, posterior: Posterior) -> tuple[str, ...]:
-        """What was learned, before the run or by its answer."""
+    def _remarks(self, posterior: Posterior, numbers: tuple[str, ...]) -> tuple[str, ...]:
+        """What was learned, before the run or by its answer, and what was seen of the simulator's random numbers."""
         before = "" if self.task.learnt is None else self.task.learnt.remark
-        return tuple(text for text in (before, posterior.remark) if text)
+        seen = (text for text in numbers if text in REMARKS)
+        return tuple(text for text in (before, posterior.remark, *seen) if text)
 
     def _advance(self, engine: Engine) -> str:
         """Drive the last leg to its end, or to where its record ends; why it ended."""
@@ -244,10 +245,10 @@ class InferenceSession:
         return posterior.expect(list(self.task.targets))
 
     def _random_numbers(self, twice: FirstBlockTwice) -> tuple[str, ...]:
-        """What is wrong with the simulator's random numbers; what was seen before is not looked at again."""
+        """What was seen of the simulator's random numbers; what was seen before is not looked at again."""
         before = None if self.ledger is None else self.ledger.legs[-1].result
-        seen = tuple(text for text in (WARNING, SHARED) if before is not None and text in before["warnings"])
-        return seen or twice.warnings
+        known = () if before is None else (*before["warnings"], *before.get("remarks", ()))
+        return tuple(text for text in (*WARNINGS, *REMARKS) if text in known) or twice.found
 
     def _notes(self, damage: str, numbers: tuple[str, ...], why: str) -> tuple[str, ...]:
         """The session's notes, and warnings about the record, failures, summaries, the seed and a bias that stays."""
@@ -262,7 +263,7 @@ class InferenceSession:
             self.watch.dependence(),
             _learnt_for_others(task),
             task.learnt.warning if task.learnt else "",
-            *numbers,
+            *(text for text in numbers if text in WARNINGS),
         ]
         return tuple(note for note in notes if note)
 

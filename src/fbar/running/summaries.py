@@ -131,7 +131,12 @@ class LearnedSummaries:
         return min(wanted, budget // PART)
 
     def pilot(
-        self, problem: Problem, targets: Target | Sequence[Target], seed: Any = None, *, block_size: int | None = None
+        self,
+        problem: Problem,
+        targets: Target | str | Sequence[Target | str],
+        seed: Any = None,
+        *,
+        block_size: int | None = None,
     ) -> Pilot:
         """The pilot as a run that is asked and told; `fit` takes it when it is finished."""
         self.check(problem)
@@ -160,7 +165,7 @@ class LearnedSummaries:
     def learn(
         self,
         problem: Problem,
-        targets: Target | Sequence[Target],
+        targets: Target | str | Sequence[Target | str],
         *,
         seed: Any = None,
         simulations: int | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from fbar.methods.registry import as_method
 from fbar.methods.stopping import StoppingRule, as_rule, require_rule
 from fbar.methods.summaries import LearnedProblem
 from fbar.question.problem import Problem
-from fbar.question.targets import Target, as_targets
+from fbar.question.targets import AnyTargets, Target, as_targets
 from fbar.running.summaries import LearnedSummaries
 from fbar.seeds import Seeds
 
@@ -117,7 +117,7 @@ class Task:
 
 def make_task(
     problem: Problem,
-    targets: Target | Sequence[Target],
+    targets: AnyTargets,
     *,
     method: Method | str | None = None,
     budget: int | None = None,

@@ -92,7 +92,8 @@ class Approximation:
 
     def estimate(self, target: Target) -> Given:
         """The estimate of a scalar target: the algorithm's own if it gave one, else that of its points."""
-        if as_target(target).name in self.given:
+        target = as_target(target)
+        if target.name in self.given:
             return self.given[target.name]
         if not target.scalar:
             raise InputError(f"scores take targets of one number; {shown(target.name)} is a vector (see posterior-mse)")

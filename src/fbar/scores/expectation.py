@@ -76,7 +76,8 @@ def posterior_deviation(target: Target, scene: Scene) -> float:
     (√(f̄(1−f̄)) for a probability, the variance for a mean); else from draws of the truth.
     """
     instance(scene, Scene, "scene", "an fbar.scores.Scene")
-    key = ("deviation", as_target(target).name)
+    target = as_target(target)
+    key = ("deviation", target.name)
     if key not in scene.remembered:
         scene.remembered[key] = _deviation(target, scene)
     found: float = scene.remembered[key]

@@ -107,7 +107,7 @@ def _run_to_precision(
 
 
 def _at_the_tolerance(method: Method, posed: Posed) -> Method:
-    is_open = posed.tolerance > 0 or method.chooses_tolerance
+    is_open = method.has_tolerance and (posed.tolerance > 0 or method.chooses_tolerance)
     return method.at_tolerance(posed.tolerance) if is_open and posed.has_summaries else method
 
 

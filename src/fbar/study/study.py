@@ -21,7 +21,7 @@ from fbar.ledger.settings import describe
 from fbar.problems import Benchmark, load
 from fbar.problems.benchmark import LEVELS
 from fbar.question.problem import Problem
-from fbar.question.targets import Target, as_targets, parse
+from fbar.question.targets import as_targets, parse
 from fbar.question.truth import Listed
 from fbar.results.notebook import joined, table
 from fbar.running.replication import Found, Progress, replicate
@@ -135,7 +135,7 @@ class Study:
             scored = _with_truth(problem, Listed(list(known.values()), known.how))
         asked = self._targets.get(name) if isinstance(self._targets, Mapping) else self._targets
         if asked is not None:
-            targets = _targets(asked)
+            targets = as_targets(asked)
             for target in targets:
                 target.check_space(problem.probe)
         else:
@@ -288,11 +288,6 @@ def _described(arena: Arena) -> dict[str, Any]:
         parts = [describe(arena.problem.observed), truth, own]
         found["digest"] = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
     return found
-
-
-def _targets(given: Any) -> tuple[Target, ...]:
-    listed = [given] if isinstance(given, str | Target) else listed_of(given, "targets")
-    return as_targets([parse(item) if isinstance(item, str) else item for item in listed])
 
 
 def _problems(given: Any) -> dict[str, Problem]:

@@ -33,7 +33,7 @@ from fbar.estimation.estimate import ErrorBars, Estimate, Estimates
 from fbar.estimation.posterior import ErrorModel, Posterior
 from fbar.estimation.strata import Clustered
 from fbar.question.points import Points
-from fbar.question.targets import Target, as_targets
+from fbar.question.targets import SeveralTargets, Target, as_targets
 from fbar.question.targets.expectations import Expectation
 from fbar.question.targets.quantiles import Inversion, Inverted, Quantile
 from fbar.weights import effective_size
@@ -138,7 +138,7 @@ class PosteriorAtData(Posterior):
             f"sample size {self.ess:,.6g}"
         )
 
-    def curve(self, targets: Target | Sequence[Target]) -> list[tuple[float, Estimates]]:
+    def curve(self, targets: Target | str | Sequence[Target | str]) -> list[tuple[float, Estimates]]:
         """The estimates against the bandwidth: pairs of the share of the simulations within it, and `Estimates`.
 
         The region and the order of the regression are those that were chosen; bandwidths are halved in share.
@@ -195,18 +195,18 @@ class PosteriorAtData(Posterior):
     # ------------------------------------------------------------ within models
 
     @overload
-    def expect(self, targets: Target) -> Estimate: ...
+    def expect(self, targets: Target | str) -> Estimate: ...
     @overload
-    def expect(self, targets: Sequence[Target]) -> Estimates: ...
-    def expect(self, targets: Target | Sequence[Target]) -> Estimate | Estimates:
+    def expect(self, targets: SeveralTargets) -> Estimates: ...
+    def expect(self, targets: Target | str | Sequence[Target | str]) -> Estimate | Estimates:
         """The `Estimate` of one target, or the `Estimates` of several.
 
         Errors of targets that are conditional on different models are taken for independent, as their simulations are.
         """
         listed = as_targets(targets)
-        if isinstance(targets, Target):
-            answering = self._answering(targets)
-            return super().expect(targets) if answering is self else answering.expect(targets)
+        if isinstance(targets, Target | str):
+            answering = self._answering(listed[0])
+            return super().expect(listed[0]) if answering is self else answering.expect(listed[0])
         parts: dict[PosteriorAtData, list[int]] = {}
         for place, target in enumerate(listed):
             parts.setdefault(self._answering(target), []).append(place)

@@ -206,7 +206,8 @@ class SMCRun(Run):
         last, at = self.schedule.last, self.tolerance
         if self._at_last_tolerance or (last is None and at < math.inf) or not self.problem.has_summaries:
             return ""
-        missed = "no tolerance was reached" if last is None else f"the requested tolerance {last:g} was not reached"
+        none = last is None or math.isinf(last)
+        missed = "no tolerance was reached" if none else f"the requested tolerance {last:g} was not reached"
         if at == math.inf:
             first = "the run did not get beyond its first round, which accepts everything, so this is the prior"
             return f"{missed}: {first}"
@@ -216,8 +217,8 @@ class SMCRun(Run):
         present, record = self._present, self._present.record
         record.complete = present.full
         if not record.complete and self.store.simulations >= self._most:
-            way = "" if self.at_data else f" in round {self.round}, on the way to tolerance {record.tolerance:.4g}"
-            self._end(f"budget spent{way}")
+            to = "" if math.isinf(record.tolerance) else f", on the way to tolerance {record.tolerance:.4g}"
+            self._end("budget spent" if self.at_data else f"budget spent in round {self.round}{to}")
             return
         if not record.complete:
             rate = present.accepted / record.simulations

@@ -35,8 +35,8 @@ class LearnedSummary:
         values = np.round(fit.predict(probe) / scale, 4) + 0.0
         self.fingerprint = hashlib.sha256(values.tobytes()).hexdigest()[:16]
 
-    def __call__(self, x: npt.NDArray[Any]) -> FloatArray:
-        given = np.asarray(x if self.own is None else columns(self.own(x))[0])
+    def __call__(self, x: npt.NDArray[Any] | Mapping[str, npt.NDArray[Any]]) -> FloatArray:
+        given = np.asarray(columns(x if self.own is None else self.own(x))[0])
         values = given.reshape(len(given), -1).astype(np.float64)
         result = np.full((len(values), self.scale.size), np.nan)  # a simulation that failed has no summaries
         good = np.isfinite(values).all(axis=1)
@@ -82,7 +82,7 @@ class LearnedProblem(Problem):
         super().__init__(
             base.prior,
             base.simulate,
-            base.raw,
+            base.arguments["observed"],
             summary=summary,
             summary_names=[f"learned {name}" for name in learning.r_squared],
             derived=base.arguments["derived"],

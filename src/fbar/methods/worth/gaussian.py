@@ -14,9 +14,7 @@ which is 0 where M − u uᵀ/(1 − 1/R) is not positive definite. By the deter
 
 *Variance*. To first order in 1/R, log N(s*; m, S) has variance (d + δ⁴)/(2R), δ² the squared Mahalanobis distance of
 the data: var log|S| = 2d/R, the mean adds 4δ²/R to that of uᵀS⁻¹u, S adds 2δ⁴/R, and the covariance of both, −2δ²/R,
-takes the middle term away. With log-variance v/R at a cost of R, an importance-sampling estimate from N/R draws has a
-variance proportional to R e^{v/R}, which is least at R = v: the best number of simulations makes the
-log-variance 1.
+takes the middle term away.
 """
 
 from __future__ import annotations

@@ -8,12 +8,11 @@ drawn from proposals that are learned for the targets, so that draws are indepen
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from fbar.arrays import FloatArray
 from fbar.checks import choice, counted, finite_number, non_negative_number, positive_integer, shown, store_number
@@ -22,12 +21,10 @@ from fbar.methods.registry import register
 from fbar.methods.start import Start
 from fbar.methods.worth.gaussian import NormalFit
 from fbar.methods.worth.method import WorthMethod
-from fbar.methods.worth.valuation import Asked, Replicates, Valuation, Valued
+from fbar.methods.worth.replicates import ReplicatedValuation
+from fbar.methods.worth.valuation import Replicates, Valuation, Valued
 
 KINDS = ("unbiased", "gaussian")
-
-LEAST_DRAWS = 60
-"""Draws of θ that what is left of a budget should suffice for, where the number of simulations is chosen."""
 
 PLUGGED_IN, PLUGGED_IN_PER_NUMBER = 20, 10
 """Simulations that plugged-in covariances need, and for each number: with few, the posterior is too wide."""
@@ -94,33 +91,20 @@ class SyntheticLikelihood(WorthMethod):
         return 3 if self.shrinkage else d + 2
 
 
-class NormalSummaries(Valuation):
+class NormalSummaries(ReplicatedValuation):
     """The valuation of synthetic likelihood."""
 
     def __init__(self, method: SyntheticLikelihood, observed: FloatArray, least: int, posterior: str) -> None:
-        self.method, self.observed = method, observed
+        enough = PLUGGED_IN + PLUGGED_IN_PER_NUMBER * observed.size
         self.unbiased = method.kind == "unbiased"
-        d = observed.size
-        self._least = least if self.unbiased else max(least, PLUGGED_IN + PLUGGED_IN_PER_NUMBER * d)
-        self._chosen = method.replicates or self._least
+        super().__init__(method.replicates, least if self.unbiased else max(least, enough))
+        self.method, self.observed = method, observed
         self._posterior = posterior
         self._doubt = ""
 
     @property
-    def replicates(self) -> int:
-        """R of the draws to come."""
-        return self._chosen
-
-    @property
     def about(self) -> str:
         return f"{self._posterior}, if summaries are normal at each θ (synthetic likelihood)"
-
-    @property
-    def most(self) -> int:
-        return self._chosen
-
-    def ask(self, wave: int, draws: int, rng: np.random.Generator) -> Asked:
-        return Asked(self._chosen)
 
     def value(self, waves: Sequence[Replicates]) -> Valued:
         (wave,) = waves
@@ -131,28 +115,18 @@ class NormalSummaries(Valuation):
         return Valued.positive(log_a, fit.log_variance)
 
     def learn(self, draws: Sequence[Sequence[Replicates]], weights: FloatArray, left: float) -> bool:
-        """Choose R, the number that makes the variance of log a 1; and see whether summaries look normal."""
-        variances, start, shapes = [], 0, []
+        """Choose R; and see whether summaries look normal."""
+        shape, start = np.zeros(2), 0
         for (wave,) in draws:
-            fit = NormalFit.of(wave.summaries, wave.failed, self.observed, self.method.shrinkage)
-            own = weights[start : start + wave.draws]
+            shape += weights[start : start + wave.draws] @ _shape(wave)
             start += wave.draws
-            good = np.flatnonzero(fit.regular & (own > 0))
-            variances.append((own[good] * fit.log_variance[good] * fit.count[good]).sum())
-            shapes.append(_shape(wave, good) * own[good][:, None])
-        total = np.concatenate(shapes).sum(axis=0)
         self._doubt = (
-            f"the summaries are not normal near the posterior (skewness {total[0]:.1f}, excess kurtosis "
-            f"{total[1]:.1f} on average), so the synthetic likelihood is not the likelihood; transform them"
-            if total[0] > SKEWED or total[1] > HEAVY
+            f"the summaries are not normal near the posterior (skewness {shape[0]:.1f}, excess kurtosis "
+            f"{shape[1]:.1f} on average), so the synthetic likelihood is not the likelihood; transform them"
+            if shape[0] > SKEWED or shape[1] > HEAVY
             else ""
         )
-        if self.method.replicates is not None:
-            return False
-        room = max(self._least, int(left // LEAST_DRAWS)) if left < math.inf else 10**6
-        chosen = int(min(max(self._least, math.ceil(sum(variances))), room))
-        changed, self._chosen = chosen != self._chosen, chosen
-        return changed
+        return super().learn(draws, weights, left)
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -162,19 +136,13 @@ class NormalSummaries(Valuation):
     def remark(self) -> str:
         return f"{self._chosen} simulations at each draw of θ"
 
-    def state(self) -> dict[str, npt.NDArray[np.generic]]:
-        return {"replicates": np.array(self._chosen, dtype=np.int64)}
 
-    def restore(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
-        self._chosen = int(state["replicates"])
-
-
-def _shape(wave: Replicates, rows: npt.NDArray[np.int64]) -> FloatArray:
-    """Mean absolute skewness and mean excess kurtosis of the summaries at some draws, shape (rows, 2)."""
-    x = wave.summaries[rows]
-    if not rows.size:
-        return np.zeros((0, 2))
-    with np.errstate(invalid="ignore", divide="ignore"):
+def _shape(wave: Replicates) -> FloatArray:
+    """Mean absolute skewness and mean excess kurtosis of the summaries at each draw, shape (draws, 2)."""
+    x = wave.summaries
+    with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of draws all of whose simulations failed
         z = (x - np.nanmean(x, axis=1, keepdims=True)) / np.nanstd(x, axis=1, keepdims=True)
         skewness, kurtosis = np.nanmean(z**3, axis=1), np.nanmean(z**4, axis=1) - 3
-    return np.stack([np.nanmean(np.abs(skewness), axis=1), np.nanmean(kurtosis, axis=1)], axis=1)
+        found = np.stack([np.nanmean(np.abs(skewness), axis=1), np.nanmean(kurtosis, axis=1)], axis=1)
+    return np.asarray(np.nan_to_num(found))

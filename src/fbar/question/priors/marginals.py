@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -232,6 +232,17 @@ def as_marginal(given: Any, name: str) -> Marginal:
         if not type(given).__module__.startswith("fbar."):
             _require_one_distribution(given, name)
         return given
+    if isinstance(given, Mapping):
+        raise InputError(
+            f"parameter {shown(name)} is given distributions that have names: {shown(list(given))}; give them without "
+            "another name, as in Prior(dirichlet(susceptible=1, infected=1))"
+        )
+    if type(given).__module__ == "scipy.stats._multivariate":
+        raise InputError(
+            f"parameter {shown(name)} needs a distribution of one number; got {type(given).__name__}, of several; for "
+            "shares that add up to 1 write Prior(dirichlet(susceptible=1, infected=1)), for others see "
+            "fbar.UnitTransform"
+        )
     has_density = hasattr(given, "logpdf") or hasattr(given, "logpmf")
     if not has_density or quantile_function(given) is None:
         raise InputError(
@@ -251,15 +262,26 @@ def as_marginal(given: Any, name: str) -> Marginal:
             raise InputError(f"the distribution of {shown(name)} cannot be used: {in_words(error)}") from None
     proper = np.isfinite(middle).all() and (np.diff(middle) >= 0).all() and np.isclose(mass[1], 1.0, atol=1e-6)
     if not proper:
-        raise InputError(
-            f"the distribution of {shown(name)} is improper or has no mass: {shown(given)}; check its parameters"
-        )
+        raise InputError(f"the distribution of {shown(name)} is improper or has no mass: {_improper(given)}")
     known = type(getattr(given, "dist", given)).__module__
     if not known.startswith("scipy."):  # written by the user
         _require_one_distribution(marginal, name)
     if getattr(getattr(given, "dist", None), "name", None) == "uniform":
         return Uniform(*marginal.support)
     return marginal
+
+
+def _improper(given: Any) -> str:
+    """A distribution as it was written, as far as that is known, and what is to be checked."""
+    dist, args, named = getattr(given, "dist", None), getattr(given, "args", ()), getattr(given, "kwds", {})
+    name = getattr(dist, "name", None)
+    if name is None:
+        return f"{shown(given)}; check its parameters"
+    values = ", ".join([*map(shown, args), *(f"{key}={shown(value)}" for key, value in named.items())])
+    written = f"{name}({values})"
+    if name == "uniform":
+        return f"{written}; write uniform(low, width), with a width above 0, for values from low to low + width"
+    return f"{written}; check its parameters (scale= must be above 0)"
 
 
 def _require_one_distribution(marginal: Marginal, name: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.arrays import FloatArray, distribution
-from fbar.checks import require_name, shown
+from fbar.checks import known_names, require_name, shown
 from fbar.errors import InputError
 from fbar.question.points import Points, require_points
 from fbar.question.priors.base import Distribution, as_unit, draws
@@ -147,8 +147,8 @@ class ModelChoice(Structured):
         try:
             return float(self.probabilities[list(self.models).index(label)])
         except Exception:  # labels are compared, which a user's object may refuse
-            known = ", ".join(map(str, self.models))
-            raise InputError(f"there is no {self.name} {shown(label)}; known: {known}") from None
+            known = known_names(label, self.models)
+            raise InputError(f"there is no {self.name} {shown(label)}; {known}") from None
 
     def parameters_of(self, label: Any, points: Points) -> Points:
         """The parameters that a model has, of a batch of that model, with their unit coordinates if they are known."""

@@ -105,7 +105,10 @@ def dirichlet(concentrations: Mapping[str, float] | None = None, /, **named: flo
     """
     given = {**mapping(concentrations or {}, "concentrations", "{'a': 1, 'b': 2}"), **named}
     if len(given) < 2:
-        raise InputError(f"a Dirichlet distribution needs two shares or more, such as a=1, b=1; got {shown(given)}")
+        raise InputError(
+            "a Dirichlet distribution needs two shares or more, each with its name and concentration, as in "
+            f"Prior(dirichlet(susceptible=1, infected=1)); got {shown(given) if given else 'none'}"
+        )
     alphas = []
     for name, alpha in given.items():
         require_name(name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fbar.checks import arguments, shown
+from fbar.checks import arguments, known_names, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 
@@ -64,7 +64,7 @@ class Simulator(ABC):
         """Refuse what cannot be called as a simulator is, or needs a parameter that is not among these."""
         for name in sorted(self.needs - set(parameters)):
             raise InputError(
-                f"the simulator needs the parameter {shown(name)}, which is not known; known: {', '.join(parameters)}"
+                f"the simulator needs the parameter {shown(name)}, which is not known; {known_names(name, parameters)}"
             )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from fbar.errors import FbarError, InputError
 from fbar.question.outcomes import Failure
@@ -55,10 +56,12 @@ class RowFailed:
     message: str
     detail: str = ""
     kind: Failure = Failure.EXCEPTION
+    advice: str = ""
+    """What to do about it, where it is known; the end of the message."""
 
     @classmethod
-    def of(cls, error: BaseException) -> RowFailed:
-        """An exception in one line, with its traceback."""
+    def of(cls, error: BaseException, hint: Callable[[str], str] | None = None) -> RowFailed:
+        """An exception in one line, with its traceback; ``hint`` is a function of the message, what to do about it."""
         if isinstance(error, Unusable):
             return cls(_line(str(error)), kind=error.kind)
         try:
@@ -74,7 +77,13 @@ class RowFailed:
                 detail = "".join(traceback.format_exception(error))
             except BaseException:  # it formats the user's exception
                 detail = ""
-        return cls(f"{type(error).__name__}: {_line(text)}", _writable(detail[-MOST_DETAIL:]), kind)
+        line = _line(text) if kind == Failure.REFUSED else f"{type(error).__name__}: {_line(text)}"
+        advice = hint(text) if hint is not None and kind == Failure.EXCEPTION else ""
+        return cls(line, _writable(detail[-MOST_DETAIL:]), kind).advised(advice)
+
+    def advised(self, advice: str) -> RowFailed:
+        """The same with what to do about it, if anything."""
+        return replace(self, message=f"{self.message} ({advice})", advice=advice) if advice else self
 
 
 def _line(text: str) -> str:

@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.arrays import FloatArray
-from fbar.checks import arguments, shown
+from fbar.checks import arguments, known_names, shown
 from fbar.checks import function as check_function
 from fbar.errors import InputError
-from fbar.question.points import Points
+from fbar.question.points import Points, no_parameter
 from fbar.question.simulators.base import Simulator, Single
 from fbar.question.simulators.failures import PASSES, RowFailed
+from fbar.question.simulators.hints import RETURNED_NONE, for_one
 
 clock = time.perf_counter
 """Measures what a simulation costs, in seconds."""
@@ -89,7 +90,9 @@ class each(RowByRow):
         """The simulation of one row of a batch."""
         columns = {name: theta[name] for name in (*theta, *theta.derived)}
         if unknown := self.needs - columns.keys():
-            raise InputError(f"the simulator needs the parameter {min(unknown)!r}; known: {', '.join(columns)}")
+            raise InputError(
+                f"the simulator needs the parameter {min(unknown)!r}; {known_names(min(unknown), columns)}"
+            )
 
         def one(row: int, rng: np.random.Generator) -> Any:
             return self.function(_Theta({name: column[row] for name, column in columns.items()}), rng)
@@ -115,19 +118,24 @@ def run_rows(one: Single, rows: Sequence[int] | int, stream: Callable[[int], np.
         except PASSES:
             raise
         except BaseException as error:
-            output = RowFailed.of(error)
+            output = RowFailed.of(error, for_one)
         seconds.append(clock() - begun)
-        outputs.append(RowFailed("it returned None") if output is None else output)
+        outputs.append(RowFailed(RETURNED_NONE) if output is None else output)
     return Rows(outputs, np.maximum(seconds, LEAST_SECONDS))
 
 
 class _Theta(dict[str, Any]):
     """One parameter set; asked for a name that it does not have, it lists those that it has."""
 
-    def __missing__(self, name: str) -> Any:
-        raise KeyError(f"there is no parameter {shown(name)}; known: {', '.join(self)}")
+    def __missing__(self, name: Any) -> Any:
+        raise no_parameter(name, list(self))
 
     def __getattr__(self, name: str) -> Any:
+        if name == "rows":
+            raise AttributeError(
+                "theta has no rows here: fbar.each calls the simulator with one parameter set; leave fbar.each out if "
+                "it takes a whole batch"
+            )
         if name in self:
             raise AttributeError(f"parameters are accessed by name: write theta[{shown(name)}], not theta.{name}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {shown(name)}")

@@ -3,7 +3,8 @@
 Other rooms import `Target`, what checks targets that users give, and the functions that make them.
 """
 
-from fbar.question.targets.base import Target, as_target, as_targets, column_of, whole_name
+from fbar.question.targets.asked import AnyTargets, SeveralTargets, as_target, as_targets
+from fbar.question.targets.base import Target, column_of, whole_name
 from fbar.question.targets.bayes_factors import bayes_factor
 from fbar.question.targets.conditions import OneModel, within
 from fbar.question.targets.correlations import correlation, sd
@@ -24,8 +25,10 @@ from fbar.question.targets.registry import KINDS, Kind, parameter, parse, regist
 
 __all__ = [
     "KINDS",
+    "AnyTargets",
     "Kind",
     "OneModel",
+    "SeveralTargets",
     "Target",
     "as_target",
     "as_targets",

@@ -19,7 +19,7 @@ import numpy as np
 
 from fbar import former
 from fbar.arrays import BoolArray, FloatArray, same_alone
-from fbar.checks import listed_of, shown
+from fbar.checks import shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.targets.limits import Limits
@@ -148,36 +148,6 @@ class Target(ABC):
 
     def __repr__(self) -> str:
         return f"<target {self.name}>"
-
-
-def as_targets(targets: Target | Sequence[Target]) -> tuple[Target, ...]:
-    """One target or several, as a tuple with distinct names."""
-    if not isinstance(targets, Target | Sequence) or isinstance(targets, str):
-        raise InputError(
-            f"a target is made by fbar.mean('theta'), fbar.probability('theta > 2'), …; got {shown(targets)}"
-        )
-    listed = (targets,) if isinstance(targets, Target) else tuple(listed_of(targets, "targets"))
-    if not listed:
-        raise InputError("give at least one target, such as fbar.mean('theta')")
-    for target in listed:
-        if not isinstance(target, Target):
-            raise InputError(f"a target is made by fbar.mean, fbar.probability, …; got {shown(target)}")
-    names = [target.name for target in listed]
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise InputError(
-            f"target {shown(sorted(twice)[0])} is given twice; remove one, or give functions different names with name="
-        )
-    return listed
-
-
-def as_target(target: Target) -> Target:
-    """One target."""
-    if not isinstance(target, Target):
-        raise InputError(
-            f"a target is made by fbar.mean('theta'), fbar.probability('theta > 2'), …; got {shown(target)}"
-        )
-    return target
 
 
 def whole_name(name: str, names: Sequence[str], what: str = "target") -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fbar.arrays import FloatArray
-from fbar.checks import finite_number, positive_number, shown
+from fbar.checks import finite_number, known_names, positive_number, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.targets.base import PriorProbability, Target
@@ -56,8 +56,8 @@ class BayesFactor(Target):
         found = self.components(points).max(axis=0)
         for label, there in zip((self.first, self.second), found.tolist(), strict=True):
             if not there:
-                known = ", ".join(map(str, dict.fromkeys(points[self.column].tolist())))
-                raise InputError(f"target {shown(self.name)}: there is no {self.column} {shown(label)}; known: {known}")
+                known = known_names(label, dict.fromkeys(points[self.column].tolist()))
+                raise InputError(f"target {shown(self.name)}: there is no {self.column} {shown(label)}; {known}")
 
     def _fit(self, points: Points, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """B, shape (...), and the probabilities of the two models, shape (..., 2)."""

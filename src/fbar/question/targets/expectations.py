@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.arrays import BoolArray, FloatArray, without_mask
-from fbar.checks import flag, in_words, number, shown
+from fbar.checks import flag, in_words, known_names, number, shown
 from fbar.checks import function as check_function
 from fbar.errors import InputError
 from fbar.question.expressions import Expression
@@ -189,7 +189,7 @@ def model_probability(model: Any, *, name: str = "model") -> Target:
         return is_model(points[name], model)
 
     def unknown(_: int, points: Points) -> str:
-        return f"there is no {name} {shown(model)}; known: {', '.join(map(str, dict.fromkeys(points[name].tolist())))}"
+        return f"there is no {name} {shown(model)}; {known_names(model, dict.fromkeys(points[name].tolist()))}"
 
     return Expectation(chosen, label, is_indicator=True, requires_each=unknown)
 

@@ -151,6 +151,14 @@ def _series(problem: Problem, found: Predictions) -> list[Series]:
     """The data that are a series, with what was simulated of them."""
     if problem.raw is None or problem.raw.dtype.kind not in "biuf":
         return []
+    if problem.named_data is not None:
+        parts = problem.named_data.split(problem.raw)
+        return [
+            replace(series, title=" ".join(filter(None, (name, series.title))))
+            for name, part in parts.items()
+            if name in found.arrays
+            for series in series_of(part, np.asarray(found.arrays[name], dtype=np.float64))
+        ]
     if RAW in found.arrays and RAW in found.observed:
         return series_of(problem.raw, np.asarray(found.arrays[RAW], dtype=np.float64))
     if problem.summary is None and found.numbers is not None:
@@ -162,7 +170,8 @@ def _summaries_apart(problem: Problem, found: Predictions) -> bool:
     """Whether the summaries have a picture of their own: they are not the series that is shown already."""
     if found.numbers is None or problem.observed is None:
         return False
-    return problem.summary is not None or not _series(problem, found)
+    parts = 1 if problem.named_data is None else len(problem.named_data.names)
+    return problem.summary is not None or len(_series(problem, found)) < parts
 
 
 def _outside(record: PredictiveRecord) -> str:

@@ -51,7 +51,9 @@ def data(problem: Problem) -> str:
     """The data, as numbers where they are few."""
     if problem.raw is None:
         return "Simulations only match the data or do not; the data themselves are not given."
-    text = f"Data: {_in_numbers(problem.raw)}."
+    parts = {} if problem.named_data is None else problem.named_data.split(problem.raw)
+    words = "; ".join(f"{name} {_in_numbers(part)}" for name, part in parts.items()) or _in_numbers(problem.raw)
+    text = f"Data: {words}."
     if problem.summary is None or problem.observed is None:
         return text
     names, values = problem.summary_labels, np.ravel(problem.observed)

@@ -1,0 +1,127 @@
+"""The studies of the preset "systems": which algorithms on which problems, with how many simulations.
+
+``few`` has the budgets of expensive simulators, 200 and 1,000, with the surrogates that are made for them. ``many`` has
+10⁴ simulations. Both take problems of the catalogue that suit some methods and do not suit others: summaries that are
+normal (ma2) and not (two-moons), one mode and several, data that are independent numbers (g-and-k) and a series (sir).
+``counts`` and ``likelihoods`` are for methods that need such data or a likelihood estimate.
+
+Methods with a tolerance accept at the one that 1% of the prior's simulations reach (0.1% for 10⁴).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from fbar.arrays import FloatArray
+from fbar.methods import DensityApproximation, Method
+from fbar.methods.registry import find
+from fbar.question.points import Points
+from fbar.question.priors import Prior
+from fbar.question.problem import Problem
+from fbar.question.truth import Known
+from fbar.study.contenders import Contender
+from fbar.study.presets.base import SCORES, loaded
+from fbar.study.presets.truth.studies import Inferred
+from fbar.study.study import Study
+
+DEFAULT = "default"
+ABC = ("rejection", "smc-last", "smc", "targeted")
+PUBLISHED = ("pmc", "adaptive-weights", "smc-replicas", "mcmc", "multilevel")
+LIKELIHOODS = ("synthetic-likelihood", "synthetic-likelihood-mcmc")
+SURROGATES = ("bolfi", "bolfi-eiv")
+
+PROBLEMS = ("gaussian-mixture", "two-moons", "ma2", "sir", "g-and-k")
+
+LEVELS = {200: 1e-2, 1000: 1e-2, 10_000: 1e-3}
+"""The share of the prior's simulations that tolerances accept."""
+
+
+def default() -> Contender:
+    return Contender(DEFAULT, question=Inferred(), title="fbar.infer with its default method")
+
+
+def at_once(name: str, method: Method | None = None, *, raw: bool = False) -> Contender:
+    """A method that has no tolerance, as a user calls it."""
+    return Contender(name, question=Inferred(method or find(name).make(), raw=raw), title=find(name).title)
+
+
+def few(trials: int, seed: int) -> Study:
+    methods = [default(), *ABC, *PUBLISHED[:4], *map(at_once, LIKELIHOODS[:1]), *SURROGATES]
+    return Study(loaded(PROBLEMS[:4]), methods, (200, 1000), trials, SCORES, seed, tolerance=LEVELS[1000])
+
+
+def many(trials: int, seed: int) -> Study:
+    methods = [default(), *ABC, *PUBLISHED, *map(at_once, LIKELIHOODS), at_once("density", raw=True)]
+    return Study(loaded(PROBLEMS), methods, 10_000, trials, SCORES, seed, tolerance=LEVELS[10_000])
+
+
+def counts(trials: int, seed: int) -> Study:
+    methods = [default(), "rejection", "smc", at_once("until-match"), at_once("density", DensityApproximation())]
+    return Study({"eight-choices": choices()}, methods, 10_000, trials, SCORES, seed, tolerance={"eight-choices": 0.0})
+
+
+def likelihoods(trials: int, seed: int) -> Study:
+    methods = [default(), "rejection", at_once("pseudo-marginal"), at_once("synthetic-likelihood")]
+    name = "random-effects"
+    return Study({name: random_effects()}, methods, (1000, 10_000), trials, SCORES, seed, tolerance={name: 1.0})
+
+
+STUDIES: Mapping[str, Callable[[int, int], Study]] = {
+    "few": few,
+    "many": many,
+    "counts": counts,
+    "likelihoods": likelihoods,
+}
+
+
+def choices() -> Problem:
+    """Eight choices between two, of probability θ: the posterior of six and two is Beta(7, 3)."""
+    exact = stats.beta(7, 3)
+    first = Known("mean:theta", float(exact.mean()), 0.0, float(exact.std()))
+    second = exact.moment(2)
+    truth = {
+        "mean:theta": first,
+        "second_moment:theta": Known(
+            "second_moment:theta", float(second), 0.0, float(math.sqrt(exact.moment(4) - second**2))
+        ),
+    }
+    return Problem(Prior(theta=stats.uniform(0, 1)), _choose, np.array([1, 0, 1, 1, 0, 1, 1, 1]), truth=truth)
+
+
+def _choose(theta: Points, rng: np.random.Generator) -> Any:
+    return (rng.random((theta.rows, 8)) < theta["theta"][:, None]).astype(int)
+
+
+EFFECTS: FloatArray = np.array([1.3, -0.4, 2.2, 0.9, 0.1, 1.7, -1.1, 0.8, 2.6, 0.4])
+DRAWS = 20
+"""Draws of each random effect, for an estimate of the likelihood."""
+
+
+def random_effects() -> Problem:
+    """Ten numbers y_i ~ N(θ + b_i, 1) with b_i ~ N(0, 1), of which the likelihood is estimated by draws of b_i.
+
+    Marginally y_i ~ N(θ, 2), so with θ ~ N(0, 4) the posterior is normal.
+    """
+    precision = 1 / 4 + EFFECTS.size / 2
+    centre, variance = float(EFFECTS.sum() / 2 / precision), 1 / precision
+    square = centre**2 + variance
+    truth = {
+        "mean:theta": Known("mean:theta", centre, 0.0, math.sqrt(variance)),
+        "second_moment:theta": Known(
+            "second_moment:theta", square, 0.0, math.sqrt(2 * variance**2 + 4 * centre**2 * variance)
+        ),
+    }
+    return Problem(Prior(theta=stats.norm(0, 2)), _with_effects, EFFECTS, records=["log_likelihood"], truth=truth)
+
+
+def _with_effects(theta: Points, rng: np.random.Generator) -> dict[str, Any]:
+    n, centre = theta.rows, theta["theta"][:, None]
+    x = centre + rng.normal(size=(n, EFFECTS.size)) * math.sqrt(2)
+    effect = rng.normal(size=(n, DRAWS, EFFECTS.size))
+    density = np.exp(-0.5 * (EFFECTS - centre[:, None] - effect) ** 2).mean(axis=1) / math.sqrt(2 * math.pi)
+    return {"x": x, "log_likelihood": np.log(np.maximum(density, 1e-300)).sum(axis=1)}
