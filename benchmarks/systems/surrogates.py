@@ -41,6 +41,7 @@ import fbar
 from fbar import Estimates
 from fbar.methods.surrogates.distances import POWERS, scaled
 from fbar.methods.surrogates.gaussian_process import GaussianProcess, fitted
+from fbar.methods.surrogates.run import HELD_TOO_RARELY
 from fbar.methods.surrogates.sampling import weighted
 from fbar.testing import finish
 
@@ -163,7 +164,8 @@ def rejection(toy: Toy, error: Row) -> Row:
 
 
 def flagged(answers: Estimates) -> bool:
-    return not all(estimate.trusted for estimate in answers)
+    """Whether for another reason than the acquisition rule, whose answers are all flagged if they come by ``lcb``."""
+    return any(set(estimate.warnings) - {HELD_TOO_RARELY} for estimate in answers)
 
 
 def coverage(found: Sequence[Estimates], truth: np.ndarray, about: str, row: Row) -> Iterator[Row]:

@@ -204,6 +204,7 @@ def test_a_hundred_simulations_are_enough_for_a_rough_answer(name):
     assert result.at(2.0)["sd:theta"].value > sd.value
     assert [stage.simulations for stage in result.run.stages()] == [20, 60]
     assert result.run.forecast(fbar.mean("theta"), 0.01) is None
+    assert mean.trusted == (name == "bolfi-eiv")  # the other's intervals held too rarely
     with pytest.raises(fbar.InputError, match="cannot be adjusted"):
         result.adjusted()
 

@@ -176,7 +176,8 @@ class Prediction:
     def functions(self, number: int, rng: np.random.Generator, rank: int) -> FloatArray:
         """Functions drawn jointly at the points, shape (number, points).
 
-        By a Cholesky factor of so many columns, pivoted where the variance is largest; what it leaves is independent.
+        By a Cholesky factor of at most ``rank`` columns, pivoted where the variance is largest; what it leaves is
+        independent.
         """
         roots = []
         first = float(self.variance.max())

@@ -31,7 +31,8 @@ class BOLFI(Method):
     acquisition
         Where to simulate next: ``"lcb"``, where the lower confidence bound of the distance is smallest (Gutmann &
         Corander 2016); ``"eiv"``, where a simulation is expected to leave least variance of the posterior density
-        (Järvenpää et al. 2019).
+        (Järvenpää et al. 2019), which is more accurate. Answers by ``"lcb"`` are flagged as unreliable, since their
+        intervals held too rarely.
     tolerance
         The distance that counts as a match; above 0. None for the smallest expected distance, as in Gutmann & Corander.
         The error bars are about ABC's posterior at that tolerance.
