@@ -34,7 +34,7 @@ class BOLFI(Method):
         (Järvenpää et al. 2019), which is more accurate. Answers by ``"lcb"`` are flagged as unreliable, since their
         intervals held too rarely.
     tolerance
-        The distance that counts as a match; above 0. None for the smallest expected distance, as in Gutmann & Corander.
+        The distance that counts as a match; above 0. None for the smallest expected distance at a simulated θ.
         The error bars are about ABC's posterior at that tolerance.
     scale
         What is modelled as normal: the square ``"root"`` of the distance, its ``"log"``, or the distance itself

@@ -204,10 +204,10 @@ class SurrogateRun(Run):
         if process is None:
             self._batch = prior_points(self.space, size, rng)
             return
-        # A tolerance far below what the surrogate expects anywhere yet would leave nothing to choose by.
-        threshold = self._threshold(self.tolerance)
-        reachable = threshold if threshold.given is None else Threshold(None, threshold.given)
-        self._batch = next_points(self.method.acquisition, process, self.space, reachable, size, rng)
+        threshold = self._threshold(process, self.tolerance)
+        if threshold.given is not None:  # far below what the surrogate expects anywhere, nothing could be chosen by it
+            threshold = Threshold(None, threshold.given)
+        self._batch = next_points(self.method.acquisition, process, self.space, threshold, size, rng)
 
     def _process(self) -> GaussianProcess | None:
         """The Gaussian process given all simulations; None where there is nothing to learn from."""
@@ -219,11 +219,12 @@ class SurrogateRun(Run):
             self.hyperparameters, self._fitted_to = fitted(self.x, y, self.hyperparameters), len(y)
         return GaussianProcess(self.x, y, self.hyperparameters)
 
-    def _threshold(self, tolerance: float | None) -> Threshold:
+    def _threshold(self, process: GaussianProcess, tolerance: float | None) -> Threshold:
+        """That of a tolerance; without one, the smallest mean at a simulated point: elsewhere it may be extrapolated."""
         positive = self.distance[self.distance > 0]  # not NaN
         least = float(positive.min()) if positive.size else 1.0
         given = None if tolerance is None else distances.threshold(tolerance, self._power)
-        return Threshold(given, distances.threshold(least, self._power))
+        return Threshold(given, max(distances.threshold(least, self._power), process.least_simulated))
 
     # ------------------------------------------------------------ what comes out
 
@@ -268,7 +269,7 @@ class SurrogateRun(Run):
         if hyperparameters is None or self._fitted_to < self.simulations:
             hyperparameters = fitted(self.x, y, hyperparameters)
         process = GaussianProcess(self.x, y, hyperparameters)
-        found = sampled(process, self.space, self._threshold(tolerance), POINTS, rng)
+        found = sampled(process, self.space, self._threshold(process, tolerance), POINTS, rng)
         at = distances.tolerance(found.threshold, self._power) if tolerance is None else tolerance
         accepted = int((distance <= at).sum())
         others = [

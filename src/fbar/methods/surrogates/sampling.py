@@ -81,7 +81,7 @@ def prior_points(space: Space, size: int, rng: np.random.Generator) -> FloatArra
 class Threshold:
     """h: as it was ``given``, or else min μ (Gutmann & Corander 2016, section 5.3).
 
-    It is at ``least`` that of the closest simulation, since μ may be extrapolated to less than any distance.
+    It is at ``least`` as large as what simulations support, since μ may be extrapolated to less than any distance.
     """
 
     given: float | None
