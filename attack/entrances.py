@@ -276,6 +276,9 @@ def _methods(rooms: Rooms) -> list[Entrance]:
     def near(make: Callable[..., Any]) -> Callable[..., Any]:
         return lambda method: fbar.infer(rooms.problem, fbar.mean("a"), method=method, budget=300, seed=1)
 
+    def few(method: Any) -> Any:
+        return fbar.infer(rooms.problem, fbar.mean("a"), method=method, budget=30, seed=1)
+
     listed = [
         Entrance("fbar.Targeted", fbar.Targeted, {"tolerance": 1}, then=rooms.use),
         Entrance("fbar.Rejection", fbar.Rejection, {"tolerance": 1}, then=rooms.use),
@@ -290,6 +293,7 @@ def _methods(rooms: Rooms) -> list[Entrance]:
         Entrance("fbar.AdaptivePosterior", fbar.AdaptivePosterior, {}, then=rooms.count),
         Entrance("fbar.InverseBinomial", fbar.InverseBinomial, {}, then=rooms.count),
         Entrance("fbar.Multilevel", fbar.Multilevel, {}, then=rooms.use),
+        Entrance("fbar.BOLFI", fbar.BOLFI, {}, then=few),
         Entrance("fbar.SyntheticLikelihood", fbar.SyntheticLikelihood, {}, then=rooms.use),
         Entrance("fbar.Multifidelity", fbar.Multifidelity, {"tolerance": 1}, then=rooms.use),
         Entrance("fbar.MCMC", fbar.MCMC, {}, then=rooms.use),

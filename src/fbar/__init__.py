@@ -28,6 +28,7 @@ from fbar.estimation.estimate import Estimate, Estimates
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.sequential import PosteriorAsPrior
 from fbar.methods import (
+    BOLFI,
     PMC,
     AdaptiveAllocation,
     AdaptivePosterior,
@@ -106,6 +107,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BOLFI",
     "MCMC",
     "PMC",
     "SMC",

@@ -14,6 +14,7 @@ from fbar.methods.registry import Registered, register, registered, unregister
 from fbar.methods.run import Run
 from fbar.methods.sampling import Importance, Rejection
 from fbar.methods.smc import SMC
+from fbar.methods.surrogates import BOLFI
 from fbar.methods.targeted import Targeted
 from fbar.methods.worth.density import DensityApproximation
 from fbar.methods.worth.multifidelity import Multifidelity
@@ -22,6 +23,7 @@ from fbar.methods.worth.synthetic import SyntheticLikelihood
 from fbar.methods.worth.until_match import UntilMatch
 
 __all__ = [
+    "BOLFI",
     "MCMC",
     "PMC",
     "SMC",
