@@ -295,7 +295,7 @@ def _methods(rooms: Rooms) -> list[Entrance]:
         Entrance("fbar.Multilevel", fbar.Multilevel, {}, then=rooms.use),
         Entrance("fbar.BOLFI", fbar.BOLFI, {}, then=few),
         Entrance("fbar.SyntheticLikelihood", fbar.SyntheticLikelihood, {}, then=rooms.use),
-        Entrance("fbar.Multifidelity", fbar.Multifidelity, {"tolerance": 1}, then=rooms.use),
+        Entrance("fbar.Multifidelity", fbar.Multifidelity, {"tolerance": 1}, then=rooms.use_fidelities),
         Entrance("fbar.MCMC", fbar.MCMC, {}, then=rooms.use),
         Entrance("fbar.SyntheticLikelihoodMCMC", fbar.SyntheticLikelihoodMCMC, {"chains": 1}, then=rooms.use),
         Entrance("fbar.DensityApproximation", fbar.DensityApproximation, {"replicates": 4}, then=rooms.use),

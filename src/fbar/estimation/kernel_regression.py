@@ -174,7 +174,9 @@ class KernelPosterior(Posterior):
         for j in range(at.shape[1]):
             square += (at[:, j, None] - draws[None, :, j]) ** 2
         square -= square.min(axis=1, keepdims=True)
-        return np.asarray(np.exp(-square / (self._settings.scale * h**2)))
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # of a kernel without width
+            u = square / (self._settings.scale * h**2)
+        return np.asarray(np.exp(-np.where(square > 0, u, 0.0)))
 
     def _bandwidth(self) -> float:
         given, n, d = self._settings.bandwidth, *self._unit.shape

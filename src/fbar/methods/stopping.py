@@ -273,7 +273,8 @@ class StandardError(StoppingRule):
         posterior = _present(run)
         if posterior is None:
             return None
-        target = next(target for target in run.targets if target.name == self.target)
+        known = {target.name: target for target in run.targets}
+        target = known[choice(self.target, known, "target", "of this run")]
         estimate = run.estimate_so_far(target, posterior)
         if run.at_data and not np.all(estimate.trusted):
             return None  # the rule waits for a reliable estimate, and when that comes cannot be forecast
