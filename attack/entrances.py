@@ -276,18 +276,28 @@ def _methods(rooms: Rooms) -> list[Entrance]:
     def near(make: Callable[..., Any]) -> Callable[..., Any]:
         return lambda method: fbar.infer(rooms.problem, fbar.mean("a"), method=method, budget=300, seed=1)
 
+    def few(method: Any) -> Any:
+        return fbar.infer(rooms.problem, fbar.mean("a"), method=method, budget=30, seed=1)
+
     listed = [
         Entrance("fbar.Targeted", fbar.Targeted, {"tolerance": 1}, then=rooms.use),
         Entrance("fbar.Rejection", fbar.Rejection, {"tolerance": 1}, then=rooms.use),
         Entrance("fbar.Importance", fbar.Importance, {"tolerance": 1}, then=rooms.use),
         Entrance("fbar.Importance on a finite space", fbar.Importance, {}, then=rooms.count),
         Entrance("fbar.SMC", fbar.SMC, {"accepted": 20}, ("simulations",), then=rooms.use),
+        Entrance("fbar.PMC", fbar.PMC, {"accepted": 20}, then=rooms.use),
+        Entrance("fbar.AdaptiveWeights", fbar.AdaptiveWeights, {"accepted": 20}, then=rooms.use),
+        Entrance("fbar.ReplicaSMC", fbar.ReplicaSMC, {"particles": 20, "tolerance": 1.0}, then=rooms.use),
         Entrance("fbar.Allocation", fbar.Allocation, {}, then=rooms.count),
         Entrance("fbar.AdaptiveAllocation", fbar.AdaptiveAllocation, {}, then=rooms.count),
         Entrance("fbar.AdaptivePosterior", fbar.AdaptivePosterior, {}, then=rooms.count),
         Entrance("fbar.InverseBinomial", fbar.InverseBinomial, {}, then=rooms.count),
+        Entrance("fbar.Multilevel", fbar.Multilevel, {}, then=rooms.use),
+        Entrance("fbar.BOLFI", fbar.BOLFI, {}, then=few),
         Entrance("fbar.SyntheticLikelihood", fbar.SyntheticLikelihood, {}, then=rooms.use),
         Entrance("fbar.Multifidelity", fbar.Multifidelity, {"tolerance": 1}, then=rooms.use),
+        Entrance("fbar.MCMC", fbar.MCMC, {}, then=rooms.use),
+        Entrance("fbar.SyntheticLikelihoodMCMC", fbar.SyntheticLikelihoodMCMC, {"chains": 1}, then=rooms.use),
         Entrance("fbar.DensityApproximation", fbar.DensityApproximation, {"replicates": 4}, then=rooms.use),
         Entrance("fbar.PseudoMarginal", fbar.PseudoMarginal, {}, then=rooms.use_likelihood),
         Entrance("fbar.UntilMatch", fbar.UntilMatch, {}, then=rooms.use_flips),

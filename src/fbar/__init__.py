@@ -28,22 +28,28 @@ from fbar.estimation.estimate import Estimate, Estimates
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.sequential import PosteriorAsPrior
 from fbar.methods import (
+    BOLFI,
+    PMC,
     AdaptiveAllocation,
     AdaptivePosterior,
+    AdaptiveWeights,
     Allocation,
     DensityApproximation,
     Importance,
     InverseBinomial,
     Method,
     Multifidelity,
+    Multilevel,
     PseudoMarginal,
     Rejection,
+    ReplicaSMC,
     Run,
     SyntheticLikelihood,
     Targeted,
     UntilMatch,
     with_likelihood,
 )
+from fbar.methods.chains import MCMC, SyntheticLikelihoodMCMC
 from fbar.methods.forecasts import Forecast
 from fbar.methods.smc import SMC
 from fbar.methods.smc.schedules import AcceptanceRateSchedule, QuantileSchedule
@@ -101,12 +107,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BOLFI",
+    "MCMC",
+    "PMC",
     "SMC",
     "Acceptance",
     "AcceptanceRateSchedule",
     "AcceptedCount",
     "AdaptiveAllocation",
     "AdaptivePosterior",
+    "AdaptiveWeights",
     "Allocation",
     "Budget",
     "Categorical",
@@ -141,6 +151,7 @@ __all__ = [
     "ModelCheck",
     "ModelChoice",
     "Multifidelity",
+    "Multilevel",
     "NoPosterior",
     "NormalKernel",
     "OptimalLocalKernel",
@@ -155,6 +166,7 @@ __all__ = [
     "QuantileSchedule",
     "Rejection",
     "RelativeError",
+    "ReplicaSMC",
     "Result",
     "RowNoise",
     "Run",
@@ -170,6 +182,7 @@ __all__ = [
     "Study",
     "StudyResult",
     "SyntheticLikelihood",
+    "SyntheticLikelihoodMCMC",
     "Target",
     "Targeted",
     "UniformKernel",

@@ -203,20 +203,15 @@ def test_every_name_of_the_list_is_one_that_infer_takes():
     """On a problem that has what the method needs."""
     has = {
         "a known acceptance probability": fbar.problems.load("ramp"),
+        "continuous parameters": NUMBERS,
         "data that are numbers": NUMBERS,
         "a cheap simulator": PAIR,
         "independent data": NUMBERS,
         "independent whole numbers": FLIPS,
         "an estimate of the likelihood": fbar.with_likelihood(NUMBERS.prior, lambda t, rng: -(t["theta"] ** 2)),
     }
+    budgets = {"independent data": 20_000, "continuous parameters": 40}
     for name, entry in registered().items():
-        problem = has.get(entry.needs, PROBLEM)
-        result = fbar.infer(
-            problem,
-            fbar.mean("theta"),
-            method=name,
-            budget=20_000 if entry.needs == "independent data" else 600,
-            seed=1,
-            progress=False,
-        )
+        problem, budget = has.get(entry.needs, PROBLEM), budgets.get(entry.needs, 600)
+        result = fbar.infer(problem, fbar.mean("theta"), method=name, budget=budget, seed=1, progress=False)
         assert np.isfinite(result.estimates[0].value), name

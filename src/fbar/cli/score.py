@@ -73,7 +73,7 @@ class Ready:
     Parameters
     ----------
     preset
-        Run ready-made studies: paper-claims, infer or truth. --problem restricts them to some of their problems, of
+        Run ready-made studies: paper-claims, infer, truth or systems. --problem restricts them to some of their problems, of
         truth also to some observations (sir/3, sir/odd, sir/fresh); --method and --budget restrict truth too.
     study
         Only these studies of the preset.

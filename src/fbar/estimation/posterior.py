@@ -287,7 +287,8 @@ class Posterior(ShownInNotebooks):
                 start += 2
             place += influence.shape[-1]
         doubts = tuple((mask[..., :size], text) for mask, text in bars.doubts)
-        return ErrorBars(covariance, bars.df[..., :size], doubts)
+        bias = None if bars.bias is None else bars.bias[..., :size]
+        return ErrorBars(covariance, bars.df[..., :size], doubts, bias)
 
     def effective_draws(self, target: Target) -> FloatArray | None:
         """The number of draws (m,) that a target's probabilities are shares of, effectively; None for other kinds."""

@@ -117,6 +117,10 @@ class Round:
         """NaN where a simulation failed."""
         return np.asarray(self._store.distance.take(self.rows))
 
+    def summaries(self, places: IntArray, size: int) -> FloatArray:
+        """The ``size`` numbers of each of some simulations, where all are kept."""
+        return self._store.summaries.flat(self.first + places, size)
+
     def log_weights(self, places: IntArray) -> FloatArray:
         """log p/q with the round's own q, at some of its simulations."""
         if self._log_own.size < self.simulations:

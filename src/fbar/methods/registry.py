@@ -19,6 +19,7 @@ from fbar.system.plugins import load_plugins
 
 Needs = Literal[
     "",
+    "continuous parameters",
     "data that are numbers",
     "independent data",
     "independent whole numbers",

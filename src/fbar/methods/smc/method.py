@@ -136,6 +136,11 @@ class SMC(Method):
         return self.schedule.last is not None
 
     @property
+    def has_tolerance(self) -> bool:
+        """It is the last one of the schedule."""
+        return True
+
+    @property
     def may_stop_short(self) -> bool:
         return True
 
