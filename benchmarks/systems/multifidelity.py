@@ -16,8 +16,8 @@ both. ``efficiency`` is 1/(variance × cost), with the variance between runs, an
 error bars; costs are CPU seconds of simulations. ``gain`` is relative to rejection sampling.
 
 The stored table was put together from several executions with the same settings: 10 runs on the oscillators, to which
-12 were added (seeds 10 to 21) for learned proposals, after the first 10 scattered less than their error bars say; and 12
-runs on the second problem. A variance between n runs has a relative error of √(2/(n − 1)), 0.3 to 0.5 here.
+12 were added (seeds 10 to 21) for learned proposals, after the first 10 scattered less than their error bars say; and
+12 runs on the second problem. A variance between n runs has a relative error of √(2/(n − 1)), 0.3 to 0.5 here.
 
 ``multifidelity_coverage.csv`` has how often 95% intervals held, and how many of them were called reliable, on a problem
 with a known answer: θ ~ N(0, 1), a datum of N(θ, 1) at 1, and a cheap simulator of N(0.95 θ + 0.05, 1) that shares the
