@@ -74,7 +74,8 @@ class Ready:
     ----------
     preset
         Run ready-made studies: paper-claims, infer, truth or systems. --problem restricts them to some of their
-        problems, of truth also to some observations (sir/3, sir/odd, sir/fresh); --method and --budget restrict truth too.
+        problems, of truth also to some observations (sir/3, sir/odd, sir/fresh); --method and --budget restrict
+        truth too.
     study
         Only these studies of the preset.
     quick
