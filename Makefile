@@ -1,4 +1,4 @@
-# Everything is done in .venv, made from the project's own files.
+# Everything runs in .venv, which is created from the project's own files.
 PYTHON ?= python3
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 VENV := .venv
@@ -23,19 +23,19 @@ run: setup  ## influenza in a boarding school: an answer about the posterior, an
 	$(BIN)/python examples/boarding_school.py results/flu.json
 	$(BIN)/fbar report results/flu --out results/flu.html
 
-paper: setup  ## regenerate the paper's figures and print its claims beside our numbers
+paper: setup  ## regenerate the paper's figures and print its claims next to our numbers
 	$(BIN)/fbar paper --out paper-results
 
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-test: setup lint  ## everything; at most ten minutes on two cores
+test: setup lint  ## everything; about 20 minutes on two cores
 	$(PYTEST)
 	$(MAKE) docs
 
-check: setup lint  ## for daily work: without statistics, browsers and processes; at most ninety seconds
+check: setup lint  ## for daily work: without statistics, browsers and processes; about two minutes
 	$(PYTEST) -q -m 'not (slow or browser or processes)'
 
-test-arithmetic: setup  ## what depends on rounding once more, as another processor would compute it; two minutes
+test-arithmetic: setup  ## tests that depend on rounding, again as another processor would compute it; two minutes
 	$(BIN)/python tests/other_processor.py $(PYTEST) -q -m "arithmetic and not slow"
 
 lint: setup
@@ -43,7 +43,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: setup  ## the pages, with their code executed anew
+docs: setup  ## the pages, with their code executed again
 	$(BIN)/python -m sphinx -W --keep-going -E -q -j 2 -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
@@ -56,13 +56,13 @@ map: setup  ## the picture of the rooms in CONTRIBUTING, from the real imports
 	$(BIN)/python docs/_ext/house.py docs/house.svg
 
 MINUTES ?= 10
-attack: setup  ## kills, damaged files, full disks, hostile directories, wrong calls: MINUTES=10 of them, and a table of what failed
+attack: setup  ## kills, damaged files, full disks, hostile directories, wrong calls, for MINUTES=10; prints a table of what failed
 	$(BIN)/python -m attack --minutes $(MINUTES)
 
 bench: setup
 	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
-# Other packages, each in an environment of its own: what one pins is no business of the other, nor of ours.
+# Other packages, each in a separate environment: the versions that one pins do not affect the others, nor fbar.
 PEERS := .venv-peers
 PEERS_SBI := .venv-peers-sbi
 PEERS_ELFI := .venv-peers-elfi
@@ -77,21 +77,21 @@ $(PEERS)/.installed $(PEERS_SBI)/.installed $(PEERS_ELFI)/.installed $(PEERS_BAY
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[fast,run]' -r $<
 	touch $@
 
-test-peers: $(PEERS)/.installed $(PEERS_SBI)/.installed test-coming-from  ## the adapters of examples/peers; some four minutes
+test-peers: $(PEERS)/.installed $(PEERS_SBI)/.installed test-coming-from  ## the adapters of examples/peers; about four minutes
 	$(PEERS)/bin/python -m pytest tests_peers/test_pyabc.py
 	$(PEERS_SBI)/bin/python -m pytest tests_peers/test_sbi.py tests_peers/test_sbi_npe.py
 
 COMING_FROM := -m pytest tests_peers/test_coming_from.py -k
-test-coming-from: $(PEERS)/.installed $(PEERS_SBI)/.installed $(PEERS_ELFI)/.installed $(PEERS_BAYESFLOW)/.installed  ## the code of docs/how-to/coming-from.md; some two minutes
+test-coming-from: $(PEERS)/.installed $(PEERS_SBI)/.installed $(PEERS_ELFI)/.installed $(PEERS_BAYESFLOW)/.installed  ## the code of docs/how-to/coming-from.md; about two minutes
 	$(PEERS)/bin/python $(COMING_FROM) pyABC
 	$(PEERS_SBI)/bin/python $(COMING_FROM) sbi
 	$(PEERS_ELFI)/bin/python $(COMING_FROM) ELFI
 	$(PEERS_BAYESFLOW)/bin/python $(COMING_FROM) BayesFlow
 
-bench-peers: $(PEERS)/.installed  ## beside other packages, in an environment of their own; goes on where it was
+bench-peers: $(PEERS)/.installed  ## compared with other packages, in a separate environment; resumes where it stopped
 	@for file in benchmarks/peers/bench_*.py; do echo "== $$file"; $(PEERS)/bin/python $$file || exit 1; done
 
-truths: setup  ## compute the catalogue's observations, truths and tolerances anew; about an hour
+truths: setup  ## compute the catalogue's observations, truths and tolerances again; about an hour
 	$(BIN)/python -m fbar.problems.store
 	$(BIN)/python -m fbar.problems.store --at-tolerance
 	$(MAKE) tables
@@ -99,7 +99,7 @@ truths: setup  ## compute the catalogue's observations, truths and tolerances an
 tables: setup  ## write the tables of scores and problems into the pages about them
 	$(BIN)/python docs/_ext/page_tables.py
 
-constraints:  ## pin the versions that are installed now; lines for one version of Python alone stay as they are
+constraints:  ## pin the versions that are installed now; lines for a single version of Python stay as they are
 	$(BIN)/python -m pip freeze --exclude-editable | grep -v '@' > constraints.new
 	grep ';' constraints.txt > constraints.kept
 	cut -d= -f1 constraints.kept | sort -u | sed 's/.*/^&==/' | grep -v -i -f - constraints.new | sort -f - constraints.kept > constraints.txt

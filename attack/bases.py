@@ -19,7 +19,7 @@ QUICK = {
     "targeted": "--budget 1500 --tolerance 0.5 --block-size 50",
     "smc": "--method smc --budget 1500 --tolerance 0.5 --block-size 50",
     "finite": "--method adaptive --budget 2000 --block-size 100",
-    "learnt-summaries": "--summaries linear --budget 1500 --tolerance 0.5 --block-size 100",
+    "learned-summaries": "--summaries linear --budget 1500 --tolerance 0.5 --block-size 100",
     "model-choice": "--method rejection --budget 1500 --tolerance 0.5 --block-size 50",
 }
 """Recipes of runs that are read and resumed, smaller than those that are killed."""
@@ -178,7 +178,7 @@ def bases(room: Path, readers: tuple[str, ...] = READERS) -> dict[str, Callable[
         "targeted": maker("targeted", "targeted"),
         "smc": maker("smc", "smc"),
         "finite": maker("finite", "finite"),
-        "learnt-summaries": maker("learnt-summaries", "learnt-summaries"),
+        "learned-summaries": maker("learned-summaries", "learned-summaries"),
         "model-choice": maker("model-choice", "model-choice"),
         "log-kept": maker("log-kept", "targeted", log_kept=True),
         "extended": maker("extended", "targeted", extended=True),

@@ -247,10 +247,10 @@ IN_LOG: tuple[Damage, ...] = (cut, fill_page, append, lambda path, rng: flip(pat
 WAYS: dict[str, tuple[Damage, tuple[str, ...]]] = {
     "bits flipped": (
         in_ledger(lambda path, rng: flip(path, rng, rng.choice([1, 1, 8, 64]))),
-        ("targeted", "smc", "finite", "learnt-summaries", "model-choice", "extended"),
+        ("targeted", "smc", "finite", "learned-summaries", "model-choice", "extended"),
     ),
-    "files cut": (in_ledger(cut), ("targeted", "smc", "learnt-summaries", "extended")),
-    "pages overwritten": (in_ledger(fill_page), ("targeted", "finite", "learnt-summaries", "extended")),
+    "files cut": (in_ledger(cut), ("targeted", "smc", "learned-summaries", "extended")),
+    "pages overwritten": (in_ledger(fill_page), ("targeted", "finite", "learned-summaries", "extended")),
     "pages swapped": (in_ledger(swap_pages), ("targeted", "smc", "model-choice")),
     "header or end": (
         in_ledger(lambda path, rng: rng.choice([append, header, header])(path, rng)),
@@ -260,9 +260,9 @@ WAYS: dict[str, tuple[Damage, tuple[str, ...]]] = {
         in_log(lambda path, rng: rng.choice(IN_LOG)(path, rng)),
         ("log-kept",),
     ),
-    "run.json": (run_json, ("targeted", "extended", "learnt-summaries")),
+    "run.json": (run_json, ("targeted", "extended", "learned-summaries")),
     "rows gone": (rows_gone, ("targeted", "smc", "finite", "extended")),
-    "rows changed": (rows_changed, ("targeted", "smc", "finite", "learnt-summaries", "extended")),
+    "rows changed": (rows_changed, ("targeted", "smc", "finite", "learned-summaries", "extended")),
     "rows under a right checksum": (rows_forged, ("targeted", "finite", "model-choice", "extended")),
     PROGRESS: (progress_json, ("targeted", "smc", "finite", "extended")),
 }

@@ -192,7 +192,7 @@ class Disks(Kind):
     # ------------------------------------------------------------ read-only
 
     def _read_only(self, number: int, place: Path) -> list[str] | str:
-        name = ("targeted", "log-kept", "learnt-summaries", "extended")[number // len(self.tests) % 4]
+        name = ("targeted", "log-kept", "learned-summaries", "extended")[number // len(self.tests) % 4]
         base = self.bases[name]()
         base.restore()
 

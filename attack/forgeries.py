@@ -131,7 +131,7 @@ for name in LINKED:
 for name in REPAIRED:
     forge("links", f"{name} → a file, in a repair", _linked(name, lambda victim: victim.precious, broken=True))
 forge("links", "ledger.damaged-2 → a file", _linked("ledger.damaged-2", lambda victim: victim.precious, broken=True))
-forge("links", "pilot → a directory", _linked("pilot", lambda victim: victim.folder), base="learnt-summaries")
+forge("links", "pilot → a directory", _linked("pilot", lambda victim: victim.folder), base="learned-summaries")
 forge(
     "links",
     "run.json → a loop",
@@ -172,8 +172,8 @@ for name in ("ledger.sqlite", "ledger.sqlite-wal", "driver.lock", "run.json", "f
         forge("odd files", f"{name} is a {how}", _instead(name, how))
 forge("odd files", "run.json is noise", _instead("run.json", "noise"))
 forge("odd files", "the ledger is noise", _instead("ledger.sqlite", "noise"))
-forge("odd files", "pilot is a pipe", _instead("pilot", "pipe"), base="learnt-summaries")
-forge("odd files", "pilot/ledger.sqlite is a pipe", _instead("pilot/ledger.sqlite", "pipe"), base="learnt-summaries")
+forge("odd files", "pilot is a pipe", _instead("pilot", "pipe"), base="learned-summaries")
+forge("odd files", "pilot/ledger.sqlite is a pipe", _instead("pilot/ledger.sqlite", "pipe"), base="learned-summaries")
 
 
 # ---------------------------------------------------------------- SQLite

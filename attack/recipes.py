@@ -195,7 +195,7 @@ RECIPES = (
         pause=0.03,
     ),
     _recipe(
-        "learnt-summaries",
+        "learned-summaries",
         TWO_SUMMARIES,
         "--summaries linear --budget 3000 --tolerance 0.5 --block-size 100",
         "--budget 3500",

@@ -117,6 +117,11 @@ class Rooms:
         problem = fbar.with_likelihood(self.prior, lambda theta, rng: -(theta["a"] ** 2))
         return fbar.infer(problem, fbar.mean("a"), method=method, budget=200, seed=1)
 
+    def use_fidelities(self, method: Any) -> Any:
+        simulator = fbar.Fidelities(self.problem.simulate, self.problem.simulate)
+        problem = fbar.Problem(self.prior, simulator, [0.5, 0.2])
+        return fbar.infer(problem, fbar.mean("a"), method=method, budget=400, seed=1)
+
     def use_flips(self, method: Any) -> Any:
         problem = fbar.Problem(self.prior, lambda theta, rng: rng.integers(2, size=(theta.rows, 1)), [1])
         return fbar.infer(problem, fbar.mean("a"), method=method, budget=600, seed=1)

@@ -1,8 +1,8 @@
-"""What summaries learnt for the targets gain on data of a hundred numbers: rejection and ABC-SMC.
+"""What summaries learned for the targets gain on data of a hundred numbers: rejection and ABC-SMC.
 
-All have the same number of simulations; a fifth of them teaches, where summaries are learnt. Rejection accepts 1% of
+All have the same number of simulations; a fifth of them teaches, where summaries are learned. Rejection accepts 1% of
 the prior's simulations, by the pilot's distances out of fold (for the plain distance, by the problem's own tolerance);
-``adjusted`` is its local linear regression adjustment on the learnt summaries. ABC-SMC accepts 200 a round, with the
+``adjusted`` is its local linear regression adjustment on the learned summaries. ABC-SMC accepts 200 a round, with the
 median of their distances the next tolerance, until its simulations are spent; with the plain distance and the linear
 regression alone. Two errors,
 each the mean over targets and trials, with its standard error: ``b2``, (f̂ − truth)²/posterior variance at the first
@@ -76,7 +76,7 @@ def one(task: tuple[str, str, int, int]) -> list[tuple[str, float, float, float,
         problem = fbar.LearnedSummaries(summaries).learn(problem, targets, seed=trial, simulations=size)
         budget, tolerance = budget - size, problem.tolerance_for(SHARE)
         r_squared = float(np.mean(list(problem.r_squared.values())))
-    learnt = time.perf_counter() - begun
+    learned = time.perf_counter() - begun
     rows = []
     names = [target.name for target in targets]
     for method in ("rejection", "smc") if summaries in ("plain", "linear") else ("rejection",):
@@ -89,7 +89,7 @@ def one(task: tuple[str, str, int, int]) -> list[tuple[str, float, float, float,
         results = {method: result}
         if method == "rejection" and summaries != "plain":
             results["rejection, adjusted"] = result.adjusted()
-        seconds = learnt + time.perf_counter() - begun
+        seconds = learned + time.perf_counter() - begun
         for label, found in results.items():
             values = [float(found[target].value) for target in names]
             wrong = error(values, name, observation, of_prior=of_prior)

@@ -1,4 +1,4 @@
-"""How near is each answer to the posterior of the boarding school's influenza, and what would ABC need to be as near?
+"""How close is each answer to the posterior of the boarding school's influenza, and what would ABC need to be as close?
 
 The model, the data and the targets are those of `influenza.py`. This program runs rejection and ABC-SMC with as many
 simulations as fbar's own answer took, and compares all of them with an answer that uses the likelihood:
@@ -197,20 +197,20 @@ def print_all(answers, seconds):
     near = min(answers[1:], key=lambda answer: answer.tolerance)
     print(
         f"Influenza in a boarding school: {model().BOYS} boys, 13 daily counts, a stochastic epidemic model. With\n"
-        f"{ours.simulations:,} simulations each, how near are the answers to the posterior mean?\n"
+        f"{ours.simulations:,} simulations each, how close are the answers to the posterior mean?\n"
     )
     for target, words in TARGETS.items():
         wanted = ours.found[target][1]
         head = [words, "answer", "off by", f"to be within {wanted:.2g}"]
         lines = [row(answer, near, target, wanted) for answer in answers]
         value, error = REFERENCE[target]
-        lines.append(["reference, by its likelihood", shorthand(value, error), "", ""])
+        lines.append(["reference, from the likelihood", shorthand(value, error), "", ""])
         table(head, lines)
         print()
     print(
-        "In brackets: standard errors, fbar's with the bias that may remain. Last column: the simulations that\n"
-        "ABC would need at least, as its bias and acceptances change with the tolerance; in brackets if its bias\n"
-        f"were two standard errors smaller. How: see the file. Rejection and ABC-SMC took {seconds:.0f} s."
+        "In brackets: standard errors; fbar's include the bias that may remain. Last column: how many simulations\n"
+        "ABC would need at least, estimated from its bias and acceptance rate (see the docstring of this program);\n"
+        f"in brackets, if its bias were two standard errors smaller. Rejection and ABC-SMC took {seconds:.0f} s."
     )
 
 

@@ -39,7 +39,7 @@ prints within half a minute, below a table of all parameters,
     4 summaries were learned from the data's 13 numbers (out-of-fold R²: beta 0.37, gamma 0.46, peak 0.45); the data
     are unlike simulations with the same summaries (p = 0.0007): more may be lost, and the errors allow for it
 
-`boarding_school.py` has the answer by the likelihood, and what ABC would need to come as near.
+`boarding_school.py` has the answer from the likelihood, and what ABC would need to come as close.
 """
 
 import numpy as np

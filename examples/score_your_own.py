@@ -17,7 +17,7 @@ printed, in some ten seconds,
         1–3  regression-adjusted  0.0072(26)
         1–3  smc                  0.0108(34)
         1–3  rejection            0.0172(43)
-    2 of 6 differences are real (chance of any mistake at most 5%)
+    2 of 6 differences are significant (probability of any error at most 5%)
 
 The score is the mean squared error of posterior expectations in units of the posterior variance: 1/score is the number
 of independent draws from the posterior that would be as accurate. Places overlap where twenty trials do not tell.

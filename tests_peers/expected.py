@@ -107,7 +107,7 @@ def solves_gaussian_linear(algorithm, trials=12, budget=2000, tolerance=1.6):
     z = (np.mean(found) - truth) / (np.std(found, ddof=1) / np.sqrt(trials))
     assert abs(z) < limit(trials), (np.mean(found), truth, z)
     prior_z = np.mean(found) / (np.std(found, ddof=1) / np.sqrt(trials))
-    assert prior_z > limit(trials)  # what was learnt is no accident
+    assert prior_z > limit(trials)  # what was learned is no accident
 
 
 def keeps_to_any_budget(algorithm, budgets=(1, 20, 21, 37, 100, 333)):
@@ -178,7 +178,7 @@ def ranks(methods, budget=600, trials=4):
     ranking = result.ranking()
     assert {standing.method for standing in ranking.standings} == {"rejection", "smc", *methods}
     assert all(standing.trials == trials and standing.failed == 0 for standing in ranking.standings)
-    # In units of the posterior variance an algorithm that learnt nothing, and gave the prior's means, would have 8.8.
+    # In units of the posterior variance an algorithm that learned nothing, and gave the prior's means, would have 8.8.
     assert all(standing.mean < 1 for standing in ranking.standings), ranking
     again = study.run(workers=1, progress=False)
     assert again.rows() == result.rows()

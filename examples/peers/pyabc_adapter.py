@@ -12,7 +12,7 @@ How a run of pyABC and a study's budget and tolerance are brought together:
   budget's end, so that all simulations count (``spend="budget"``); ``spend="population"`` stops as pyABC does.
 - *A budget that ends within a population.* The last complete population is the answer, as in pyABC, though its ε is
   larger than the study's tolerance; the error that comes from it is part of the score. Not even a first one: the trial
-  is scored as one that learnt nothing (`NoPosterior`).
+  is scored as one that learned nothing (`NoPosterior`).
 
 Transitions have pyABC's own defaults. `LocalTransition` takes the covariance of a quarter of the population around each
 particle: with few particles in many dimensions (40 in ten) it is singular, and pyABC ends with "The total population

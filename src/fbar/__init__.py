@@ -29,21 +29,27 @@ from fbar.estimation.posterior import Posterior
 from fbar.estimation.sequential import PosteriorAsPrior
 from fbar.methods import (
     BOLFI,
+    PMC,
     AdaptiveAllocation,
     AdaptivePosterior,
+    AdaptiveWeights,
     Allocation,
     DensityApproximation,
     Importance,
     InverseBinomial,
     Method,
+    Multifidelity,
+    Multilevel,
     PseudoMarginal,
     Rejection,
+    ReplicaSMC,
     Run,
     SyntheticLikelihood,
     Targeted,
     UntilMatch,
     with_likelihood,
 )
+from fbar.methods.chains import MCMC, SyntheticLikelihoodMCMC
 from fbar.methods.forecasts import Forecast
 from fbar.methods.smc import SMC
 from fbar.methods.smc.schedules import AcceptanceRateSchedule, QuantileSchedule
@@ -66,7 +72,7 @@ from fbar.question.priors import (
 )
 from fbar.question.problem import Problem
 from fbar.question.program import program
-from fbar.question.simulators import Model, Separable, each
+from fbar.question.simulators import Fidelities, Model, RowNoise, Separable, each
 from fbar.question.targets import (
     Target,
     bayes_factor,
@@ -102,12 +108,15 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BOLFI",
+    "MCMC",
+    "PMC",
     "SMC",
     "Acceptance",
     "AcceptanceRateSchedule",
     "AcceptedCount",
     "AdaptiveAllocation",
     "AdaptivePosterior",
+    "AdaptiveWeights",
     "Allocation",
     "Budget",
     "Categorical",
@@ -122,6 +131,7 @@ __all__ = [
     "Estimates",
     "Explanation",
     "FbarError",
+    "Fidelities",
     "Finite",
     "Forecast",
     "Futures",
@@ -140,6 +150,8 @@ __all__ = [
     "Model",
     "ModelCheck",
     "ModelChoice",
+    "Multifidelity",
+    "Multilevel",
     "NoPosterior",
     "NormalKernel",
     "OptimalLocalKernel",
@@ -154,7 +166,9 @@ __all__ = [
     "QuantileSchedule",
     "Rejection",
     "RelativeError",
+    "ReplicaSMC",
     "Result",
+    "RowNoise",
     "Run",
     "RunInUse",
     "Scaled",
@@ -168,6 +182,7 @@ __all__ = [
     "Study",
     "StudyResult",
     "SyntheticLikelihood",
+    "SyntheticLikelihoodMCMC",
     "Target",
     "Targeted",
     "UniformKernel",

@@ -6,14 +6,14 @@ from fbar.system.terminal import clean
 
 
 class FbarError(Exception):
-    """Anything fbar refuses or cannot do; catch this to catch them all."""
+    """Base class of all fbar errors: anything that fbar refuses or cannot do."""
 
     def __str__(self) -> str:
         return clean(super().__str__())  # a name in it, or what a simulator said, may hold anything
 
 
 class InputError(FbarError, ValueError):
-    """An argument that cannot be used; found before any simulation runs wherever it can be."""
+    """An argument that cannot be used; found before any simulation runs where possible."""
 
 
 class ZeroDensity(InputError):
@@ -21,7 +21,7 @@ class ZeroDensity(InputError):
 
 
 class NoPosterior(FbarError, RuntimeError):
-    """Nothing was accepted, so there is no posterior to speak of."""
+    """Nothing was accepted, so there is no posterior."""
 
 
 class SimulatorFailed(FbarError, RuntimeError):
@@ -29,7 +29,7 @@ class SimulatorFailed(FbarError, RuntimeError):
 
 
 class EngineFailed(FbarError, RuntimeError):
-    """The processes that simulations run in cannot be used any more."""
+    """The processes that run simulations cannot be used any more."""
 
 
 class LedgerError(FbarError):
@@ -37,15 +37,15 @@ class LedgerError(FbarError):
 
 
 class RunInUse(LedgerError):
-    """Another driver holds the run."""
+    """Another process is working on the run."""
 
 
 class UntrustedModel(InputError):
-    """Looking at a run would execute a model file that this user never ran; ``trust=True`` says that it may be."""
+    """Opening a run would execute a model file that this user never ran; ``trust=True`` allows it."""
 
 
 class MissingExtra(FbarError, ImportError):
-    """A feature was asked for whose optional dependency is not installed."""
+    """A feature needs an optional dependency that is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed; install it with: pip install 'fbar[{extra}]'")

@@ -48,7 +48,7 @@ class Seeds:
 
     @classmethod
     def of(cls, seed: Any) -> Seeds:
-        """From an integer, another ``Seeds``, or ``None`` for fresh entropy of the system."""
+        """From an integer, another ``Seeds``, or ``None`` for fresh entropy from the system."""
         if isinstance(seed, Seeds):
             return seed
         if seed is None:
@@ -84,7 +84,7 @@ class Seeds:
         return self._child(Purpose.TRIAL, index >> 32, index & 0xFFFFFFFF)
 
     def pilot(self) -> Seeds:
-        """The seeds of the simulations that a run learns from beforehand."""
+        """The seeds of the pilot simulations that a run learns from."""
         return self._child(Purpose.PILOT, 0, 0)
 
     def predictive(self) -> Seeds:

@@ -47,6 +47,26 @@ def weighted_quantiles(values: npt.NDArray[Any], weights: FloatArray, levels: np
     return np.asarray(x[order][np.minimum(at, len(order) - 1)])
 
 
+def monotone(upto: FloatArray) -> FloatArray:
+    """The mean of the smallest rising function above and the largest one below, cut at 0 and 1.
+
+    A distribution function from signed weights may fall in places (Warne, Baker & Simpson 2018).
+
+    >>> monotone(np.array([0.2, 0.6, 0.4, 1.0]))
+    array([0.2, 0.5, 0.5, 1. ])
+    """
+    rising, falling = np.maximum.accumulate(upto), np.minimum.accumulate(upto[::-1])[::-1]
+    return np.asarray(np.clip((rising + falling) / 2, 0.0, 1.0))
+
+
+def monotone_weights(values: npt.NDArray[Any], weights: FloatArray) -> FloatArray:
+    """Weights of at least 0 whose distribution function of the values is that of signed ones, made monotone."""
+    _, place, many = np.unique(values, return_inverse=True, return_counts=True)
+    upto = np.cumsum(np.bincount(place, weights) / weights.sum())
+    each = np.diff(monotone(upto), prepend=0.0) / many
+    return np.asarray(each[place])
+
+
 def systematic(weights: FloatArray, size: int, rng: np.random.Generator) -> IntArray:
     """Systematic resampling: ``size`` rows, each ⌊size·w⌋ or ⌈size·w⌉ times, in rising order; one random number."""
     cumulative = np.cumsum(weights)

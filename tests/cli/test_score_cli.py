@@ -128,7 +128,7 @@ def test_a_study_from_the_command_line(capsys, tmp_path):
     )
     command = ("score", "--problem", "ramp", "--method", "rejection", f"{own}:my_way", "--budget", 100, 400)
     text = printed(capsys, *command, "--trials", 8, "--out", out, "--workers", 2)
-    assert "differences are real" in text
+    assert "differences are significant" in text
     assert "relative to rejection" in text
     assert {"scores.csv", "summary.csv", "ranking.csv", "pairs.csv", "ranking.png", "curves.svg", "versus.png"} <= {
         path.name for path in out.iterdir()

@@ -65,7 +65,7 @@ def test_the_result_says_so():
 
 
 def hanging_together(rng, fails, blocks=20, size=100):
-    """Simulations as a learnt proposal makes them: b hangs on a, and d on c."""
+    """Simulations as a learned proposal makes them: b hangs on a, and d on c."""
     watch = faults.FailureWatch()
     for block in range(blocks):
         a, c = rng.normal(size=(2, size))

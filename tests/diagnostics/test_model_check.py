@@ -7,7 +7,7 @@ from scipy import stats
 import fbar
 from fbar.diagnostics.model_check import FALSE_ALARM
 from fbar.diagnostics.predictive_weights import Usable
-from fbar.diagnostics.unusual import Unusual
+from fbar.diagnostics.rank_p_values import RankPValues
 from fbar.estimation.posterior import Posterior
 
 PRIOR = fbar.Prior(rate=stats.uniform(1, 19))
@@ -43,7 +43,7 @@ def test_p_values_of_exchangeable_data_are_not_too_small():
     found = []
     for _ in range(2000):
         y = correlated(rng, 100)
-        unusual = Unusual.of(y[0], y[1:], np.ones(99))
+        unusual = RankPValues.of(y[0], y[1:], np.ones(99))
         found.append((unusual.p_value, unusual.of_distance, unusual.of_largest_deviation, unusual.of_summaries.min()))
     p = np.array(found)
     assert ((p <= 0.05).sum(axis=0) <= 138).all()
@@ -55,7 +55,7 @@ def test_weights_stand_for_repeated_simulations():
     rng = np.random.default_rng(2)
     y, x = rng.standard_normal((60, 2)), np.array([0.3, -2.0])
     times = rng.integers(1, 4, 60)
-    weighted = Unusual.of(x, y, times.astype(float))
+    weighted = RankPValues.of(x, y, times.astype(float))
     assert weighted.effective_simulations == pytest.approx(times.sum() ** 2 / (times**2).sum())
     larger = weighted.largest_deviations[:-1] >= weighted.largest_deviations[-1]
     own = (times**2).sum() / times.sum()
@@ -67,7 +67,7 @@ def test_data_out_of_reach_have_the_smallest_p_value():
     rng = np.random.default_rng(3)
     y = np.column_stack([rng.standard_normal(200), np.zeros(200)])
     for x in ([9.0, 0.0], [0.0, 1.0]):  # far away; and different where all simulations are the same
-        unusual = Unusual.of(np.array(x), y, np.ones(200))
+        unusual = RankPValues.of(np.array(x), y, np.ones(200))
         assert unusual.p_value == unusual.smallest == pytest.approx(1 / 201)
         assert np.argmin(unusual.of_summaries) == np.argmax(np.abs(x))
 
@@ -75,7 +75,9 @@ def test_data_out_of_reach_have_the_smallest_p_value():
 def test_a_combination_is_out_of_reach_though_each_summary_is_not():
     rng = np.random.default_rng(4)
     a = rng.standard_normal(500)
-    unusual = Unusual.of(np.array([1.0, -1.0]), np.column_stack([a, a + 0.05 * rng.standard_normal(500)]), np.ones(500))
+    unusual = RankPValues.of(
+        np.array([1.0, -1.0]), np.column_stack([a, a + 0.05 * rng.standard_normal(500)]), np.ones(500)
+    )
     assert unusual.of_distance == unusual.smallest
     assert unusual.of_summaries.min() > 0.1
 
@@ -141,7 +143,7 @@ def test_false_alarms_and_detection_over_replicated_data():
         weights = np.exp(log_likelihood - log_likelihood.max())
         posterior = Posterior(sample, weights / weights.sum(), None, 3000, 3000)
         sample = Usable(theta, np.zeros(1000), summaries).posterior_predictive(prior, posterior)
-        return Unusual.of(normal_summaries(x[None])[0], sample.summaries, sample.weights).p_value
+        return RankPValues.of(normal_summaries(x[None])[0], sample.summaries, sample.weights).p_value
 
     right = np.array(
         [p_value(simulated(prior.sample(1, rng=rng), rng.standard_normal((1, 30)))[0]) for _ in range(200)]

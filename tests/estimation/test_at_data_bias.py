@@ -152,14 +152,14 @@ def test_what_learned_summaries_lost_is_in_the_error():
     x = mu[:, None] + rng.standard_normal((3000, 12))
     groups = np.arange(3000) % 4
     simulations = portion(fbar.Prior(mu=stats.norm(0, 1)), fbar.Points({"mu": mu}), x, np.full(12, 0.3), group=groups)
-    learned = prepare(simulations).in_learnt_coordinates()
+    learned = prepare(simulations).in_learned_coordinates()
     lossless = replace(
-        learned, learnt=replace(learned.learnt, functions=[replace(f, loss=0.0) for f in learned.learnt.functions])
+        learned, learned=replace(learned.learned, functions=[replace(f, loss=0.0) for f in learned.learned.functions])
     )
     with_loss, without = (ladder(move(prepared, 0.8, 1), [1.0, 0.5])[0] for prepared in (learned, lossless))
     # One coefficient for each of 12 numbers, and some for their squares and features, from 2,000 effective simulations.
-    assert 0.002 < learned.learnt.loss < 0.05
-    assert with_loss.bias - without.bias == pytest.approx(2 * learned.learnt.loss)
+    assert 0.002 < learned.learned.loss < 0.05
+    assert with_loss.bias - without.bias == pytest.approx(2 * learned.learned.loss)
 
 
 def straight(seed, n=3000):

@@ -21,7 +21,7 @@ FINITE = fbar.Problem.tabulated(fbar.Finite(theta=[1.0, 2.0]), [0.2, 0.5])
 
 @dataclass(frozen=True)
 class Given:
-    """An L̂ that is given instead of learnt."""
+    """An L̂ that is given instead of learned."""
 
     function: object
     width: float = 0.1
@@ -134,18 +134,18 @@ def test_a_wrong_regression_costs_precision_and_not_truth():
 
 
 def test_a_fold_learns_nothing_from_its_own_draws():
-    learnt = []
+    learned = []
 
     @dataclass(frozen=True)
     class Watched(fbar.DoublyRobust):
         def regression(self, unit, weight, w):
-            learnt.append(unit[:, 0])
+            learned.append(unit[:, 0])
             return super().regression(unit, weight, w)
 
     draws = drawn(RAMP, HALF, "prior", 1000, 1)
     Watched(4)(draws)
     theta = draws.points["theta"]
-    for fold, seen in enumerate(learnt):
+    for fold, seen in enumerate(learned):
         assert np.array_equal(seen, theta[np.arange(1000) % 4 != fold])
 
 

@@ -172,3 +172,15 @@ def test_what_cannot_be_a_prior_is_refused_in_one_line():
         fbar.Problem.models({"one": fbar.Model(simulate, as_prior)}, 1.0)
     with pytest.raises(fbar.InputError, match="restrict the prior of that run"):
         fbar.truncate(as_prior, where="a > 0")
+
+
+@pytest.mark.parametrize("tolerance", [None, 0.5])
+def test_parts_of_the_error_of_a_quantile_add_up(tolerance):
+    """The total error has the bias in it once: the rest is the Monte Carlo error, which is not 0."""
+    first = fbar.infer(fbar.Problem(PRIOR, simulate, FIRST), MU, budget=2000, seed=1)
+    targets = [MU, fbar.credible_interval("mu", 0.9), fbar.quantile("mu", 0.8)]
+    problem = fbar.Problem(first.as_prior(), simulate, SECOND)
+    for estimate in fbar.infer(problem, targets, tolerance=tolerance, budget=2000, seed=2).estimates:
+        assert (np.asarray(estimate.bias) < estimate.standard_error).all()
+        monte_carlo = np.sqrt(np.square(estimate.standard_error) - np.square(estimate.bias))
+        assert (monte_carlo > 0.05 * np.asarray(estimate.standard_error)).all()

@@ -128,7 +128,7 @@ CASES = {
         MU,
         {"method": fbar.SMC(fbar.QuantileSchedule(tolerance=0.3), accepted=80), "budget": 3000, "block_size": 64},
     ),
-    "smc, learnt scales": lambda: (
+    "smc, learned scales": lambda: (
         normal_problem(np.zeros(3), simulate=recording, records=["peak", "label"]),
         [MU, fbar.expectation(lambda t: t["peak"] * (t["label"] == "up"), name="top")],
         {"method": smc(schedule=fbar.QuantileSchedule(tolerance=2.0), distance=fbar.Scaled()), "budget": 2000},

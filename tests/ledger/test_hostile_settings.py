@@ -36,7 +36,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "rejection": {"method": fbar.Rejection(tolerance=1), "budget": 300},
     "targeted": {"tolerance": 1, "precision": {"mean:a": "20%"}, "budget": 600},
     "smc": {"method": fbar.SMC([3, 2, 1], accepted=50, perturbation="normal"), "budget": 600},
-    "learnt": {"method": fbar.Rejection(tolerance=1), "budget": 900, "summaries": "linear"},
+    "learned": {"method": fbar.Rejection(tolerance=1), "budget": 900, "summaries": "linear"},
 }
 """Runs of several kinds."""
 

@@ -129,13 +129,13 @@ CHOICE = fbar.ModelChoice(
 )
 
 
-def learnt(defence=0.15):
+def learned(defence=0.15):
     shares = np.array([0.1, 0.5, 0.3, 0.1])
     return Learned(Space(CHOICE, "normal"), shares, (ONE, TWO, Table(np.array([0.2, 0.0, 0.8])), None), defence)
 
 
-def test_a_learnt_density_sums_to_one_over_its_models():
-    q, space = learnt(), Space(CHOICE, "normal")
+def test_a_learned_density_sums_to_one_over_its_models():
+    q, space = learned(), Space(CHOICE, "normal")
 
     def density(model, x):
         wide = np.zeros((len(x), 2))
@@ -153,9 +153,9 @@ def test_a_learnt_density_sums_to_one_over_its_models():
 
 
 @pytest.mark.parametrize("how", ["draw", "from_unit"])
-def test_learnt_draws_agree_with_their_density(how):
+def test_learned_draws_agree_with_their_density(how):
     """E_q[p/q] = 1 and E_q[1_m p/q] = p_m: weights and draws have to be of the same q."""
-    q, space, n = learnt(), Space(CHOICE, "normal"), 40_000
+    q, space, n = learned(), Space(CHOICE, "normal"), 40_000
     rng = np.random.default_rng(9)
     particles = q.draw(rng, n) if how == "draw" else q.from_unit(rng.random((n, q.unit_dimension)))
     w = np.exp(space.log_prior(particles) - q.log_density(particles))
@@ -169,7 +169,7 @@ def test_learnt_draws_agree_with_their_density(how):
 
 
 def test_a_proposal_comes_back_from_its_arrays_bit_for_bit():
-    q = learnt()
+    q = learned()
     again = Learned.of(q.arrays(), q.space, q.defence)
     ours, theirs = (one.draw(np.random.default_rng(4), 500) for one in (q, again))
     assert np.array_equal(ours.x, theirs.x)

@@ -1,4 +1,4 @@
-"""Summaries learnt for the targets: what they estimate, that no simulation judges itself, and that runs come back."""
+"""Summaries learned for the targets: what they estimate, that no simulation judges itself, and that runs come back."""
 
 import sys
 
@@ -40,14 +40,14 @@ HIDDEN = fbar.Problem(fbar.Prior(theta=stats.norm(0, 1)), hidden, DATA)
 
 
 @pytest.fixture(scope="module")
-def learnt():
+def learned():
     return fbar.LearnedSummaries().learn(HIDDEN, MU, seed=1, simulations=4000)
 
 
-# ---------------------------------------------------------------- what is learnt
+# ---------------------------------------------------------------- what is learned
 
 
-def test_the_linear_regression_is_the_posterior_mean_of_a_linear_gaussian_model(learnt):
+def test_the_linear_regression_is_the_posterior_mean_of_a_linear_gaussian_model(learned):
     """E[θ|x] = Σx/6. Least squares on k features would miss it by σ²χ²_k/n in the mean square, k at most 101.
 
     4.5 standard deviations of that χ² are allowed. A penalty or a scale that is wrong fails.
@@ -56,30 +56,30 @@ def test_the_linear_regression_is_the_posterior_mean_of_a_linear_gaussian_model(
     taught = np.concatenate([batch.theta["theta"] for batch in batches])
     theta = HIDDEN.prior.sample(20_000, rng=np.random.default_rng(2))
     x = hidden(theta, np.random.default_rng(3))
-    predicted = taught.mean() + taught.std() * learnt.summary.scale[0] * learnt.summary(x)[:, 0]
+    predicted = taught.mean() + taught.std() * learned.summary.scale[0] * learned.summary(x)[:, 0]
     k, n = 101, taught.size
     assert n == 4000
     assert ((predicted - posterior_mean(x)) ** 2).mean() * PRECISE < (k + 4.5 * np.sqrt(2 * k)) / n
     # 1 − R² is the mean of 4000 squared residuals, k/n too large at the most, over the sample's variance of θ
-    missed = (1 - learnt.r_squared["mean:theta"]) * PRECISE
+    missed = (1 - learned.r_squared["mean:theta"]) * PRECISE
     assert -4.5 * np.sqrt(4 / n) < missed - 1 < 4.5 * np.sqrt(4 / n) + k / n * 4 / 3
 
 
-def test_a_tolerance_is_in_posterior_standard_deviations(learnt):
+def test_a_tolerance_is_in_posterior_standard_deviations(learned):
     """Summaries are E[θ|x]/σ, whose variance over the prior's data is (1 − σ²)/σ² = 5."""
     x = hidden(HIDDEN.prior.sample(20_000, rng=np.random.default_rng(5)), np.random.default_rng(6))
-    assert learnt.summary(x).std() == pytest.approx(np.sqrt(PRECISE - 1), rel=0.06)
-    assert learnt.observed.shape == (1,)
+    assert learned.summary(x).std() == pytest.approx(np.sqrt(PRECISE - 1), rel=0.06)
+    assert learned.observed.shape == (1,)
 
 
 @pytest.mark.slow
-def test_rejection_finds_the_mean_where_the_plain_distance_is_lost(learnt):
+def test_rejection_finds_the_mean_where_the_plain_distance_is_lost(learned):
     """With summary m = E[θ|x] ~ N(0, 1 − σ²) accepted within εσ, the expectation is that of m cut to its window.
 
-    The learnt m misses x*'s own by σ√(k/n) or less, k = 100 features and n = 4000 simulations.
+    The learned m misses x*'s own by σ√(k/n) or less, k = 100 features and n = 4000 simulations.
     """
     tolerance, sigma, m = 0.5, np.sqrt(1 / PRECISE), posterior_mean(DATA)
-    estimate = fbar.infer(learnt, MU, tolerance=tolerance, budget=40_000, seed=7)["mean:theta"]
+    estimate = fbar.infer(learned, MU, tolerance=tolerance, budget=40_000, seed=7)["mean:theta"]
     spread = np.sqrt(1 - 1 / PRECISE)
     edges = np.array([m - tolerance * sigma, m + tolerance * sigma]) / spread
     exact = stats.truncnorm(*edges, scale=spread).mean()
@@ -102,9 +102,9 @@ def test_rejection_finds_the_mean_where_the_plain_distance_is_lost(learnt):
         fbar.SMC(fbar.QuantileSchedule(0.5, tolerance=0.3), accepted=200),
     ],
 )
-def test_any_method_takes_the_learnt_problem(learnt, method):
+def test_any_method_takes_the_learned_problem(learned, method):
     """The window's own bias is m*(εσ)²/3 over the variance of m, below 0.02σ here."""
-    estimate = fbar.infer(learnt, MU, method=method, budget=8192, seed=11)["mean:theta"]
+    estimate = fbar.infer(learned, MU, method=method, budget=8192, seed=11)["mean:theta"]
     sigma = np.sqrt(1 / PRECISE)
     error = np.hypot(estimate.standard_error, sigma * np.sqrt(100 / 4000))
     assert abs(estimate.value - posterior_mean(DATA)) < 4.5 * error + 0.02 * sigma
@@ -124,9 +124,9 @@ def test_a_finite_space():
     values = np.array([0.0, 1.0, 2.0])
     problem = fbar.Problem(fbar.Finite(theta=values), hidden, DATA)
     result = fbar.infer(problem, MU, summaries="linear", tolerance=0.3, budget=20_000, seed=1)
-    learnt = result.run.problem
-    total, slope = DATA[:KNOWN].sum(), learnt.summary(np.eye(KNOWN + NOISE)[:KNOWN]).mean()
-    slope = abs(slope - learnt.summary(np.zeros((1, KNOWN + NOISE)))[0, 0])  # of the summary in each x
+    learned = result.run.problem
+    total, slope = DATA[:KNOWN].sum(), learned.summary(np.eye(KNOWN + NOISE)[:KNOWN]).mean()
+    slope = abs(slope - learned.summary(np.zeros((1, KNOWN + NOISE)))[0, 0])  # of the summary in each x
     width = 0.3 / slope
     mass = stats.norm(KNOWN * values, np.sqrt(KNOWN))
     weights = mass.cdf(total + width) - mass.cdf(total - width)
@@ -219,13 +219,13 @@ def test_leave_one_out_errors_are_those_of_leaving_one_out(monkeypatch):
     assert fit_linear(x, y, 0).predict(x)[:, 0] == pytest.approx(expected, abs=1e-9)
 
 
-def test_the_share_of_the_pilot_is_the_share_of_new_simulations(learnt):
+def test_the_share_of_the_pilot_is_the_share_of_new_simulations(learned):
     """Within 4.5 standard deviations: 1% of 4000 in the pilot, and of 20,000 new ones."""
-    tolerance = learnt.tolerance_for(0.01)
+    tolerance = learned.tolerance_for(0.01)
     x = hidden(HIDDEN.prior.sample(20_000, rng=np.random.default_rng(12)), np.random.default_rng(13))
-    share = (np.abs(learnt.summary(x)[:, 0] - learnt.observed[0]) <= tolerance).mean()
+    share = (np.abs(learned.summary(x)[:, 0] - learned.observed[0]) <= tolerance).mean()
     assert abs(np.log(share / 0.01)) < 4.5 * np.sqrt(1 / 40 + 1 / 200)
-    assert learnt.tolerance_for(1) == learnt.pilot_distances.max()
+    assert learned.tolerance_for(1) == learned.pilot_distances.max()
 
 
 # ---------------------------------------------------------------- other regressions
@@ -242,8 +242,8 @@ def test_squares_trees_and_networks_see_what_the_data_themselves_do_not_tell_lin
     found = {
         kind: fbar.LearnedSummaries(kind).learn(problem, MU, seed=1, simulations=600) for kind in (*REGRESSIONS, "auto")
     }
-    for kind, learnt in found.items():
-        assert learnt.r_squared["mean:theta"] > 0.5, kind
+    for kind, learned in found.items():
+        assert learned.r_squared["mean:theta"] > 0.5, kind
     best = max(REGRESSIONS, key=lambda kind: found[kind].r_squared["mean:theta"])
     assert found["auto"].regression == best
     assert found["auto"].r_squared == found[best].r_squared
@@ -306,13 +306,13 @@ def test_derived_parameters_records_and_failures():
     )
     targets = [fbar.mean("twice"), fbar.expectation(lambda t: t["top"], name="top")]
     result = fbar.infer(problem, targets, summaries="linear", tolerance=0.5, budget=2000, seed=1, block_size=500)
-    learnt = result.run.problem
-    assert learnt.r_squared["top"] > 0.99  # the maximum is among the problem's own summaries
-    assert learnt.pilot_simulations == 400
-    failed = np.isinf(learnt.pilot_distances).sum()
+    learned = result.run.problem
+    assert learned.r_squared["top"] > 0.99  # the maximum is among the problem's own summaries
+    assert learned.pilot_simulations == 400
+    failed = np.isinf(learned.pilot_distances).sum()
     assert abs(failed - 400 * stats.norm.sf(1.5)) < 4.5 * np.sqrt(400 * stats.norm.sf(1.5))
     assert "top" in result.posterior.points
-    assert set(learnt.derived) == {"twice"}
+    assert set(learned.derived) == {"twice"}
     assert result.simulations == 1600
     assert "learned from 400 more simulations" in str(result)
 
@@ -320,12 +320,12 @@ def test_derived_parameters_records_and_failures():
 def test_the_truth_is_that_of_all_the_data_and_other_data_need_no_new_pilot():
     problem = load("gaussian-linear", 1)
     target = fbar.mean("theta1")
-    learnt = fbar.LearnedSummaries().learn(problem, target, seed=1)
-    assert learnt.truth(target) == problem.truth(target)
-    assert learnt.truth()["mean:theta1"] == problem.truth()["mean:theta1"]
-    other = learnt.with_observed(load("gaussian-linear", 2).data)
+    learned = fbar.LearnedSummaries().learn(problem, target, seed=1)
+    assert learned.truth(target) == problem.truth(target)
+    assert learned.truth()["mean:theta1"] == problem.truth()["mean:theta1"]
+    other = learned.with_observed(load("gaussian-linear", 2).data)
     assert other.truth()["mean:theta1"].value == pytest.approx(load("gaussian-linear", 2).truth()["mean:theta1"].value)
-    assert other.learning is learnt.learning
+    assert other.learning is learned.learning
     again = fbar.LearnedSummaries().learn(load("gaussian-linear", 2), target, seed=1)
     assert (again.observed == other.observed).all()
     assert again.tolerance_for(0.1) == other.tolerance_for(0.1)
@@ -431,7 +431,7 @@ def test_other_summaries_are_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_problem_learnt_by_hand_is_recorded_too(tmp_path):
+def test_a_problem_learned_by_hand_is_recorded_too(tmp_path):
     def ask(seed):
         problem = fbar.LearnedSummaries("boosting").learn(HIDDEN, MU, seed=seed, simulations=200)
         return fbar.infer(problem, MU, method=Rejection(tolerance=1.0), budget=1000, seed=1, run=tmp_path)
@@ -509,11 +509,11 @@ def test_problems_without_numbers_to_learn_from(problem, message):
         fbar.LearnedSummaries().learn(problem, fbar.mean(problem.prior.names[0]), seed=1)
 
 
-def test_what_cannot_be_learnt(learnt):
+def test_what_cannot_be_learned(learned):
     with pytest.raises(fbar.InputError, match="already learned"):
-        fbar.LearnedSummaries().learn(learnt, MU)
+        fbar.LearnedSummaries().learn(learned, MU)
     with pytest.raises(fbar.InputError, match="between 0 and 1"):
-        learnt.tolerance_for(0)
+        learned.tolerance_for(0)
     failing = fbar.Problem(
         fbar.Prior(theta=Uniform(0, 1)),
         lambda t, rng: np.where(t["theta"] < 0.9, np.nan, t["theta"])[:, None] * np.ones(3),

@@ -103,7 +103,7 @@ def test_the_answers_in_the_boarding_school(capsys, tmp_path):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 20  # on a screen, with the commands of `make run`
     assert max(map(len, lines)) <= 105
-    assert sum("reference, by its likelihood" in line for line in lines) == 2
+    assert sum("reference, from the likelihood" in line for line in lines) == 2
 
 
 def test_the_simulations_that_abc_needs_are_the_fewest():

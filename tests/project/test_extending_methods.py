@@ -29,6 +29,11 @@ PROBLEM = fbar.Problem.tabulated(fbar.Finite(theta=[1.0, 2.0, 3.0]), P_STAR)
 NUMBERS = fbar.Problem(
     fbar.Prior(theta=stats.norm(0, 1)), lambda t, rng: t["theta"][:, None] + rng.normal(size=(t.rows, 2)), [0.5, 1.0]
 )
+PAIR = fbar.Problem(
+    fbar.Finite(theta=[1.0, 2.0, 3.0]),
+    fbar.Fidelities(*(2 * [lambda t, rng: rng.poisson(t["theta"])])),
+    observed=2,
+)
 FLIPS = fbar.Problem(
     fbar.Prior(theta=stats.uniform(0, 1)), lambda t, rng: (rng.random((t.rows, 1)) < t["theta"][:, None]) * 1, [1]
 )
@@ -200,6 +205,7 @@ def test_every_name_of_the_list_is_one_that_infer_takes():
         "a known acceptance probability": fbar.problems.load("ramp"),
         "continuous parameters": NUMBERS,
         "data that are numbers": NUMBERS,
+        "a cheap simulator": PAIR,
         "independent data": NUMBERS,
         "independent whole numbers": FLIPS,
         "an estimate of the likelihood": fbar.with_likelihood(NUMBERS.prior, lambda t, rng: -(t["theta"] ** 2)),

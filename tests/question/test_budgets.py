@@ -65,7 +65,7 @@ CASES = {
     "targeted-chooses-tolerance": (LINE, {"method": fbar.Targeted(tolerance="chosen")}),
     "targeted-at-data": (LINE, {"method": fbar.Targeted()}),
     "targeted-until-precision": (LINE, {"method": fbar.Targeted(tolerance=0.5), **TIGHT}),
-    "learnt-summaries": (LINE, {"method": fbar.Rejection(tolerance=0.5), "summaries": "linear"}),
+    "learned-summaries": (LINE, {"method": fbar.Rejection(tolerance=0.5), "summaries": "linear"}),
     "allocation": (FEW, {"method": fbar.Allocation(tolerance=0.5)}),
     "adaptive": (FEW, {"method": fbar.AdaptiveAllocation(tolerance=0.5)}),
     "adaptive-until-precision": (FEW, {"method": fbar.AdaptiveAllocation(tolerance=0.5), **TIGHT}),

@@ -85,17 +85,17 @@ def test_a_problem_of_the_catalogue_keeps_its_recipe_while_it_can():
     assert np.array_equal(plain.observed, problem.observed)
 
 
-def test_learnt_summaries_are_kept_when_the_rest_is_replaced():
+def test_learned_summaries_are_kept_when_the_rest_is_replaced():
     def pair(theta, rng):
         return theta["a"][:, None] + rng.normal(0, 0.1, (theta.rows, 2))
 
     problem = fbar.Problem(LINE, pair, observed=[0.4, 0.5])
-    learnt = fbar.LearnedSummaries("linear", simulations=200).learn(problem, [fbar.mean("a")], seed=1)
-    other = learnt.replace(cost=2.0)
-    assert type(other) is type(learnt)
-    assert other.summary is learnt.summary
+    learned = fbar.LearnedSummaries("linear", simulations=200).learn(problem, [fbar.mean("a")], seed=1)
+    other = learned.replace(cost=2.0)
+    assert type(other) is type(learned)
+    assert other.summary is learned.summary
     assert other.cost_of(fbar.Points({"a": [0.1]})).tolist() == [2.0]
-    assert learnt.replace(distance=fbar.PNorm(1)).summary is None
+    assert learned.replace(distance=fbar.PNorm(1)).summary is None
 
 
 # ---------------------------------------------------------------- simulators

@@ -80,7 +80,7 @@ def test_intervals_hold_with_unequal_weights():
     assert (found[:, 0] >= 266 - (300 - found[:, 1])).all(), found
 
 
-def test_tails_of_learnt_proposals_are_flagged_or_right():
+def test_tails_of_learned_proposals_are_flagged_or_right():
     """400 draws of a proposal that is too narrow, Exp(1.6) for Exp(1), with the errors of cross-fitted runs.
 
     Of 200 runs more than 24 with a trusted interval that is wrong, at 5%: 2 in 10⁵ for each of five levels. An error

@@ -45,7 +45,7 @@ def lossy() -> fbar.Result:
 def test_a_loss_is_reported_everywhere(lossy, tmp_path):
     (remark,) = lossy.all_remarks
     assert remark.startswith(LOSES)
-    assert remark.endswith("leave `summary` out to have summaries learned, or add to it")
+    assert remark.endswith("leave summary= out to have summaries learned, or add to it")
     assert lossy.summary_loss.losses["sigma"] > 0.5
     assert remark in str(lossy).splitlines()
     assert json.loads(json.dumps(lossy.as_dict()))["remarks"] == [remark]

@@ -94,12 +94,14 @@ def test_the_interval_of_an_estimate_cannot_be_taken_for_the_credible_interval(n
     """The summary comes first: its column is the credible interval, that of the targets says what it is of."""
     result, text = nine
     first, second = re.findall(r"<table>.*?</table>", unfolded(section(text, "answer")), flags=re.DOTALL)
-    assert cells(first, "th") == ["posterior", *result.summary().columns[1:]]
+    columns = result.summary().columns
+    assert cells(first, "th") == ["posterior", "mean", "reliability", *columns[2:-1]]
     assert "95% credible interval" in cells(first, "th")
-    assert cells(second, "th") == ["asked", "estimate", "95% confidence interval of this estimate", "reliability"]
+    assert cells(second, "th") == ["target", "estimate", "reliability", "95% confidence interval of this estimate"]
     assert "95% interval" not in cells(text, "th")
     row = result.summary()["kr"]
-    assert [cells(line)[1:6] for line in first.split("<tr>") if ">kr<" in line] == [summary_cells(row)[1:6]]
+    (shown,) = (cells(line) for line in first.split("<tr>") if ">kr<" in line)
+    assert [shown[1], *shown[3:]] == summary_cells(row)[1:6]
 
 
 def test_details_are_folded_without_script(nine):
@@ -119,8 +121,8 @@ def test_the_first_screen_has_question_data_answer_reliability_and_a_picture(nin
     result, text = nine
     assert "<h1>Messengers of a gene that switches on and off.</h1>" in text
     first = section(text, "answer")
-    assert "Compared by mean 1.55, spread" in first
-    assert ("estimates are reliable" in first) or (" of 9 estimates " in first)
+    assert "Compared through mean 1.55, spread" in first
+    assert ("estimates that were asked for are reliable" in first) or (" of 9 estimates " in first)
     assert str(result.model_check) in first.replace("&#x27;", "'")
     assert first.count("<svg") == 1
 
@@ -181,16 +183,16 @@ def test_a_prior_that_models_share_is_exact():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (stats.uniform(0.5, 3.5), "uniform on 0.5 to 4"),
-        (stats.loguniform(0.1, 100), "log-uniform on 0.1 to 100"),
+        (stats.uniform(0.5, 3.5), "uniform from 0.5 to 4"),
+        (stats.loguniform(0.1, 100), "log-uniform from 0.1 to 100"),
         (stats.norm(1, 2), "normal, mean 1, sd 2"),
         (stats.lognorm(s=0.5, scale=3), "log-normal, median 3, sd of the logarithm 0.5"),
-        (stats.randint(1, 11), "uniform on the whole numbers 1 to 10"),
+        (stats.randint(1, 11), "uniform over the whole numbers 1 to 10"),
         (stats.expon(scale=2), "exponential, mean 2"),
         (stats.gamma(2, loc=1, scale=3), "gamma(a=2, loc=1, scale=3)"),
         (stats.beta(2, 3), "beta(a=2, b=3)"),
-        (fbar.truncate(stats.norm(0, 1), 0, 2), "normal, mean 0, sd 1, truncated to 0 to 2"),
-        (fbar.Categorical(["x", "y"]), "uniform on x, y"),
+        (fbar.truncate(stats.norm(0, 1), 0, 2), "normal, mean 0, sd 1, truncated to the range 0 to 2"),
+        (fbar.Categorical(["x", "y"]), "uniform over x, y"),
         (fbar.Categorical(["x", "y"], [0.25, 0.75]), "x (0.25), y (0.75)"),
     ],
     ids=named,
@@ -202,7 +204,7 @@ def test_priors_in_words_are_exact(given, words):
 def test_the_prior_table_has_every_parameter():
     rows = {name: (words, middle) for name, words, middle, _ in prior_rows(TELEGRAPH)}
     assert list(rows) == [*NAMES, "burst"]
-    assert rows["kr"] == ("log-uniform on 0.1 to 100", "3.162")
+    assert rows["kr"] == ("log-uniform from 0.1 to 100", "3.162")
     assert rows["burst"][0] == "derived"
     dependent = fbar.Prior(a=stats.norm(0, 1), b=lambda t: stats.norm(t["a"], 1))
     problem = fbar.Problem(dependent, lambda t, rng: t["b"], 0.0, records=())
@@ -218,16 +220,16 @@ def test_priors_with_constraints_in_words():
     assert words_of(fbar.Prior(fbar.dirichlet(a=1, b=1, c=2))) == {
         "a": "beta(a=1, b=3), a share of a Dirichlet distribution",
         "b": "a share of a Dirichlet distribution, given a",
-        "c": "what the other shares leave of 1",
+        "c": "1 minus the other shares",
     }
     assert words_of(fbar.Prior(fbar.ordered(x=stats.uniform(0, 2), y=stats.uniform(0, 2)))) == {
-        "x": "uniform on 0 to 2, ordered below y",
-        "y": "uniform on 0 to 2, ordered above x",
+        "x": "uniform from 0 to 2, ordered below y",
+        "y": "uniform from 0 to 2, ordered above x",
     }
     inside = fbar.truncate(fbar.Prior(x=stats.norm(0, 1), y=stats.uniform(0, 1)), where="x + y < 1")
     assert words_of(inside) == {
         "x": "normal, mean 0, sd 1, where x + y < 1",
-        "y": "uniform on 0 to 1, where x + y < 1",
+        "y": "uniform from 0 to 1, where x + y < 1",
     }
 
 
@@ -265,7 +267,7 @@ def test_models_are_shown_apart(tmp_path):
     )
     text = result.report(tmp_path / "report.html").read_text(encoding="utf-8")
     labels = re.findall(r'aria-label="(new simulations[^"]*)"', section(text, "predictive"))
-    assert labels == ["new simulations of rising beside the data", "new simulations of level beside the data"]
+    assert labels == ["new simulations of rising and the data", "new simulations of level and the data"]
     model = section(text, "model")
     assert "Growth at a constant rate." in model
     assert "No growth." in model

@@ -47,7 +47,7 @@ def test_a_method_that_failed_in_every_trial_takes_no_place():
     places = {standing.method: standing.place for standing in ranking.standings}
     assert places == {"first": "1", "second": "2", "third": "3–4", "like-third": "3–4", "broken": "–"}
     assert [standing.method for standing in ranking.standings][-1] == "broken"
-    assert "of 6 differences are real" in str(ranking)  # of the four that have trials
+    assert "of 6 differences are significant" in str(ranking)  # of the four that have trials
     assert "broken      –  (30 failed)" in str(ranking)
     overall = {row["method"]: row for row in ranking.overall()}
     assert overall["broken"] == {"method": "broken", "better": 0, "worse": 0, "open": 0}

@@ -161,7 +161,7 @@ def test_a_truth_that_is_too_rough_decides_nothing():
     ranking = result.ranking()
     assert not any(verdict.better for verdict in ranking.verdicts)
     assert all(standing.rough_truth for standing in ranking.standings)
-    assert "not known well enough" in str(ranking)
+    assert "not known precisely enough" in str(ranking)
 
 
 def test_without_a_posterior_variance_there_is_no_b2():
@@ -181,7 +181,7 @@ def test_the_ranking_finds_a_factor_of_two():
     assert abs(np.log(verdict.comparison.ratio / 2)) < 5 * verdict.comparison.log_error
     text = str(result.ranking())
     assert text.splitlines()[1].split()[:2] == ["1", "all-of-it"]
-    assert "1 of 1 differences are real" in text
+    assert "1 of 1 differences are significant" in text
     assert result.ranking().overall()[0] == {"method": "all-of-it", "better": 1, "worse": 0, "open": 0}
 
 

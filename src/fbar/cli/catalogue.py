@@ -138,7 +138,7 @@ def _list_problems(json_: bool) -> None:
         table.add_row(e.name, str(e.parameters), "event" if e.data is None else str(e.data), e.title)
     console = open_console()
     console.print(table)
-    console.print("`fbar problems NAME` shows a problem's truth; `fbar score` compares methods on it.")
+    console.print("fbar problems NAME shows a problem's truth; fbar score compares methods on it.")
 
 
 def methods(*, json_: JsonFlag = False) -> None:

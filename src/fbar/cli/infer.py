@@ -72,8 +72,8 @@ def infer(
     budget
         The largest number of simulations.
     tolerance
-        Asks for ABC's posterior of simulations that come this close to the data; smc ends at it. Without it the answer
-        is about the posterior itself, estimated at the data.
+        Estimate ABC's posterior at this tolerance, from simulations that come this close to the data; smc stops there.
+        Without it the answer is about the posterior itself, estimated at the data.
     precision
         Standard errors that end the run, or fractions of the value: mean:rate=0.05 or rate=1%.
     run
@@ -90,8 +90,8 @@ def infer(
         Simulations in a block, the unit of work: small for slow simulators.
     summaries
         Learn the summaries from a pilot before the run, for these targets: linear, boosting, network or auto. By
-        default an answer at the data learns its own where the data are many numbers and no summary function is given;
-        none for not. A tolerance is then in units of about a posterior standard deviation.
+        default, an answer at the data learns its own summaries if the data are many numbers and no summary function is
+        given; "none" turns this off. A tolerance is then in units of about a posterior standard deviation.
     quiet
         Show no progress, only the result.
     json_

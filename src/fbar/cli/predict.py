@@ -27,6 +27,7 @@ def predict(
     *,
     number: Annotated[MaybeWhole, Parameter(name=["--number", "-n"])] = None,
     model: str | None = None,
+    of_model: str | None = None,
     out: Path | None = None,
     force: Flag = False,
     seed: MaybeWhole = None,
@@ -38,8 +39,8 @@ def predict(
 ) -> None:
     """Predict new data from a recorded run: simulate at parameters drawn from its posterior.
 
-    By the run's own simulator, or another one of the same parameters, such as a forecast or another scenario. Means and
-    quantiles are printed with their standard errors.
+    The simulator is the run's own, or another one with the same parameters, such as a forecast or another scenario.
+    Means and quantiles are printed with their standard errors.
 
     Examples: "fbar predict my-run", "fbar predict my-run --model forecast.py:next_month --out next-month.csv".
 
@@ -51,8 +52,10 @@ def predict(
         New simulations; 1000 by default.
     model
         FILE.py:NAME, a simulator or a problem in a Python file; NAME is simulate by default.
+    of_model
+        Of a model choice: a model by its name; parameters are drawn from the posterior within it.
     out
-        A file for the simulations themselves, one row each: csv, or parquet if its name ends so.
+        A file for the simulations themselves, one row each: CSV, or Parquet if the name ends in .parquet.
     force
         Replace an existing file.
     seed
@@ -60,7 +63,7 @@ def predict(
     workers
         Local processes; by default as many as the run was started with. 0 to simulate in this process.
     timeout
-        Seconds that one simulation may take; by default as in the run, inf for no limit.
+        Seconds that one simulation may take; by default as in the run. inf for no limit.
     trust
         Execute the model file of a run that is not yours, and remember that it is trusted.
     json_
@@ -72,7 +75,8 @@ def predict(
         result = view.of(load(run, trust=keep_trust(run, trust)))
         simulator = None if model is None else model_file.simulator(model)
         with waiting("simulating"):
-            found = result.predict(
+            drawn_from = result if of_model is None else result.of_model(of_model)
+            found = drawn_from.predict(
                 DEFAULT if number is None else number, simulator=simulator, seed=seed, workers=workers, timeout=timeout
             )
     warn(result.damage)

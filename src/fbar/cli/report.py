@@ -27,9 +27,9 @@ def report(
 ) -> None:
     """Write a recorded run's report: one HTML file that opens from disk and loads nothing else.
 
-    The first screen has the question, the data, the answer and how reliable it is. Then follow model and prior,
-    posterior, the model against the data, how the errors fell and what more precision costs, where simulations went,
-    failures; the rest is folded. No inference is repeated.
+    The first screen has the question, the data, the answer and how reliable it is. Then come the model and the prior,
+    the posterior, the model against the data, how the errors fell and what more precision costs, where the simulations
+    went, and failures. The rest is folded. The inference is not repeated.
 
     Example: "fbar report my-run --out my-run.html".
 
@@ -48,7 +48,7 @@ def report(
         Local processes for these; by default as many as the run was started with, at least one. 0 to simulate in this
         process.
     timeout
-        Seconds that one of them may take; by default as in the run, inf for no limit.
+        Seconds that one of them may take; by default as in the run. inf for no limit.
     trust
         Execute the model file of a run that is not yours, and remember that it is trusted.
     """

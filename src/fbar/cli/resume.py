@@ -30,11 +30,11 @@ def resume(
     run
         The run's directory.
     workers
-        Local processes; by default as the run was started, 0 to simulate in this process.
+        Local processes; by default as many as the run was started with. 0 to simulate in this process.
     dask
         Address of a Dask scheduler to run on, instead of workers.
     timeout
-        Seconds that one simulation may take; by default as the run was started, inf for no limit.
+        Seconds that one simulation may take; by default as in the run. inf for no limit.
     trust
         Execute the model file of a run that is not yours, and remember that it is trusted.
     quiet
@@ -78,11 +78,11 @@ def extend(
     precision
         Standard errors that end the run, or fractions of the value: mean:rate=0.05 or rate=1%.
     workers
-        Local processes; by default as the run was started, 0 to simulate in this process.
+        Local processes; by default as many as the run was started with. 0 to simulate in this process.
     dask
         Address of a Dask scheduler to run on, instead of workers.
     timeout
-        Seconds that one simulation may take; by default as the run was started, inf for no limit.
+        Seconds that one simulation may take; by default as in the run. inf for no limit.
     trust
         Execute the model file of a run that is not yours, and remember that it is trusted.
     quiet

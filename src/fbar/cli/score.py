@@ -73,8 +73,8 @@ class Ready:
     Parameters
     ----------
     preset
-        Run ready-made studies: paper-claims, infer or truth. --problem restricts them to some of their problems, of
-        truth also to some observations (sir/3, sir/odd, sir/fresh); --method and --budget restrict truth too.
+        Run ready-made studies: paper-claims, infer, truth or systems. --problem restricts them to some of their
+        problems, of truth also to some observations (sir/3, sir/odd, sir/fresh); --method and --budget restrict truth too.
     study
         Only these studies of the preset.
     quick
@@ -155,9 +155,9 @@ def score(*, compared: Compared | None = None, ready: Ready | None = None, runni
 
 def _study(compared: Compared, seed: int) -> Study:
     if not compared.problem:
-        raise InputError("name at least one problem, as in: --problem two-moons; `fbar problems` lists them")
+        raise InputError("name at least one problem, as in: --problem two-moons; fbar problems lists them")
     if not compared.method:
-        raise InputError("name at least one method, as in: --method rejection smc; `fbar methods` lists them")
+        raise InputError("name at least one method, as in: --method rejection smc; fbar methods lists them")
     if not compared.budget:
         raise InputError("give the number of simulations, as in: --budget 1000 10000")
     return Study(

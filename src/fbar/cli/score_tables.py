@@ -24,7 +24,7 @@ def show(result: StudyResult, reference: str) -> None:
             good = values[values == values]
             status = result.statuses(*cell.key)
             notes = [f"{status.count('failed')} failed"] if "failed" in status else []
-            notes += [f"{status.count('prior')} from the prior"] if "prior" in status else []
+            notes += [f"{status.count('prior')} scored with the prior"] if "prior" in status else []
             shown = shorthand(*mean_and_error(values)) if good.size else "–"
             table.add_row(cell.problem, f"{cell.budget:,}", cell.method, shown, str(good.size), ", ".join(notes))
         console.print(table)

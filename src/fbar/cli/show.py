@@ -28,8 +28,8 @@ MOST_DETAIL = 3
 def show(run: Path, /, *, view: ViewOf = OWN, trust: TrustFlag = False, json_: JsonFlag = False) -> None:
     """Show a recorded run: its settings, its progress, failures and estimates.
 
-    It only reads, even while the run is in progress. With --at, --at-data, --adjusted or --extrapolated it shows
-    other estimates from the same simulations, when the run is not in progress.
+    It changes nothing, and works while the run is in progress. With --at, --at-data, --adjusted or --extrapolated it
+    shows other estimates from the same simulations, when the run is not in progress.
 
     Examples: "fbar show my-run --json", "fbar show my-run --adjusted".
 
@@ -120,7 +120,7 @@ def explain(
 ) -> None:
     """Explain an estimate of a recorded run: where its simulations went and why, and what halving its error costs.
 
-    It only reads. Example: "fbar explain my-run mean:rate".
+    It changes nothing. Example: "fbar explain my-run mean:rate".
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ def targets(model: str | None = None, /, *, json_: JsonFlag = False) -> None:
     Parameters
     ----------
     model
-        A model file that registers kinds of its own, which are listed too; it is executed.
+        A model file that registers its own kinds of targets, which are listed too. The file is executed.
     json_
         Print one JSON object, and nothing else, to standard output.
     """

@@ -19,14 +19,14 @@ class View:
     Parameters
     ----------
     at
-        The estimates at another tolerance, from the same simulations: any one after targeted and
-        smc, only smaller ones than the run's after other methods.
+        Estimates at another tolerance, from the same simulations: any tolerance after targeted and smc; after other
+        methods, only one smaller than the run's.
     at_data
-        The estimates of the posterior itself, at the data, from the simulations of a run with a tolerance.
+        Estimates of the posterior itself, at the data, from the simulations of a run with a tolerance.
     adjusted
-        The estimates adjusted by regression on the summaries, at the run's tolerance or that of --at.
+        Estimates adjusted by regression on the summaries, at the run's tolerance or that of --at.
     extrapolated
-        The estimates extrapolated to tolerance 0, from the run's tolerance or that of --at, and half of it.
+        Estimates extrapolated to tolerance 0, from the run's tolerance (or that of --at) and half of it.
     """
 
     at: MaybeNumber = None

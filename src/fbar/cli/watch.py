@@ -29,7 +29,7 @@ from fbar.system.signals import interrupted
 from fbar.system.terminal import Screen, cells, clean, cut, is_terminal, padded, size
 
 PAUSE, PLAIN_PAUSE = 1.0, 10.0
-"""Seconds between two looks on a terminal, and elsewhere."""
+"""Seconds between updates on a terminal, and elsewhere."""
 
 SILENCE = 60.0
 """Seconds without a word from the driver from which on that is mentioned."""
@@ -59,7 +59,7 @@ def watch(run: Path, /, *, once: Flag = False, every: MaybeNumber = None, json_:
     once
         Show the run as it is now, and end.
     every
-        Seconds between two looks: 1 by default on a terminal, 10 elsewhere.
+        Seconds between updates: 1 by default on a terminal, 10 elsewhere.
     json_
         Print one JSON object on a line, and again whenever something has changed: status (not started, in progress,
         perhaps in progress on another machine, stopped before its end, finished), progress and result.
@@ -175,7 +175,7 @@ class JsonView(View):
 
 
 def as_tree(seen: WatchedRun) -> dict[str, Any]:
-    """What is seen of a run, in JSON's terms."""
+    """What is seen of a run, as JSON values."""
     return {
         "run": str(seen.directory),
         "status": seen.status.value,

@@ -93,7 +93,7 @@ class _Blocks(Sequence[int]):
 
 @dataclass(frozen=True)
 class Independent(Scheme):
-    """Draws that know nothing of one another."""
+    """Independent draws."""
 
     name = "independent"
 
@@ -138,7 +138,7 @@ def strata(number: int, dimension: int) -> tuple[FloatArray, FloatArray]:
 class Stratified(Scheme):
     """``per_stratum`` draws in each of n/per_stratum strata of equal probability (section S5.2 of the paper).
 
-    With one draw a stratum, neighbours are paired for the error bar; it is then slightly too large.
+    With one draw per stratum, neighbours are paired for the error bar, which is then slightly too large.
     """
 
     per_stratum: int = 1

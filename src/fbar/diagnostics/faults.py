@@ -1,6 +1,6 @@
 """Do failures depend on θ? Rejecting a failed simulation is right if they do not, or if failure is the model's own.
 
-Where proposals were learnt, parameters hang together among the simulations, by the data's doing, even if the prior
+Where proposals were learned, parameters hang together among the simulations, by the data's doing, even if the prior
 draws each by itself. A parameter that has nothing to do with failures then differs between those that failed and those
 that did not, because another one does. So each is tested given the others that are named: within strata in which those
 are nearly the same, by the score statistic

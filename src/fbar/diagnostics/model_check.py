@@ -2,10 +2,10 @@
 
 The data are compared with a run's own simulations, weighted to be a sample of what the model simulates at the posterior
 (`fbar.diagnostics.predictive_weights`), by their distance to the nearest simulations and by each summary
-(`fbar.diagnostics.unusual`). The posterior was fitted to the data, which makes them look more usual than new data do:
-under a right model p is uniform where summaries are more than the parameters can follow, and larger where they are not,
-so that a false alarm is at most as frequent as the level says. Where the simulations at the posterior are too few, the
-data are compared with simulations from the prior, with which they are exchangeable under the model.
+(`fbar.diagnostics.rank_p_values`). The posterior was fitted to the data, which makes them look more usual than new data
+do: under a right model p is uniform where summaries are more than the parameters can follow, and larger where they are
+not, so that a false alarm is at most as frequent as the level says. Where the simulations at the posterior are too few,
+the data are compared with simulations from the prior, with which they are exchangeable under the model.
 
 It detects data that the model does not produce at any parameters that it finds likely. It does not detect a misfit
 that parameters can absorb, one that the summaries do not show, nor a prior that the data contradict.
@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 
 from fbar.diagnostics.predictive_weights import PredictiveSample, Usable
-from fbar.diagnostics.unusual import Unusual
+from fbar.diagnostics.rank_p_values import RankPValues
 from fbar.errors import InputError
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.simulations import Simulations
 from fbar.question.problem import Problem
+from fbar.question.targets import OneModel
 
 FALSE_ALARM = 0.01
 """The largest p-value that is warned of: how often a right model is, at most."""
@@ -73,8 +74,8 @@ class ModelCheck:
     Attributes
     ----------
     p_value
-        Of both comparisons together: the probability, under the model, of data as unusual as these. A right model gives
-        a p-value of at most 0.01 in at most 1% of cases.
+        Of both comparisons together: the probability, under the model, of data as unusual as these. A correct model
+        gives a p-value of at most 0.01 in at most 1% of cases.
     of_distance, of_summaries
         The p-values of the data's distance to their nearest simulations, and of the most unusual single summary.
     by_summary
@@ -82,7 +83,7 @@ class ModelCheck:
     unreachable
         The summaries that the model does not reach, the most unusual first, where ``p_value`` is at most 0.01.
     compared_with
-        What the simulations are that the data are compared with: those at the "posterior" or from the "prior".
+        Which simulations the data are compared with: those at the "posterior" or from the "prior".
     simulations
         How many of them, effectively.
     unknown
@@ -100,12 +101,12 @@ class ModelCheck:
 
     @property
     def alarm(self) -> bool:
-        """Whether the data are so unusual that it is warned of."""
+        """Whether the data are so unusual that the result warns of it."""
         return self.p_value is not None and self.p_value <= FALSE_ALARM
 
     @property
     def warning(self) -> str:
-        """What is wrong, in a line; nothing without an alarm."""
+        """What is wrong, in one line; empty without an alarm."""
         if not self.alarm:
             return ""
         return (
@@ -120,10 +121,15 @@ class ModelCheck:
             return f"The data are unlike what the model simulates {self._where} ({self._p}): {self._what}."
         if self.p_value < RATHER_UNUSUAL:
             return f"The data are rather unusual among what the model simulates {self._where} ({self._p})."
+        if self.compared_with == "prior":
+            return (
+                f"The data are within what the model simulates anywhere under its prior ({self._p}). That is a weak "
+                "check: too few simulations are at the posterior for a stronger one."
+            )
         return f"The data are like what the model simulates {self._where} ({self._p})."
 
     def as_dict(self) -> dict[str, Any]:
-        """In JSON's terms."""
+        """As JSON values."""
         if self.p_value is None:
             return {"p_value": None, "unknown": self.unknown}
         return {
@@ -154,12 +160,15 @@ class ModelCheck:
         return named if more <= 0 else f"{named}; and {more} more"
 
 
-def check_model(problem: Problem, posterior: Posterior, simulations: Callable[[], Simulations]) -> ModelCheck:
-    """Compare the data with a run's simulations; no simulation is run."""
+def check_model(
+    problem: Problem, posterior: Posterior, simulations: Callable[[], Simulations], model: OneModel | None = None
+) -> ModelCheck:
+    """Compare the data with a run's simulations, or those of one ``model``; no simulation is run."""
     if problem.observed is None or not problem.compares_numbers:
         return ModelCheck(unknown="its simulations are not compared with the data by numbers")
     try:
         usable = Usable.of(simulations())
+        usable = usable if model is None else usable.of_model(model)
     except InputError as error:
         return ModelCheck(unknown=str(error))
     observed = np.ravel(np.asarray(problem.observed, dtype=np.float64))
@@ -169,7 +178,7 @@ def check_model(problem: Problem, posterior: Posterior, simulations: Callable[[]
     if sample.effective_simulations < LEAST:
         effective = f"{sample.effective_simulations:.0f}"
         return ModelCheck(unknown=f"{effective} effective simulations are too few, at least {LEAST:.0f} are needed")
-    return _checked(Unusual.of(observed, sample.summaries, sample.weights), problem.summary_labels, compared_with)
+    return _checked(RankPValues.of(observed, sample.summaries, sample.weights), problem.summary_labels, compared_with)
 
 
 def _at_posterior(problem: Problem, posterior: Posterior, usable: Usable) -> PredictiveSample:
@@ -179,7 +188,7 @@ def _at_posterior(problem: Problem, posterior: Posterior, usable: Usable) -> Pre
         return PredictiveSample(usable.summaries[:0], np.zeros(0))
 
 
-def _checked(found: Unusual, names: Sequence[str], compared_with: str) -> ModelCheck:
+def _checked(found: RankPValues, names: Sequence[str], compared_with: str) -> ModelCheck:
     by_summary = found.of_summaries
     unreachable: list[UnreachableSummary] = []
     if found.p_value <= FALSE_ALARM:

@@ -39,7 +39,7 @@ class Predictions:
     Attributes
     ----------
     arrays
-        What the simulator gave, by name, with a row for each simulation: its data (x, or the names of the data), what
+        The simulator's output by name, with a row for each simulation: its data (x, or the names of the data), what
         else it returns, and the summaries (by their names, or ``"summaries"``) of the problem's own simulator.
     points
         θ of each simulation.
@@ -48,9 +48,9 @@ class Predictions:
     summaries, observed_summaries
         Those of the problem's own simulator, (n, …), and of the data; empty and None for another one.
     failed
-        How many new simulations failed; they are in no array.
+        How many new simulations failed; they are not in the arrays.
     missing
-        Why there are fewer than were wanted; nothing if there are not.
+        Why there are fewer than requested; empty if there are not.
     about
         What the parameters were drawn from.
     warnings
@@ -145,7 +145,7 @@ class Predictions:
         return rows
 
     def as_dict(self) -> dict[str, Any]:
-        """Means and quantiles with their errors, in JSON's terms; the arrays themselves are in ``arrays``."""
+        """Means and quantiles with their errors, as JSON values; the arrays themselves are in ``arrays``."""
         rows = [
             {
                 key: {"value": item[0], "standard_error": item[1]} if isinstance(item, tuple) else item
@@ -183,7 +183,9 @@ class Predictions:
             for line in (head, *cells)
         ]
         if len(some) < len(rows):
-            lines.append(f"({len(some)} of {len(rows):,} numbers are shown; .to_pandas() has every simulation)")
+            lines.append(
+                f"({len(some)} of {len(rows):,} numbers are shown, evenly spaced along each series; .table() has all)"
+            )
         failed = f", {self.failed:,} failed" if self.failed else ""
         where = f"{counted(len(self), 'new simulation')} at parameters drawn from {self.about}{failed}"
         return "\n".join(

@@ -62,8 +62,8 @@ def predict(
         return _nothing(problem, simulator, why)
     wanted = NUMBER if number is None else number
     streams = (run.seeds if seeds is None else seeds).predictive()
-    rows = resampled(posterior.weights, wanted, streams.generator(Purpose.DESIGN, 0, 0))
-    theta = posterior.points.without(problem.records).take(rows)
+    rows = resampled(posterior.pictured.weights, wanted, streams.generator(Purpose.DESIGN, 0, 0))
+    theta = posterior.pictured.points.without(problem.records).take(rows)
     batches = [
         Batch(0, place, theta.take(part).with_derived(problem.derived), None, streams)
         for place, part in enumerate(np.split(np.arange(wanted), range(PART, wanted, PART)))
@@ -94,7 +94,7 @@ def _why_not(run: Run, posterior: Posterior, number: int | None, simulator: Simu
     slow = _seconds_each(run)
     if number is None and simulator is None and slow is not None and slow * PART > PATIENCE:
         return f"A simulation takes about {slow:.3g} s, so none were run; request them with --predictive {NUMBER}"
-    if (posterior.weights < 0).any():
+    if (posterior.pictured.weights < 0).any():
         return "Some weights are negative, so nothing can be drawn from them."
     return ""
 

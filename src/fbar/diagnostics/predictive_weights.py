@@ -22,6 +22,7 @@ from fbar.estimation.simulations import Portion, Simulations
 from fbar.question.outcomes import Failure
 from fbar.question.points import Points
 from fbar.question.priors import Distribution, structure
+from fbar.question.targets import OneModel
 from fbar.weights import effective_size, relative, systematic
 
 MOST, MOST_NUMBERS = 20_000, 10_000_000
@@ -89,6 +90,11 @@ class Usable:
         others = [name for name in portion.points if name not in names]
         return cls(portion.points.take(kept).without(others), portion.log_w[kept], portion.summaries[kept])
 
+    def of_model(self, model: OneModel) -> Usable:
+        """Those of one model of a model choice."""
+        rows = np.flatnonzero(model.mask(self.points))
+        return Usable(self.points.take(rows), self.log_w[rows], self.summaries[rows])
+
     def prior_predictive(self) -> PredictiveSample:
         return self._sample(self.log_w)
 
@@ -107,8 +113,8 @@ class Usable:
 def _log_ratio(prior: Distribution, posterior: Posterior, at: Points) -> FloatArray:
     """log π̂(θ)/p(θ), with π̂ fitted to the posterior sample; −∞ for models that the sample does not have."""
     rng = np.random.default_rng(SEED)
-    weights = np.maximum(posterior.weights, 0.0)
-    drawn = posterior.points.take(systematic(weights, FITTED, rng))
+    weights = np.maximum(posterior.pictured.weights, 0.0)
+    drawn = posterior.pictured.points.take(systematic(weights, FITTED, rng))
     sample, z = _normal(prior, drawn), _normal(prior, at)
     choice = structure(prior).models
     if choice is None:

@@ -22,7 +22,7 @@ R = TypeVar("R")
 class Futures(Engine):
     """Runs blocks on a `concurrent.futures.Executor`: threads, processes, MPI (mpi4py), SLURM (executorlib).
 
-    The executor stays open. It has no time-outs, and one whose worker dies is broken for good: use `Workers` for
+    The executor stays open. It has no time-outs, and cannot be used any more once a worker dies: use `Workers` for
     simulators that hang or crash.
 
     Parameters
@@ -54,8 +54,8 @@ class Futures(Engine):
 class Dask(Engine):
     """Runs blocks on a Dask cluster.
 
-    Dask itself gives a lost worker's block to another worker; when it gives up on a block, the block is sent again
-    while nothing else runs, and has failed when that fails too.
+    Dask itself gives the block of a lost worker to another worker. If it gives up on a block, the block is sent again
+    while nothing else runs, and fails if that fails too.
 
     Parameters
     ----------

@@ -45,6 +45,7 @@ the very start of a run.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any, TypeAlias
@@ -77,6 +78,8 @@ class Recovery:
 
     def __init__(self, problem: Problem, batch: Batch, failed: RowFailed) -> None:
         whole = Part(0, batch.simulations)
+        name = problem.simulator.name_of(batch.points)
+        failed = replace(failed, message=f"{name}: {failed.message}") if name else failed
         if has_row_streams(problem, batch):
             self._steps = _row_by_row(problem, whole)
         elif batch.key == FIRST and failed.kind in MISTAKES and whole.rows >= MANY:

@@ -23,8 +23,8 @@ class Workers(Engine):
     """Runs blocks in processes of this machine.
 
     A worker that dies is replaced, and its work is run again with the same random numbers. A simulation that kills its
-    worker again, or runs out of time again, has failed; the others of its block are not disturbed. All that a simulator
-    starts ends with its worker at the latest, however that one ends (on Linux; see `fbar.program` for what programs
+    worker again, or runs out of time again, has failed; the others of its block are not affected. All processes that a
+    simulator starts end with its worker at the latest, however it ends (on Linux; see `fbar.program` for what programs
     start).
 
     Parameters
@@ -32,8 +32,8 @@ class Workers(Engine):
     workers
         The number of processes; by default the number of processors.
     timeout
-        Seconds that one simulation may take; a slower one has failed. A simulator wrapped by `each` is timed call by
-        call; a vectorised one has the time of all its rows.
+        Seconds that one simulation may take; a slower one has failed. A simulator wrapped with `each` is timed call by
+        call; for a vectorised one the limit applies to all its rows together.
     bundle_seconds
         About how long a worker is busy before it reports. Changes no result.
     """

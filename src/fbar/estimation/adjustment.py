@@ -6,7 +6,7 @@ In coordinates ζ of the parameters, ζ = α + (s − s*)β + e is fitted by lea
     ζ* = ζ − (s − s*) β̂.
 
 Where E[ζ|s] is linear over the tolerance and the distribution of e the same at every s, the adjusted points are the
-posterior at tolerance 0, as for a linear Gaussian model with any tolerance. What the spread of e does with s is not
+posterior at tolerance 0, as for a linear Gaussian model with any tolerance. How the spread of e depends on s is not
 corrected: where s informs about the variance only, nothing is gained. ζ = Φ⁻¹(u), u the prior's unit coordinates, so
 that no adjusted θ leaves the prior's support; for a normal prior this is θ itself in its own scale.
 

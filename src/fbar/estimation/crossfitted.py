@@ -1,6 +1,6 @@
-"""Posteriors from draws whose proposals learnt only from other draws (cross-fitting).
+"""Posteriors from draws whose proposals learned only from other draws (cross-fitting).
 
-A proposal that was fitted to the very draws that it weighs is higher at their places than elsewhere: mixture weights
+A proposal that was fitted to the same draws that it weights is higher at these draws than elsewhere: mixture weights
 over one's own past proposals (AMIS; Cornuet, Marin, Mira & Robert 2012) are biased and overconfident from about five
 dimensions. So draws come in groups, and the proposals of a group learn from the other groups. Within group a
 
@@ -11,13 +11,12 @@ order the error of f̂ = Σ w a f / Σ w a is the sum of z = w a ψ / Σ w a, in
 
     V̂ = Σ_{a,r} n/(n−1) [Σ z² − (Σ z)²/n],    n = n_ar, the rejected counted.
 
-To that the largest single z² is added once more. Where draws of rare acceptance and large weight make up the variance,
-V̂ is right on average and too small most of the time, since the next one is larger than those that were seen: a draw
+The largest single z² is added once more. Where the variance comes from draws of rare acceptance and large weight, V̂ is
+right on average but too small most of the time, since the next such draw is larger than those seen so far: a draw
 beyond the largest of n is expected with probability 1/(n+1). In a study where V̂ by itself had intervals of 89 to 93%,
-this gave 94 to 96%; where no draw stands out it changes nothing.
-
-What the groups still share shows in the jackknife over them, V_JK = (K−1)/K Σ_a (f̂_−a − mean)²: it is far above V̂ when
-proposals miss a part of the posterior, and then a reason for doubt.
+this gave 94 to 96%; where no draw stands out it changes nothing. What the groups still have in common shows in the
+jackknife over them, V_JK = (K−1)/K Σ_a (f̂_−a − mean)²: it is far above V̂ when proposals miss a part of the posterior,
+and the estimate is then unreliable.
 """
 
 from __future__ import annotations
@@ -40,6 +39,7 @@ from fbar.estimation.estimate import ErrorBars
 from fbar.estimation.kept import PART
 from fbar.estimation.mixture import Component, Mixture, components
 from fbar.estimation.posterior import Posterior
+from fbar.estimation.signed import SignedPosterior
 from fbar.estimation.simulations import Structure
 from fbar.estimation.store import Entry, Store
 from fbar.question.acceptance import Acceptance
@@ -48,7 +48,7 @@ from fbar.question.points import Points
 from fbar.question.problem import Problem
 from fbar.question.space import Particles, Proposal, Space
 from fbar.question.targets.quantiles import Inversion
-from fbar.question.worth import Worth
+from fbar.question.worth import UNSIGNED, Worth
 from fbar.weights import normalised, relative
 
 DISAGREEMENT_BY_CHANCE = 1 / 2500
@@ -78,7 +78,7 @@ class Crossfitted:
     ) -> None:
         self.problem, self.space, self.groups, self._draw = problem, space, groups, draw
         self.needs_costs = needs_costs
-        """Whether proposals are learnt for what simulations cost, and not for their number."""
+        """Whether proposals are learned for what simulations cost, and not for their number."""
         self.proposals: list[Sequence[Proposal]] = []
         several = len(space.parts) > 1
         again = None if draw is None else self._drawn_again
@@ -259,7 +259,11 @@ class Crossfitted:
         assert draws.row is not None
         errors = CrossfittedErrors(draws, weights, self.everything.group_of(draws.row), self.groups)
         ran = draws.simulations if simulations is None else simulations
-        return Posterior(draws.points, weights, errors, ran, float(draws.weight.sum()))
+        found = Posterior(draws.points, weights, errors, ran, float(draws.weight.sum()))
+        if not (weights < 0).any():
+            return found
+        column = self.everything.further.get(UNSIGNED)
+        return SignedPosterior(found, None if column is None else relative(draws.log_w, column.take(draws.row)))
 
 
 @dataclass(frozen=True, eq=False)

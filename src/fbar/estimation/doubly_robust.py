@@ -1,4 +1,4 @@
-"""The doubly robust estimator: a regression of acceptance takes the noise of where θ fell out of the weighted average.
+"""The doubly robust estimator: a regression of acceptance removes the noise of the draw of θ from the weighted average.
 
 θ_i are independent draws from q, w = p/q, K_i the acceptance weight, L(θ) = E[K|θ], and L̂ any function that does not
 depend on draw i. Then
@@ -13,13 +13,13 @@ L̂ = 0 is the weighted average. With L̂ = L the first term is left, which is a
 infinitely finely. The gain over the weighted average is at most 1/(1−r), r = E_q[w²ψ²L²]/E_q[w²ψ²K²], which is
 at most the largest acceptance probability: with rare acceptance there is none.
 
-L̂ is cross-fitted: draws are dealt to folds by their index, and the L̂ of a fold is learnt from the other folds only.
-It is a kernel regression (Nadaraya–Watson) with a ridge,
+L̂ is cross-fitted: draws are assigned to folds by their index, and the L̂ of a fold is learned from the other folds
+only. It is a kernel regression (Nadaraya–Watson) with a ridge,
 
     L̂(θ) = Σ K_i k((θ−θ_i)/h) / (λ + Σ k((θ−θ_i)/h)),
 
-in the prior's unit coordinates, so that p(θ)dθ = du; where no draw is near, L̂ = 0 and nothing is presumed, and it is
-kept from leaking to where draws are few and weigh much (`fbar.estimation.smooth`).
+in the prior's unit coordinates, so that p(θ)dθ = du; where no draw is near, L̂ = 0, and it is kept from extending to
+regions with few draws of large weight (`fbar.estimation.smooth`).
 
 R̄ and S̄ are integrals of f and of 1 over one signed measure, L̂ at the nodes of the quadrature and residuals at the
 draws. Targets that are functions of expectations are evaluated on it as on any posterior, through the same ψ; others
@@ -59,7 +59,7 @@ WEIGHTS_OFF, WEIGHTS_SLACK = 5.0, 0.05
 
 @dataclass(frozen=True)
 class DoublyRobust:
-    """Weighted average and regression of acceptance in one: right whatever the regression, better where it is good.
+    """Weighted average combined with a regression of acceptance: correct with any regression, better with a good one.
 
     For independent draws of one to about four continuous parameters. It gains where acceptance is likely, like
     stratified draws, and does not need strata; unlike `KernelRegression` it has no smoothing bias. The formulas are in
@@ -68,7 +68,7 @@ class DoublyRobust:
     Parameters
     ----------
     folds
-        In how many parts the draws are dealt; L̂ for one is learnt from the others.
+        The number of parts into which the draws are split; L̂ for one is learned from the others.
     bandwidth
         Of the kernel, in unit coordinates of the prior. By default chosen in every fold by leave-one-out
         cross-validation, in coordinates whitened by the accepted draws.
@@ -96,7 +96,7 @@ class DoublyRobust:
         return LEAST_A_FOLD * self.folds
 
     def check(self, problem: Problem, scheme: str, budget: int | None) -> None:
-        """Refuse before any simulation runs what the formulas are not for."""
+        """Refuse, before any simulation runs, problems that the formulas do not cover."""
         require_continuous(problem, "the doubly robust estimator")
         self._require(scheme, budget)
 

@@ -15,6 +15,7 @@ from fbar.arrays import BoolArray, FloatArray, as_array
 from fbar.checks import choice, in_words, real, share, shown, text
 from fbar.checks import function as check_function
 from fbar.errors import InputError
+from fbar.estimation.digits import few_digits
 from fbar.estimation.shown import ShownInNotebooks
 from fbar.question.targets import whole_name
 from fbar.question.targets.limits import Limits
@@ -32,13 +33,15 @@ ROUNDING = 2.0**-52
 def shorthand(value: float, error: float) -> str:
     """``8.003(12)``: the digits follow the error, which keeps two. One below the last digit of a float is none.
 
-    >>> shorthand(8.00312, 0.0123), shorthand(1234.5, 67.0), shorthand(0.5, float("nan")), shorthand(750, 2.6e-14)
-    ('8.003(12)', '1234(67)', '0.5(?)', '750(0)')
+    Where the error is not known, neither are more than a few digits.
+
+    >>> shorthand(8.00312, 0.0123), shorthand(1234.5, 67.0), shorthand(0.605202, float("nan")), shorthand(750, 2.6e-14)
+    ('8.003(12)', '1234(67)', '0.605(?)', '750(0)')
     """
     if not math.isfinite(value):
         return str(value)
     if not math.isfinite(error):
-        return f"{value:.6g}(?)"
+        return f"{few_digits(value)}(?)"
     if error <= ROUNDING * abs(value):
         return f"{value:.6g}(0)"
     digits = 1 - math.floor(math.log10(error))
@@ -108,13 +111,15 @@ class Estimate(ShownInNotebooks):
     warnings: tuple[str, ...] = ()
     labels: tuple[str, ...] | None = None
     inverted: Limits | None = None
-    """Where its interval is not symmetric: what gives it. That of a quantile is read off its distribution function."""
+    """If its interval is not symmetric: what determines it. For a quantile it comes from the distribution function."""
     about: str = ""
-    """What was estimated: the posterior, or ABC's posterior at a tolerance; empty where no tolerance plays a part."""
+    """What was estimated: the posterior, or ABC's posterior at a tolerance; empty if there is no tolerance."""
     bias: Any = 0.0
     """The standard deviation of the bias that may remain, of either sign: a part of the standard error."""
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+    """What the true value lies between in any case: 0 and 1 for a probability. Its intervals end there."""
     comparison: Comparison | None = None
-    """Of an answer at a tolerance: what knows its ``difference`` from the posterior."""
+    """For an answer at a tolerance: what computes its ``difference`` from the posterior."""
 
     def __post_init__(self) -> None:
         for name in ("value", "standard_error", "df", "trusted", "bias"):  # they are shared, with a run's history too
@@ -127,8 +132,8 @@ class Estimate(ShownInNotebooks):
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """A confidence interval by Student's t with the error bar's own degrees of freedom.
 
-        That of a quantile is read off the weighted distribution function, and is not symmetric; it is infinite to a
-        side where too few simulations lie.
+        For a quantile it comes from the weighted distribution function and is not symmetric; it is infinite on a side
+        where there are too few simulations. No interval exceeds what is possible, such as 0 and 1 for a probability.
         """
         level = share(level, "level")
         if self.inverted is not None:
@@ -136,7 +141,8 @@ class Estimate(ShownInNotebooks):
         from scipy.special import stdtrit
 
         half = stdtrit(self.df, 0.5 + level / 2) * self.standard_error
-        return self.value - half, self.value + half
+        low, high = self.bounds
+        return np.clip(self.value - half, low, high), np.clip(self.value + half, low, high)
 
     @property
     def variance(self) -> Any:
@@ -144,7 +150,7 @@ class Estimate(ShownInNotebooks):
 
     @property
     def difference(self) -> Estimate | None:
-        """Of an answer at a tolerance: the estimate minus the posterior's, with the error of both.
+        """For an answer at a tolerance: the estimate minus the posterior's, with the error of both.
 
         None for an answer about the posterior itself, and where the simulations cannot show it.
         """
@@ -160,7 +166,7 @@ class Estimate(ShownInNotebooks):
         return BIASED if self.comparison is not None and self.comparison.biased(self).any() else RELIABLE
 
     def as_dict(self, *, brief: bool = False) -> dict[str, Any]:
-        """It in JSON's terms, without its name; ``brief`` has only the value with its error."""
+        """The estimate as JSON values, without its name; ``brief`` has only the value with its error."""
         found = {"value": as_json(self.value), "standard_error": as_json(self.standard_error)}
         if brief:
             return found
@@ -230,8 +236,8 @@ class _OfComponent(Comparison):
 class Estimates(Sequence[Estimate], ShownInNotebooks):
     """Estimates of several targets from the same simulations, with their joint covariance.
 
-    Index by position or by name, mean:R0 also by R0 where that is clear. `combine` carries the joint covariance through
-    any smooth function, so that differences and ratios get the right error.
+    Index by position or by name; R0 stands for mean:R0 where that is unambiguous. `combine` carries the joint
+    covariance through any smooth function, so that differences and ratios get the right error.
     """
 
     def __init__(self, estimates: Sequence[Estimate], covariance: FloatArray, slices: Sequence[slice]) -> None:
@@ -319,7 +325,7 @@ class Estimates(Sequence[Estimate], ShownInNotebooks):
         return self._slices
 
     def compared(self, comparison: Callable[[int], Comparison]) -> Estimates:
-        """The same estimates, each with what knows its difference from the posterior, by its place."""
+        """The same estimates, each with what computes its difference from the posterior, by position."""
         found = [replace(estimate, comparison=comparison(place)) for place, estimate in enumerate(self._estimates)]
         return Estimates(found, self.covariance, self._slices)
 
@@ -351,34 +357,11 @@ def brief(estimates: Sequence[Estimate]) -> str:
     return ", ".join([*shown, *more])
 
 
-def worth(number: float) -> str:
-    """An effective number: in four digits, never as a power of ten.
-
-    >>> worth(11380.4), worth(325.44), worth(1.9991)
-    ('11,380', '325.4', '1.999')
-    """
-    return f"{number:,.0f}" if number >= 1000 else f"{number:.4g}"
-
-
 def whole(value: Any) -> Any:
-    """A count in JSON's terms: a whole number as such, that of a kernel's fractions as it is."""
+    """A count as JSON values: a whole number as such, that of a kernel's fractions as it is."""
     if isinstance(value, list):
         return [whole(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def between(low: float, high: float) -> str:
-    """An interval in as many digits as its width has to say.
-
-    >>> between(0.371012, 0.445281), between(1.0, 1.0), between(103.2, 2207.9), between(-math.inf, 1.0)
-    ('0.371 to 0.445', '1 to 1', '103 to 2208', 'not known')
-    """
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return "not known"
-    digits = 1 - math.floor(math.log10(high - low)) if high > low else 99
-    if digits > 12:
-        return f"{low:.6g} to {high:.6g}"
-    return f"{low:.{max(digits, 0)}f} to {high:.{max(digits, 0)}f}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -64,6 +64,7 @@ class Combined(Posterior):
         )
 
     inverts = False
+    is_distribution = False
 
     @property
     def _distribution(self) -> tuple[Points, FloatArray]:

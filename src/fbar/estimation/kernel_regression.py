@@ -88,11 +88,11 @@ class KernelRegression:
         In unit coordinates of the prior: a number; ``"paper"`` for N^(−1/2); ``"cv"`` for leave-one-out
         cross-validation. By default the paper's in one dimension and cross-validation in more.
     rule
-        One dimension: ``"gauss-kronrod"`` (21 points a panel), or ``"gauss-legendre"`` with 20 points, which the
+        One dimension: ``"gauss-kronrod"`` (21 points per panel), or ``"gauss-legendre"`` with 20 points, which the
         paper's figure used.
     panels
-        One dimension: panels between the jumps of an indicator target, which are found and split at. By default
-        as many as the bandwidth asks for.
+        One dimension: panels between the jumps of an indicator target, which are found and split at. By default as many
+        as the bandwidth requires.
     split
         Whether to split at jumps.
     scale
@@ -174,7 +174,9 @@ class KernelPosterior(Posterior):
         for j in range(at.shape[1]):
             square += (at[:, j, None] - draws[None, :, j]) ** 2
         square -= square.min(axis=1, keepdims=True)
-        return np.asarray(np.exp(-square / (self._settings.scale * h**2)))
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # of a kernel without width
+            u = square / (self._settings.scale * h**2)
+        return np.asarray(np.exp(-np.where(square > 0, u, 0.0)))
 
     def _bandwidth(self) -> float:
         given, n, d = self._settings.bandwidth, *self._unit.shape

@@ -13,6 +13,7 @@ import numpy as np
 from fbar.arrays import BoolArray, FloatArray
 from fbar.estimation.estimate import ErrorBars, Estimate, Estimates
 from fbar.estimation.joined import joined
+from fbar.estimation.rare import independent_draws, with_least_error
 from fbar.estimation.shown import ShownInNotebooks
 from fbar.question.points import Points
 from fbar.question.targets import SeveralTargets, Target, as_target, as_targets
@@ -85,14 +86,16 @@ class Further:
     df: FloatArray
     doubt: str = ""
 
-    def added(self, bars: ErrorBars, has_it: BoolArray) -> ErrorBars:
-        """The sum of both errors, which are independent; its diagonal is that of the bars where these have it already.
+    def added(self, bars: ErrorBars, inverted: FloatArray) -> ErrorBars:
+        """The sum of both errors, which are independent.
 
-        It does not fall with more simulations, so it is a part of the bias. Degrees of freedom are Satterthwaite's.
+        ``inverted`` (m,) are standard errors of the sum that are known already, those of quantiles; NaN for others. It
+        does not fall with more simulations, so it is a part of the bias. Degrees of freedom are Satterthwaite's.
         """
+        has_it = ~np.isnan(inverted)
         before, more = np.diagonal(bars.covariance), np.diagonal(self.covariance)
         covariance = bars.covariance + self.covariance
-        np.fill_diagonal(covariance, np.where(has_it, before, before + more))
+        np.fill_diagonal(covariance, np.where(has_it, inverted**2, before + more))
         with np.errstate(divide="ignore", invalid="ignore"):
             df = (before + more) ** 2 / (before**2 / bars.df + more**2 / self.df)
         df = np.where(has_it | ~np.isfinite(df), bars.df, df)
@@ -146,7 +149,7 @@ class Posterior(ShownInNotebooks):
         return f"{type(self).__name__}({self.in_words()})"
 
     def in_words(self) -> str:
-        """Its size and what it is worth, in a line."""
+        """Its size and effective sample size, in one line."""
         if np.ndim(self.weights) > 1:
             return (
                 f"{' × '.join(map(str, np.shape(self.weights)[:-1]))} trials of {np.shape(self.weights)[-1]:,} points"
@@ -171,10 +174,15 @@ class Posterior(ShownInNotebooks):
     """What was learned for it, in a line."""
 
     further: FurtherError | None = None
-    """A source of error that its own simulations know nothing of."""
+    """A source of error that its own simulations do not show."""
 
     likelihood: FloatArray | None = None
-    """p̂(x*|θ) at the values of a finite prior, from an estimator that has it."""
+    """p̂(x*|θ) at the values of a finite prior, if the estimator provides it."""
+
+    @property
+    def pictured(self) -> Posterior:
+        """The posterior that samples, predictions and pictures are made of: itself, unless its weights are signed."""
+        return self
 
     @property
     def has_errors(self) -> bool:
@@ -210,8 +218,12 @@ class Posterior(ShownInNotebooks):
         return 1.0 if self.errors is None else self.errors.known_share(influence)
 
     def value(self, target: Target) -> FloatArray:
-        """Only the target's value, shape (..., m): cheaper than `expect` when no error bar is wanted."""
-        return as_target(target).value(self.points, self.weights)
+        """Only the target's value, shape (..., m): cheaper than `expect` if no error bar is needed."""
+        return as_target(target).value(self.points, self._weights_for(target))
+
+    def _weights_for(self, target: Target) -> FloatArray:
+        """The weights that a target is estimated with: those of the points, where all are at least 0."""
+        return self.weights
 
     @overload
     def expect(self, targets: Target | str) -> Estimate: ...
@@ -231,21 +243,25 @@ class Posterior(ShownInNotebooks):
         bars = self._error_bars(listed)
         further = None if self.further is None else self.further.of(self, listed)
         values, slices, start = [self.value(target) for target in listed], [], 0
+        if np.ndim(self.weights) == 1:
+            shares = [self.effective_draws(target) if target.binary else None for target in listed]
+            bars = with_least_error(bars, listed, values, shares)
         for value in values:
             slices.append(slice(start, start + value.shape[-1]))
             start += value.shape[-1]
         limits: list[Inverted | None] = []
+        totals = np.full(start, math.nan)
         for target, part in zip(listed, slices, strict=True):
             inverted = self._inverted(target, bars, part.start)
             if inverted is not None:
+                bars = bars.rescaled(part.start, inverted.standard_error(), inverted.df)
                 if further is not None:
                     more = float(further.covariance[part.start, part.start])
                     inverted = replace(inverted, bias=math.hypot(inverted.bias, math.sqrt(more)))
-                bars = bars.rescaled(part.start, inverted.standard_error(), inverted.df)
+                    totals[part.start] = inverted.standard_error()
             limits.append(inverted)
         if further is not None:
-            sizes = [part.stop - part.start for part in slices]
-            bars = further.added(bars, np.repeat([inverted is not None for inverted in limits], sizes))
+            bars = further.added(bars, totals)
         estimates = [
             self._estimate(target, value, bars, part, inverted)
             for target, value, part, inverted in zip(listed, values, slices, limits, strict=True)
@@ -274,6 +290,15 @@ class Posterior(ShownInNotebooks):
         bias = None if bars.bias is None else bars.bias[..., :size]
         return ErrorBars(covariance, bars.df[..., :size], doubts, bias)
 
+    def effective_draws(self, target: Target) -> FloatArray | None:
+        """The number of draws (m,) that a target's probabilities are shares of, effectively; None for other kinds."""
+        if self.draws is None or not self.is_distribution:
+            return None
+        return independent_draws(target, self.points, self.weights)
+
+    is_distribution = True
+    """Whether its values are those of one distribution, and so within a target's bounds."""
+
     inverts = True
     """Whether a quantile is where its own weighted distribution function has the level."""
 
@@ -281,7 +306,7 @@ class Posterior(ShownInNotebooks):
         """The distribution function around a quantile, with the error model's variance of it; None for others."""
         if not isinstance(target, Quantile) or np.ndim(self.weights) > 1 or not self.inverts:
             return None
-        found = target.inverted(self.points, self.weights)
+        found = target.inverted(self.points, self._weights_for(target))
         variance, df = float(bars.covariance[place, place]) / found.slope() ** 2, float(bars.df[place])
         if self.errors is None:
             return found.known_to(Inversion(variance, df))
@@ -291,7 +316,7 @@ class Posterior(ShownInNotebooks):
     def contributions(self, target: Target) -> FloatArray | None:
         """z of every accepted simulation, shape (n, m): the target's error is Σz to first order, its variance Σz².
 
-        None where the error does not come about as a sum over single simulations.
+        None where the error is not a sum over single simulations.
         """
         target = as_target(target)
         if self.errors is None:
@@ -300,7 +325,7 @@ class Posterior(ShownInNotebooks):
 
     def _influences(self, targets: tuple[Target, ...]) -> list[FloatArray]:
         """ψ of each target at the points."""
-        return [target.influence(self.points, self.weights) for target in targets]
+        return [target.influence(self.points, self._weights_for(target)) for target in targets]
 
     def _estimate(
         self, target: Target, value: FloatArray, bars: ErrorBars, part: slice, inverted: Inverted | None
@@ -329,7 +354,8 @@ class Posterior(ShownInNotebooks):
             trusted[..., part] &= not seen.doubts
             warnings += [*seen.doubts, *([seen.note] if seen.note else [])]
         number, error, df = (shaped(array) for array in (value, bars.standard_error[..., part], bars.df[..., part]))
-        limits = target.confidence_limits(number, error, df) if isinstance(number, float) else None
+        asymmetric = isinstance(number, float) and self.is_distribution
+        limits = target.confidence_limits(number, error, df) if asymmetric else None
         return Estimate(
             name=target.name,
             value=number,
@@ -342,6 +368,7 @@ class Posterior(ShownInNotebooks):
             labels=target.labels,
             inverted=limits if inverted is None else inverted,
             about=self.about,
+            bounds=target.bounds if self.is_distribution else (-math.inf, math.inf),
             bias=0.0 if bars.bias is None else shaped(bars.bias[..., part]),
         )
 

@@ -52,7 +52,7 @@ class Round:
     ``used`` simulations count; those behind the acceptance that ended the round are kept and not used. ``accepted``
     counts the acceptances of all, by the tolerance of then. ``draws`` counts proposals outside the prior's support too.
     ``stopped`` says that an acceptance ended the round. ``measure`` is the distance that the tolerance is meant in,
-    where its scales are learnt. ``made_in`` is the number of its proposal, by the round that made it.
+    where its scales are learned. ``made_in`` is the number of its proposal, by the round that made it.
     """
 
     def __init__(
@@ -116,6 +116,10 @@ class Round:
     def distance(self) -> FloatArray:
         """NaN where a simulation failed."""
         return np.asarray(self._store.distance.take(self.rows))
+
+    def summaries(self, places: IntArray, size: int) -> FloatArray:
+        """The ``size`` numbers of each of some simulations, where all are kept."""
+        return self._store.summaries.flat(self.first + places, size)
 
     def log_weights(self, places: IntArray) -> FloatArray:
         """log p/q with the round's own q, at some of its simulations."""

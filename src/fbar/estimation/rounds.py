@@ -1,7 +1,7 @@
 """Posteriors from the particles of all rounds of ABC-SMC (section S7 of the paper), with their error bars.
 
-Every simulation of every round is here with its distance, so any tolerance can be looked at. Accepted particles are
-weighted by p over
+Every simulation of every round is kept with its distance, so estimates at any tolerance are possible. Accepted
+particles are weighted by p over
 
 - ``mixture``: Σ_r n_r q_r / N, the mixture of all rounds' proposals (balance heuristic, e:ABC_SMC_keep_proposal), from
   which each particle's own kernel is left out, see below;
@@ -17,7 +17,7 @@ A particle is a centre of the next round's proposal, so that the mixture is high
 than for a particle that was not there: estimates of tails come out too small. For particle i of round r, q_{r+1} is
 therefore taken without i: (q − t_i)/(1 − w_i), t_i its own kernel's part. On a Gaussian problem in five dimensions with
 local kernels this reduced a bias of 1.1 standard deviations to 0.3 (``benchmarks/coverage_smc.py``); in two it changes
-nothing. How far it moves an estimate is a measure of what is left of the effect, and a reason for doubt if it is large.
+nothing. How far it moves an estimate measures what remains of the effect; if that is large, the estimate is unreliable.
 """
 
 from __future__ import annotations

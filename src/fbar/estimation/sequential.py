@@ -55,8 +55,8 @@ LEAST_EIGENVALUE = 1e-8
 class PosteriorAsPrior(FittedToSample):
     """The posterior of a run as a prior, made by `Result.as_prior`.
 
-    It is a density fitted to the posterior's weighted sample. Answers that use it carry the error of that sample and of
-    the fit, see ``fbar.estimation.sequential``.
+    It is a density fitted to the posterior's weighted sample. Answers that use it include the error of that sample and
+    of the fit, see ``fbar.estimation.sequential``.
     """
 
     def __init__(self, posterior: Posterior, base: Distribution) -> None:
@@ -64,7 +64,7 @@ class PosteriorAsPrior(FittedToSample):
             raise InputError("many trials are many posteriors; a prior needs one")
         if not posterior.has_errors:
             raise InputError("this posterior has no error bars, which an answer with it as prior needs")
-        super().__init__(base, posterior.points, posterior.weights)
+        super().__init__(base, posterior.pictured.points, posterior.pictured.weights)
         self._posterior = posterior
 
     @property

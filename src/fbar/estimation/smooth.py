@@ -1,4 +1,4 @@
-"""A kernel regression of the acceptance weight, as a function of unit coordinates that can be kept and asked."""
+"""A kernel regression of the acceptance weight, as a function of unit coordinates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEAST_ACCEPTED = 5
 """With fewer, L̂ = 0."""
 
 MOST_DRAWS = 4000
-"""L̂ is learnt from at most this number of draws, the first; it need not be best, and costs theirs times the nodes'."""
+"""L̂ is learned from at most this number of draws, the first; it need not be best, and costs theirs times the nodes'."""
 
 LEAK = 2.0
 VALIDATED = 300

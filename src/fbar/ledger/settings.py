@@ -100,7 +100,7 @@ def _text(thing: Any) -> str:
 
 
 def describe(value: Any) -> Any:
-    """A value in JSON's terms: enough to see that it is the same again."""
+    """A value as JSON values: enough to see that it is the same again."""
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):

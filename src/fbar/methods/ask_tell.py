@@ -48,7 +48,7 @@ class AskTell(ABC):
         self._outstanding: dict[tuple[int, int], int] = {}
         self._under_way = 0
         self.unused = 0
-        """Simulations that were run ahead of need and lay behind the end of their round; not among ``simulations``."""
+        """Simulations that were run ahead and came after the end of their round; not among ``simulations``."""
         self._spent_cost: float | None = 0.0
 
     # ------------------------------------------------------------ what a method fills in
@@ -56,7 +56,7 @@ class AskTell(ABC):
     @property
     @abstractmethod
     def finished(self) -> bool:
-        """Whether the run has no more to ask, ever."""
+        """Whether the run has nothing more to ask."""
 
     @property
     @abstractmethod
@@ -115,13 +115,13 @@ class AskTell(ABC):
     def ask(self, limit: int | None = None, *, extra_blocks: int = 0, enough: int | None = None) -> list[Batch]:
         """The blocks that can be simulated now, with at most ``limit`` simulations together.
 
-        Empty while the round waits for blocks that were asked before, and when the run is finished. Blocks
-        are never cut: a limit below the next block's size is refused. ``extra_blocks`` asks for more blocks in a
-        round that its outcomes will end, to keep workers busy; those that turn out to lie behind its end are
-        counted in ``unused`` and not used, so the result is the same. A run with a budget or a limit asks for none:
-        it uses all the simulations that it may run, and what is run ahead would come on top of them. ``enough`` ends
-        with the block that makes it so many simulations: the next call asks for those that follow, so that a round of
-        many need not be in memory at once.
+        Empty while the round waits for blocks that were asked before, and when the run is finished. Blocks are never
+        cut: a limit below the next block's size is refused. ``extra_blocks`` asks for more blocks in a round that its
+        outcomes will end, to keep workers busy; those that turn out to come after its end are counted in ``unused`` and
+        not used, so the result is the same. A run with a budget or a limit asks for no extra blocks: it uses all the
+        simulations that it may run, and extra ones would exceed them. ``enough`` ends with the block that reaches this
+        number of simulations: the next call asks for those that follow, so that a large round need not be in memory at
+        once.
         """
         if limit is not None:
             positive_integer(limit, "limit")
@@ -199,7 +199,7 @@ class AskTell(ABC):
         return self._under_way, len(self._outstanding)
 
     def abandon(self) -> None:
-        """Nobody will tell the blocks that are still under way; they were begun, and count as not used."""
+        """The blocks that are still under way will not be told; they were started, and count as unused."""
         self.unused += sum(self._outstanding.values())
         self._outstanding.clear()
         self._under_way = 0

@@ -1,4 +1,4 @@
-"""How many more simulations a wanted error takes.
+"""How many more simulations a given error takes.
 
 With V(n) the variance after n more simulations, n is the first with V(n) ≤ the wanted error squared. Where a run goes
 on as before V(n) = V̂ N/(N + n), so that n = N ((error/wanted)² − 1). Where its next draws come from another proposal
@@ -33,6 +33,9 @@ SURE = 0.8
 MOST = 10**15
 """What a number of simulations that has no end is written as."""
 
+FORESEEABLE = 10**11
+"""Simulations that a forecast names: how the errors of a run fall until then, its own simulations do not show."""
+
 
 @dataclass(frozen=True)
 class Forecast:
@@ -48,22 +51,25 @@ class Forecast:
 
         >>> str(Forecast(12345, 9871, 15432, 1000)), str(Forecast(7, 7, 7, 0))
         ('about 12,000 more simulations (9,900 to 15,000)', '7 more simulations')
+        >>> str(Forecast(10**9, 10**8, 10**12, 1000))
+        'about 1,000,000,000 more simulations (at least 100,000,000)'
         """
-        if self.low >= MOST:
+        if self.low >= FORESEEABLE:
             return "more simulations than can be forecast"
         if self.low == self.high:
             return counted(self.more, "more simulation")
-        if self.more >= MOST:
+        if self.more >= FORESEEABLE:
             return f"at least {brief(self.low)} more simulations"
-        interval = f"at least {brief(self.low)}" if self.high >= MOST else f"{brief(self.low)} to {brief(self.high)}"
+        low, high = brief(self.low), brief(self.high)
+        interval = f"at least {low}" if self.high >= FORESEEABLE else f"{low} to {high}"
         return f"about {brief(self.more)} more simulations ({interval})"
 
     def largest(self, other: Forecast) -> Forecast:
-        """Until both are there."""
+        """Until both are reached."""
         return self._joined(other, max)
 
     def smallest(self, other: Forecast) -> Forecast:
-        """Until one of them is there."""
+        """Until one of them is reached."""
         return self._joined(other, min)
 
     def _joined(self, other: Forecast, chosen: Callable[[int, int], int]) -> Forecast:

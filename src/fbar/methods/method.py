@@ -18,7 +18,7 @@ from fbar.seeds import Seeds
 
 @dataclass(frozen=True)
 class Method(ABC):
-    """An algorithm's settings: the fields of a frozen dataclass, and nothing else."""
+    """An algorithm's settings: only the fields of a frozen dataclass."""
 
     @property
     def ends_by_itself(self) -> bool:
@@ -42,7 +42,7 @@ class Method(ABC):
 
     @property
     def may_stop_short(self) -> bool:
-        """Whether its runs come as near to their final tolerance as the budget allows, and may end above it."""
+        """Whether its runs come as close to their final tolerance as the budget allows, and may end above it."""
         return False
 
     def answers_at_data(self, problem: Problem) -> bool:
@@ -84,17 +84,17 @@ class Method(ABC):
         Parameters
         ----------
         seed
-            A whole number; the same seed gives the same result. None for a fresh one.
+            An integer; the same seed gives the same result. None for a new one.
         budget
             The number of simulations to plan for and to run.
         limit
             Without a budget: the number of simulations never to exceed, in rounds that grow, for runs that
             a stopping rule ends.
         trials
-            Carry this many independent trials at once, as a leading axis of every array; for problems
-            with tabulated probabilities.
+            Run this many independent trials at once, as a leading axis of every array; for problems with tabulated
+            probabilities.
         block_size
-            Simulations in a block. Part of what the seed determines: another size gives other numbers.
+            Simulations in a block. Another size gives different numbers, even with the same seed.
         at_data
             False for a run of before there were answers at the data: without a tolerance, it has ABC's posterior at the
             smallest tolerance that it comes to.

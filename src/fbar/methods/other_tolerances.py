@@ -69,7 +69,7 @@ class OtherTolerances(ABC):
 
     @property
     def learned_distance(self) -> Distance | None:
-        """The distance that this tolerance is meant in, where it was learnt; None for the problem's own."""
+        """The distance that this tolerance is meant in, where it was learned; None for the problem's own."""
         return None
 
     # ------------------------------------------------------------ the bias that a tolerance leaves

@@ -37,7 +37,7 @@ Maker = TypeVar("Maker", bound=Callable[[], Method])
 class Registered:
     """A method with the settings that its name stands for.
 
-    ``make`` gives the method; ``for_budget`` the one that a study runs on a budget, where that is another.
+    ``make`` returns the method; ``for_budget`` the one that a study runs on a budget, if that is different.
     """
 
     name: str
@@ -72,7 +72,7 @@ def register(
     Parameters
     ----------
     name
-        How ``fbar.infer(method=...)``, ``--method`` and studies call it, such as ``"smc-last"``.
+        Its name for ``fbar.infer(method=...)``, ``--method`` and studies, such as ``"smc-last"``.
     title
         What it does, in one line.
     needs
@@ -102,7 +102,7 @@ def register(
 
 
 def unregister(name: str) -> None:
-    """Take out a method of another package; nothing if it is not there."""
+    """Remove a method of another package; nothing happens if there is none."""
     entry = _REGISTERED.get(name)
     if entry is None:
         return

@@ -68,7 +68,7 @@ class Stage:
 
 
 class Run(AskTell, OtherTolerances):
-    """An algorithm at work. Ask it for batches of θ, tell it their outcomes, take its posterior at any time.
+    """A running algorithm. Ask it for batches of θ, tell it their outcomes, and take its posterior at any time.
 
     >>> import fbar
     >>> problem = fbar.Problem.tabulated(fbar.Finite(theta=[1, 2]), [0.3, 0.05])
@@ -339,7 +339,7 @@ class Run(AskTell, OtherTolerances):
         tolerance: float | None = None,
         targets: Target | str | Sequence[Target | str] | None = None,
     ) -> None:
-        """Go on with a run that ended: more simulations, a smaller tolerance, other targets."""
+        """Continue a run that ended: more simulations, a smaller tolerance, other targets."""
         if self._outstanding:
             raise InputError(
                 "a run can be extended only at the end of a round; give it the outcomes of all blocks first"
@@ -359,7 +359,7 @@ class Run(AskTell, OtherTolerances):
 
     @property
     def extended(self) -> bool:
-        """Whether it went on after an end."""
+        """Whether it was extended after its end."""
         return self._leg_spent > 0
 
     def _extend(self, tolerance: float | None) -> None:

@@ -41,7 +41,7 @@ from fbar.question.targets import Target
 )
 @dataclass(frozen=True)
 class Importance(Method):
-    """Draw θ from q and weigh the accepted draws by p/q (section S5 of the paper).
+    """Draw θ from q and weight the accepted draws by p/q (section S5 of the paper).
 
     Parameters
     ----------
@@ -52,22 +52,22 @@ class Importance(Method):
         ``"prior"`` need a known acceptance probability.
     scheme
         ``"independent"``, ``"stratified"`` or ``"sobol"`` draws, or a `Scheme` such as ``Stratified(2)``; stratified
-        and Sobol draws gain where acceptance is likely, see ``docs/reference/overview.md``. For spaces that are not
+        and Sobol draws help where acceptance is likely, see ``docs/reference/overview.md``. For spaces that are not
         finite.
     estimator
         ``WeightedAverage()``, a `KernelRegression` or `DoublyRobust()`; for spaces that are not finite.
     weighting
-        On a finite space: ``"expected"`` weighs by the expected number of draws, N q_i, as importance sampling
-        does; ``"actual"`` by the number n_i that θ_i really got, which has lower variance (section S5.1).
+        On a finite space: ``"expected"`` weights by the expected number of draws, N q_i, as importance sampling does;
+        ``"actual"`` by the actual number n_i at θ_i, which has lower variance (section S5.1).
     pseudo_count
         On a finite space, see `fbar.estimation.cells`; the paper's figures S3 and S4 use 0.01.
     rounds
-        In how many parts the budget is spent; stopping rules are read in between. 16 for independent draws and 1
-        for others by default, since draws are stratified within their round.
+        The number of parts in which the budget is spent; stopping rules are checked in between. By default 16 for
+        independent draws and 1 for others, since draws are stratified within their round.
     tolerance, kernel
         When a simulation is accepted, see `Acceptance`. Without a tolerance, the answer is about the posterior, by
-        regression at the data, see `fbar.estimation.at_data`; where data are not numbers, on a finite space, with
-        another estimator and where acceptance probabilities are known, by exact matching (tolerance 0).
+        regression at the data, see `fbar.estimation.at_data`; if the data are not numbers, on a finite space, with
+        another estimator, or if acceptance probabilities are known, by exact matching (tolerance 0).
     """
 
     q: str | Sequence[float] | npt.NDArray[np.float64] | Distribution = "prior"
@@ -209,9 +209,9 @@ class Importance(Method):
 @register("rejection", "draws from the prior, keeping those that are accepted")
 @dataclass(frozen=True)
 class Rejection(Method):
-    """ABC rejection sampling (algorithm 1 of the paper): draw θ from the prior, keep what matches the data.
+    """ABC rejection sampling (algorithm 1 of the paper): draw θ from the prior, keep those that match the data.
 
-    ``scheme`` places the draws as in `Importance`, and without a ``tolerance`` it answers as that does.
+    ``scheme`` places the draws as in `Importance`, and ``tolerance`` has the same meaning as there.
     """
 
     scheme: str | Scheme = "independent"

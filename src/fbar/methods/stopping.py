@@ -160,11 +160,11 @@ class Budget(StoppingRule):
 
 @dataclass(frozen=True)
 class CostBudget(StoppingRule):
-    """Stop when the simulations together have cost this much.
+    """Stop when the total cost of the simulations reaches this value.
 
     In the unit of the costs: seconds of simulator time, over all workers, where they are measured (see `Problem`). It
-    is checked at the end of each round, so that the last round exceeds it. A rule on measured time ends elsewhere on
-    another machine; a recorded run keeps its costs and ends where it ended.
+    is checked at the end of each round, so the last round exceeds it. With measured times, a run ends at a different
+    point on another machine; a recorded run keeps its costs and ends where it ended.
     """
 
     cost: float
@@ -192,7 +192,7 @@ class CostBudget(StoppingRule):
 class AcceptedCount(StoppingRule):
     """Stop when this many simulations have been accepted; for runs at a tolerance.
 
-    A run that answers at the data uses all simulations and accepts none, so it refuses this rule.
+    A run that answers at the data uses all simulations without accepting any, so it refuses this rule.
     """
 
     accepted: int
@@ -229,12 +229,12 @@ class StandardError(StoppingRule):
     """Stop when a target's standard error is at most ``wanted``, and reliable.
 
     At least 50 simulations must be accepted, and for a probability or a quantile 10 on each side (effective ones):
-    otherwise an error bar that is small because nothing was seen yet would end the run.
+    otherwise a run could end because its error bar is small only for lack of simulations.
 
-    For a run at the data it is the total error, bias included. It is read when there are a quarter more simulations
-    than at the last reading: first in the run's provisional estimate, and only where that is nearly small enough in the
-    estimate from all simulations. Where bias is the larger part and falls too slowly ever to be small enough, the rule
-    is ``hopeless`` and the run ends too.
+    For a run at the data it is the total error, bias included. It is checked when there are a quarter more simulations
+    than at the last check: first in the run's provisional estimate and, if that is nearly small enough, in the estimate
+    from all simulations. If bias is the larger part and falls too slowly ever to be small enough, the rule is
+    ``hopeless`` and the run ends too.
     """
 
     target: str
@@ -273,7 +273,8 @@ class StandardError(StoppingRule):
         posterior = _present(run)
         if posterior is None:
             return None
-        target = next(target for target in run.targets if target.name == self.target)
+        known = {target.name: target for target in run.targets}
+        target = known[choice(self.target, known, "target", "of this run")]
         estimate = run.estimate_so_far(target, posterior)
         if run.at_data and not np.all(estimate.trusted):
             return None  # the rule waits for a reliable estimate, and when that comes cannot be forecast
@@ -326,7 +327,7 @@ class StandardError(StoppingRule):
 class RelativeError(StandardError):
     """Stop when a target's standard error is at most the fraction ``wanted`` of its value, 0.01 for one percent.
 
-    If the value may be zero no fraction of it is small enough, and the run goes on to its budget.
+    If the value may be zero, no fraction of it is small enough, and the run continues to its budget.
     """
 
     def __str__(self) -> str:

@@ -130,7 +130,7 @@ def _claims(record: FigureRecord) -> None:
     )
 
     record.notes.append(
-        "at N = 128 deterministic counts beat multinomial ones before anything is learnt, so adaptive-min-mse gains"
+        "at N = 128 deterministic counts beat multinomial ones before anything is learned, so adaptive-min-mse gains"
     )
 
 

@@ -173,7 +173,7 @@ class FigureRecord:
         return row
 
     def as_dict(self) -> dict[str, Any]:
-        """Rows and claims in JSON's terms; what is not a finite number is null."""
+        """Rows and claims as JSON values; what is not a finite number is null."""
 
         def plain(item: Row | PaperClaim) -> dict[str, Any]:
             values = asdict(item)

@@ -1,7 +1,7 @@
-"""Figures: each the draw of a data record.
+"""Figures, each drawn from a record of its data.
 
 ``fbar.plot.marginals(result)`` is ``Marginals.of(result).draw()``. The record has the numbers (``as_dict``); ``ax=``
-takes your own matplotlib axes. Colours are those of `fbar.plot.look`, a method's the same in all.
+takes your own matplotlib axes. Colours are those of `fbar.plot.look`; a method has the same colour in all figures.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ __all__ = [
 def marginals(result: Result, names: str | Sequence[str] | None = None, *, ax: Any = None) -> Any:
     """The posterior density of each parameter over its prior, with its mean and 95% interval.
 
-    ``names`` are the prior's and the derived parameters by default. Values of discrete parameters have bars.
+    ``names`` are the prior's and the derived parameters by default. Discrete parameters are drawn as bars.
     """
     return Marginals.of(result, names).draw(ax)
 
 
 def pairs(result: Result, names: Sequence[str] | None = None, *, ax: Any = None) -> Any:
-    """The posterior of every pair of parameters: regions of highest density that hold 20, 50, 80 and 95%.
+    """The posterior of every pair of parameters: regions of highest density that contain 20, 50, 80 and 95%.
 
-    Six parameters at most unless they are ``names``. Points of models that have both parameters count.
+    At most six parameters unless ``names`` are given. Only models that have both parameters are used.
     """
     return Pairs.of(result, names).draw(ax)
 
@@ -82,9 +82,9 @@ def places(result: Result, names: str | Sequence[str] | None = None, *, pairs: b
 
 
 def error(result: Result, *, relative: str = "posterior", ax: Any = None) -> Any:
-    """Standard errors against the number of simulations, with the line of 1/√N and where they would be halved.
+    """Standard errors against the number of simulations, with the line of 1/√N and the points where they are halved.
 
-    ``relative`` says in what terms: ``"posterior"`` (the posterior's standard deviation), ``"estimate"`` or ``"none"``.
+    ``relative`` is what they are relative to: ``"posterior"`` (its standard deviation), ``"estimate"`` or ``"none"``.
     """
     return Error.of(result, relative).draw(ax)
 
@@ -95,7 +95,7 @@ def tolerance(result: Result, *, ax: Any = None) -> Any:
 
 
 def influence(result: Result, target: str | Target | None = None, *, ax: Any = None) -> Any:
-    """Which accepted simulations carry an estimate: how much of its variance the largest parts make up."""
+    """How much of an estimate's variance comes from its most influential simulations."""
     return Influence.of(result, target).draw(ax)
 
 
@@ -107,12 +107,12 @@ def rounds(result: Result, *, ax: Any = None) -> Any:
 def predictive(
     observed: npt.ArrayLike, simulated: npt.ArrayLike, names: Sequence[str] | None = None, *, ax: Any = None
 ) -> Any:
-    """Data simulated at parameters from the posterior (a row each) beside the observed data."""
+    """Data simulated at parameters from the posterior (one per row), compared with the observed data."""
     return Predictive.of(observed, simulated, names).draw(ax)
 
 
 def ranking(study: StudyResult, score: str = "mse", *, target: str | None = None, ax: Any = None) -> Any:
-    """Every method's mean score with its error, and in brackets the places that it may truly have."""
+    """Every method's mean score with its error, and in brackets the range of places that it may have."""
     return Ranking.of(study, score, target).draw(ax)
 
 
@@ -122,7 +122,7 @@ def curves(study: StudyResult, score: str = "mse", *, target: str | None = None,
 
 
 def versus(study: StudyResult, scores: str | Sequence[str] | None = None, *, ax: Any = None) -> Any:
-    """Other scores against the error, a panel each: where they fall to the right they mislead."""
+    """Other scores against the error, one panel each: where they fall to the right they mislead."""
     return Versus.of(study, scores).draw(ax)
 
 

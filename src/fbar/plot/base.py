@@ -62,7 +62,7 @@ class Record:
         raise NotImplementedError
 
     def draw(self, ax: Any = None) -> Any:
-        """A figure of its own, or its panels in the axes that are given, one or a sequence: what is drawn is returned.
+        """Draw a new figure, or draw into the given axes (one or a sequence), and return what was drawn.
 
         Figures are made without pyplot: ``figure.savefig("x.png")`` saves one, and a notebook shows it.
         """
@@ -89,7 +89,7 @@ class Record:
             return ax
 
     def as_dict(self) -> dict[str, Any]:
-        """Its data in JSON's terms."""
+        """The data as JSON values."""
         found: dict[str, Any] = as_json(asdict(self))
         return found
 

@@ -52,7 +52,7 @@ class Source:
 
     @property
     def posterior(self) -> Posterior:
-        return self.result.posterior
+        return self.result.posterior.pictured
 
     @cached_property
     def names(self) -> tuple[str, ...]:

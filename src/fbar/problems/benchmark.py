@@ -55,9 +55,9 @@ class Recipe:
         Where it is known: the probability that a simulation comes within a tolerance of the data,
         ``acceptance(theta, x, tolerance)``.
     sufficient
-        Whether the summaries say as much of the parameters as the data.
+        Whether the summaries contain as much information about the parameters as the data.
     check_data
-        Refuses data that the simulator cannot give, with an `InputError`.
+        Refuses data that the simulator cannot produce, with an `InputError`.
     seed
         Observation i is made with ``numpy.random.default_rng([seed, i])``: first θ from the prior, then x.
     """
@@ -149,7 +149,7 @@ class Benchmark(Problem):
         return {name: theta[name][0].item() for name in theta if theta.present(name)[0]}
 
     def replace(self, **changes: Any) -> Problem:
-        """The same problem with other data or another truth; anything else makes it a plain problem of no catalogue."""
+        """The same problem with other data or another truth; any other change makes it a plain `Problem`."""
         if not changes.keys() <= {"observed", "truth"}:
             return super().replace(**changes)
         return Benchmark(self.recipe, changes.get("observed", self.data), truth=changes.get("truth"))

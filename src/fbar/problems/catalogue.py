@@ -46,7 +46,7 @@ def register(name: str, maker: Maker | str, title: str = "") -> None:
     Parameters
     ----------
     name
-        How `load`, studies and the command line call it, such as "two-moons".
+        Its name for `load`, studies and the command line, such as "two-moons".
     maker
         A function without arguments that returns a `Recipe` or a `Problem` with a known truth; or where it is found,
         as "my_package.my_module:function", so that the module is imported only when the problem is used.

@@ -41,6 +41,7 @@ class CostRule:
         self.returned = isinstance(given, str)
         self.function = given if callable(given) else None
         self._timed = simulator.timed
+        self._simulator = simulator
         self._parameters = parameters
         if self.returned and given != RETURNED:
             raise InputError(f"cost must be numbers, a function of theta, or {RETURNED!r}; got {shown(given)}")
@@ -157,6 +158,9 @@ class CostRule:
 
     def _by_row(self, batch: Batch) -> FloatArray | None:
         """The given cost of one simulation at each of a block's points; NaN where the function gives none."""
+        own = self._simulator.cost_of(batch.points)
+        if own is not None:
+            return own
         if not self.is_given:
             return None
         if batch.cells is not None:

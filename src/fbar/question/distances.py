@@ -71,7 +71,7 @@ class PNorm:
 
 @dataclass(frozen=True)
 class Scaled:
-    """A p-norm whose scales are learnt: each summary's median absolute deviation among simulations.
+    """A p-norm whose scales are learned: each summary's median absolute deviation among simulations.
 
     From the prior's simulations once, or with ``each_round`` from every round's, accepted or not (Prangle 2017), since
     what varies under the prior may not vary near the data. A summary that never varied does not count.

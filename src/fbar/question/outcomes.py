@@ -179,6 +179,12 @@ class Seen:
             self.nonsense or other.nonsense,
         )
 
+    def by(self, simulator: str) -> Seen:
+        """The same, with the name of the simulator in the examples."""
+        if not simulator or not self.examples:
+            return self
+        return replace(self, examples={kind: f"{simulator}: {text}" for kind, text in self.examples.items()})
+
     def all_failed(self, simulations: int, kind: Failure, example: str) -> Seen:
         """The same if those that succeeded, of ``simulations``, turn out to have failed after all."""
         more = simulations - self.failures

@@ -74,7 +74,7 @@ class Parameters:
 
     @cached_property
     def probe(self) -> Points:
-        """Some points of the prior, always the same, to try functions of θ on."""
+        """A few points of the prior, always the same, to test functions of θ."""
         unit = np.random.default_rng(0).random((PROBED, self.prior.dimension))
         return self.prior.from_unit(unit).with_derived(self.derived)
 

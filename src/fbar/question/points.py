@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fbar.arrays import BoolArray, FloatArray, as_array, whole_numbers, without_mask
 from fbar.checks import MOST_NAME, in_words, known_names, mapping, require_name, rows, shown, texts, whole_number
-from fbar.errors import InputError
+from fbar.errors import InputError, MissingExtra
 from fbar.system.terminal import clean
+
+if TYPE_CHECKING:
+    import pandas
 
 Column = npt.NDArray[Any]
 
@@ -84,8 +87,8 @@ class Points(Mapping[str, Column]):
     derived
         Further columns as functions of the batch, computed when asked for.
     present
-        Where a column belongs to some rows only (the parameters of one model among several): a mask of
-        these rows. A column without a mask is present everywhere.
+        If a column belongs only to some rows (the parameters of one model among several): a mask of these rows. A
+        column without a mask is present everywhere.
     unit
         The rows' coordinates in the unit cube of the distribution that made them, its ``owner``.
 
@@ -205,7 +208,7 @@ class Points(Mapping[str, Column]):
         return Points({name: self[name] for name in texts(names, "names", "['beta']")})
 
     def without(self, names: Iterable[str]) -> Points:
-        """All columns but some, such as outputs that a simulator recorded."""
+        """All columns except some, such as outputs that a simulator recorded."""
         gone = set(texts(names, "names", "['beta']")) & set(self._columns)
         if not gone:
             return self
@@ -237,9 +240,19 @@ class Points(Mapping[str, Column]):
         return self.take(np.repeat(np.arange(self.rows), counts))
 
     def label(self, row: int) -> str:
-        """How one row is called in messages: ``theta=3`` or ``beta=1, gamma=0.5``."""
+        """The name of one row in messages: ``theta=3`` or ``beta=1, gamma=0.5``."""
         row = whole_number(row, "row", 0, max(self.rows - 1, 0))
         return ", ".join(f"{name}={column[row]}" for name, column in self._columns.items() if self.present(name)[row])
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A row for each of the batch, a column for each parameter, derived ones too; NaN or None where it has none."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise MissingExtra("pandas", "table") from error
+        frame = pandas.DataFrame({name: np.asarray(self[name]) for name in (*self, *self.derived)})
+        absent = {name: ~self.present(name) for name in frame if not self.present(name).all()}
+        return frame.assign(**{name: frame[name].mask(rows) for name, rows in absent.items()})
 
     @staticmethod
     def concatenate(parts: Sequence[Points]) -> Points:

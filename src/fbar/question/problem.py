@@ -63,25 +63,25 @@ class Problem:
         output is masked, the simulation has failed. Data with names are a mapping, such as ``{"cases": [3, 8, 28],
         "peak day": 3}``: the simulator returns them by the same names, with a row for each simulation.
     summary
-        Summary statistics: a function of a batch of data (by name if they have names), which must treat every row by
-        itself. Applied to the data too, as a batch of one. If the raw data predict the parameters better, the result
-        reports the loss. A mapping such as ``{"cases": x.sum(axis=1), "peak day": x.argmax(axis=1)}`` names them.
+        Summary statistics: a function of a batch of data (by name if they have names), which must treat every row
+        independently. Also applied to the data, as a batch of one. If the raw data predict the parameters better, the
+        result reports it. A mapping such as ``{"cases": x.sum(axis=1), "peak day": x.argmax(axis=1)}`` names them.
     summary_names
         Names of the summaries, or of the data without a summary function, for tables, plots and reports: a list with
-        one for each number, one name for all (a series), or a mapping from names to how many numbers each stands for.
+        one for each number, one name for all (a series), or a mapping from names to how many numbers each covers.
     distance
-        ``distance(summaries, observed)`` for a batch, each row by itself; Euclidean by default.
+        ``distance(summaries, observed)`` for a batch, each row independently; Euclidean by default.
     accept
-        In place of a distance: a rule ``accept(summaries, observed)``, true or false for every simulation.
+        Instead of a distance: a rule ``accept(summaries, observed)`` that is true or false for every simulation.
     derived
         Further parameters as functions of the others, such as ``{"R0": lambda t: t["beta"] / t["gamma"]}``.
     cost
         Cost of one simulation: a function of the batch, ``cost(theta)``, or numbers for the values of a finite prior;
-        or ``"returned"`` if the simulator returns costs under ``"cost"``. Without it the calls of a simulator
-        wrapped by `each` or `program` are timed, and the costs of others are not known and taken to be equal.
+        or ``"returned"`` if the simulator returns costs under ``"cost"``. Without it, the calls of a simulator wrapped
+        with `each` or `program` are timed, and the costs of others are unknown and assumed to be equal.
     records
-        Names of further outputs that the simulator gives, for targets that are functions of them. ``"cost"`` cannot be
-        one.
+        Names of further outputs that the simulator returns, for targets that are functions of them. ``"cost"`` cannot
+        be one.
     p_star
         Where it is known: ``p_star(theta, tolerance)``, the probability that a simulation is accepted.
     truth
@@ -155,7 +155,7 @@ class Problem:
     ) -> Problem:
         """Model selection: each model is one value of the parameter ``model``.
 
-        A model is its simulator, or a `Model` with a prior of its own parameters; it sees only these.
+        A model is its simulator, or a `Model` with a prior for its own parameters; it sees only these.
         """
         given = as_models(models)
         return cls(prior_of(given, probabilities, name), choose(given, name), observed, **options)
@@ -167,7 +167,7 @@ class Problem:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What it was made of: the constructor's arguments by name."""
+        """The constructor's arguments by name."""
         return {
             "prior": self.prior,
             "simulate": self.simulate,
@@ -205,7 +205,7 @@ class Problem:
         return Problem(**{**arguments, **changes})
 
     def with_observed(self, observed: Any) -> Problem:
-        """The same question of other data. What was known of the truth belonged to the old data and is dropped."""
+        """The same question for other data. What was known about the truth belonged to the old data and is dropped."""
         if self.simulator.known is not None:
             raise InputError("this problem's simulations only match its data or do not; it cannot take other data")
         return self.replace(observed=observed)
@@ -237,7 +237,7 @@ class Problem:
 
     @property
     def probe(self) -> Points:
-        """Some points of the prior, always the same, to try functions of θ on."""
+        """A few points of the prior, always the same, to test functions of θ."""
         return self._parameters.probe
 
     def posed(self, targets: Target | str | Sequence[Target | str]) -> tuple[Target, ...]:

@@ -30,29 +30,29 @@ class ProgramFailed(SimulationError):
 
 
 class program(each):
-    """Make a simulator of an external program: it is called once for every simulation, without a shell.
+    """Make a simulator from an external program: it is called once for every simulation, without a shell.
 
-    A call that ends with a non-zero exit status, takes too long or prints what cannot be read is a failed simulation;
-    the report has its exit status and standard error. One that is killed from outside, as the system does when memory
-    runs out, is called once more with the same arguments.
+    A call that ends with a non-zero exit status, takes too long or prints something unreadable is a failed simulation;
+    the report has its exit status and standard error. If it is killed from outside, for example by the system when
+    memory runs out, it is called once more with the same arguments.
 
-    A call is over when the program ends; what it has started and left behind is killed then. All of it is killed when
-    this process ends before the program, by ``kill -9`` too. On Linux that includes daemons in their own sessions,
+    A call is over when the program ends; processes that it leaves behind are then killed. They are also killed, with
+    the program, if this process ends first, even by ``kill -9``. On Linux that includes daemons in their own sessions,
     elsewhere the processes of the program's group.
 
     Parameters
     ----------
     command
-        The program and its arguments. ``{name}`` stands for the value of a parameter, derived ones too, with all its
-        digits, and ``{seed}`` for a whole number below 2**64 that differs from call to call.
+        The program and its arguments. ``{name}`` stands for the value of a parameter (or derived parameter) with all
+        its digits, and ``{seed}`` for an integer below 2**64 that differs from call to call.
     parse
-        From the standard output, a string, to the simulation's result. By default the numbers in it: an array, or one
-        number.
+        A function from the standard output, a string, to the simulation's result. By default the numbers in it: an
+        array, or one number.
     timeout
-        Seconds that one call may take. The program is then killed with all that it started, and called once more with
-        the same arguments: a call that is late again is a failed simulation.
+        Seconds that one call may take. The program is then killed with everything that it started, and called once more
+        with the same arguments; if it is too slow again, the simulation has failed.
     cwd, env
-        The directory to run in, and the environment in place of this process's.
+        The directory to run in, and the environment instead of this process's.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """The raw numbers of a sample of simulations, kept where a summary function replaces the data.
 
-They show whether the summaries lose information, see `fbar.estimation.at_data.summary_loss`. Which simulations are kept
-depends on their numbers only: some of the first blocks of every round, spread evenly over each block.
+They show whether the summaries lose information, see `fbar.estimation.at_data.loss_from_raw_data`. Which simulations
+are kept depends on their numbers only: some of the first blocks of every round, spread evenly over each block.
 """
 
 from __future__ import annotations

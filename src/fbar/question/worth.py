@@ -22,6 +22,9 @@ from fbar.arrays import FloatArray
 DISTANCE, LOG_SIZE, SIGN = "distance", "log |a|", "sign of a"
 """What is kept of a draw, and a may be made of."""
 
+UNSIGNED = "unsigned a"
+"""A number of at least 0 whose expectation is that of an a of both signs, for samples and pictures."""
+
 
 class Worth(ABC):
     """How a follows from what is kept of draws."""

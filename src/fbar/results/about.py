@@ -24,18 +24,24 @@ def about(result: Result) -> str:
     words = f"about {result.posterior.about or 'the posterior'}"
     if result.is_at_data:
         left = [f"{item.name} {_bias(item)}" for item in result.estimates if _matters(item)]
-        some = ", ".join(left[:MOST_SHOWN])
+        some = _first(left)
         return f"{words}, estimated at the data" + (
             f"; the errors allow for bias of either sign: {some}" if left else ""
         )
     if not result.tolerance or np.ndim(result.simulations):
         return words
     words += ", chosen from the budget" if result.own and result.run.chooses_tolerance else ""
-    away = [item.difference for item in result.estimates[:MOST_SHOWN]]
-    known = ", ".join(f"{item.name} {_difference(item)}" for item in away if item is not None)
+    away = [item.difference for item in result.estimates]
+    known = [f"{item.name} {_difference(item)}" for item in away if item is not None]
     if known:
-        return f"{words}; estimate minus posterior: {known}"
+        return f"{words}; estimate minus posterior: {_first(known)}"
     return f"{words}; how far it is from the posterior cannot be estimated from these simulations"
+
+
+def _first(texts: list[str]) -> str:
+    """The first few, and how many more there are."""
+    more = len(texts) - MOST_SHOWN
+    return ", ".join(texts[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def warning_of_bias(result: Result) -> str:

@@ -1,4 +1,4 @@
-"""A result in JSON's terms, as commands print it and records keep it."""
+"""A result as JSON values, as commands print it and records keep it."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def to_arviz(run: Run, posterior: Posterior, *, draws: int | None = None, weight
     points, weights = posterior.points, posterior.weights
     groups: dict[str, Any] = {"sample_stats": {"weight": weights[None]}} if weighted else {}
     if not weighted:
-        if (weights < 0).any():
+        if (posterior.pictured.weights < 0).any():
             raise InputError("some weights are negative, so nothing can be drawn from them; use weighted=True")
         points = draw(posterior, run.seeds, None if draws is None else positive_integer(draws, "draws"), stacklevel=4)
     groups["posterior"] = {name: np.asarray(points[name])[None] for name in (*points, *points.derived)}

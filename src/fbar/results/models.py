@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from fbar.checks import known_names, shown
+from fbar.diagnostics.model_check import ModelCheck, check_model
+from fbar.diagnostics.predictions import Predictions
 from fbar.errors import InputError
 from fbar.estimation.estimate import Estimate, Estimates
+from fbar.estimation.of_model import of_one_model
+from fbar.estimation.posterior import Posterior
 from fbar.estimation.shown import ShownInNotebooks
 from fbar.question.points import Points
 from fbar.question.priors import Distribution, structure
+from fbar.question.simulators import SimulatorFunction
 from fbar.question.targets import (
     OneModel,
     SeveralTargets,
@@ -25,6 +30,7 @@ from fbar.question.targets import (
     within,
 )
 from fbar.question.targets.expectations import is_model
+from fbar.results.predicted import predicted
 from fbar.results.sample import draw
 from fbar.seeds import Seeds
 
@@ -90,6 +96,16 @@ class WithinModel(ShownInNotebooks):
         return self.result.expect(model_probability(self.model.label, name=self.model.column))
 
     @cached_property
+    def posterior(self) -> Posterior:
+        """The weighted points of the model."""
+        return of_one_model(self.result.posterior, self.model)
+
+    @cached_property
+    def model_check(self) -> ModelCheck:
+        """Whether the data are like what this model simulates, see ``result.model_check``."""
+        return check_model(self.result.run.problem, self.posterior, self.result.all_simulations, self.model)
+
+    @cached_property
     def estimates(self) -> Estimates:
         """The means of the model's parameters and derived quantities."""
         return self.expect([mean(row.name) for row in self.summary().rows])
@@ -107,11 +123,23 @@ class WithinModel(ShownInNotebooks):
 
     def sample(self, size: int | None = None, *, seed: int | None = None) -> Points:
         """Equally weighted draws of the model's parameters, see ``result.sample``."""
-        posterior = self.result.posterior
-        own = np.where(self.model.mask(posterior.points), posterior.weights, 0.0)
-        drawn = draw(posterior, self.result.run.seeds if seed is None else Seeds.of(seed), size, own)
+        drawn = draw(self.posterior, self.result.run.seeds if seed is None else Seeds.of(seed), size)
         kept = [name for name in drawn if name != self.model.column and drawn.present(name).all()]
         return drawn.only(kept) if kept else drawn
+
+    def predict(
+        self,
+        n: int | None = None,
+        *,
+        simulator: SimulatorFunction | None = None,
+        seed: int | None = None,
+        workers: int | None = None,
+        timeout: float | None = None,
+    ) -> Predictions:
+        """New simulations at parameters drawn from the posterior within this model, see ``result.predict``."""
+        engine = self.result.engine(workers, timeout)
+        found = predicted(self.result, n, simulator, seed, engine, self.posterior)
+        return replace(found, about=f"{found.about} within {self.model.column} {self.label}")
 
     def summary(self, level: float = 0.95, *, kind: str = "equal-tailed") -> SummaryTable:
         """The table of the model's parameters, see ``result.summary``."""

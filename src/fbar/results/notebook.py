@@ -8,7 +8,8 @@ from functools import singledispatch
 
 import numpy as np
 
-from fbar.estimation.estimate import RELIABLE, Estimate, Estimates, between, shorthand
+from fbar.estimation.digits import between
+from fbar.estimation.estimate import RELIABLE, Estimate, Estimates, shorthand
 from fbar.estimation.posterior import Posterior
 from fbar.results.markup import Html, element, join, paragraph
 
@@ -69,7 +70,7 @@ def _of_estimates(estimates: Estimates) -> Html:
 @as_html.register
 def _of_posterior(posterior: Posterior) -> Html:
     """The mean and standard deviation of every parameter that is a number: the spread of θ, not an error."""
-    points, weights = posterior.points, posterior.weights
+    points, weights = posterior.pictured.points, posterior.pictured.weights
     if np.ndim(weights) > 1:
         return joined(paragraph(repr(posterior)))
     rows = []

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What a run gave. Print it; ask it further questions with `expect`, at no new simulation."""
+    """The result of a run. Print it; ask further questions with `expect`, without new simulations."""
 
     run: Run
     posterior: Posterior
@@ -60,29 +60,29 @@ class Result:
     stopped_by: str
     notes: tuple[str, ...] = ()
     missing: Mapping[str, Forecast] = field(default_factory=dict)
-    """For each target whose wanted precision was not reached: how many more simulations it needs."""
+    """For each target whose requested precision was not reached: how many more simulations it needs."""
     remarks: tuple[str, ...] = ()
-    """What was done beforehand, such as learning summaries."""
+    """What was done before the run, such as learning summaries."""
     own: bool = True
     """Whether it is the run's own posterior, not one at another tolerance, adjusted or extrapolated."""
     how: str = ""
-    """What was done with the run's simulations where it is not: the call that gave this result."""
+    """If it is not, the call that gave this result from the run's simulations."""
     what: str = ""
     """The same in words, with its tolerance."""
     looked_at: float | None = None
-    """The tolerance that was looked at in place of the run's own."""
+    """The tolerance that was used instead of the run's own."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What was asked, in JSON's terms: everything that decides the result."""
+    """What was asked, as JSON values: everything that determines the result."""
     earlier: tuple[Mapping[str, Any], ...] = ()
-    """The same of the legs before, if the run was extended."""
+    """The same for the earlier legs, if the run was extended."""
     directory: Path | None = None
     """Where the run is recorded."""
     failed: tuple[FailedPlace, ...] = ()
     """Where simulations failed."""
     damage: str = ""
-    """What of the record is damaged, if the result uses only the simulations before the damage."""
+    """What is damaged in the record, if the result uses only the simulations before the damage."""
     asked: tuple[Target, ...] = ()
-    """What was asked in place of the run's own targets, see `fbar.load`."""
+    """What was asked instead of the run's own targets, see `fbar.load`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "estimates", self._compared(self.targets, self.estimates))
@@ -101,7 +101,7 @@ class Result:
 
     @property
     def about(self) -> str:
-        """What was estimated, and what is known of its bias, in a line."""
+        """What was estimated, and what is known about its bias, in one line."""
         return about(self)
 
     @property
@@ -115,9 +115,9 @@ class Result:
 
     @property
     def unused(self) -> int:
-        """Simulations that workers ran ahead of need and that lay behind the end of a round; not in ``simulations``.
+        """Simulations that workers ran ahead and that came after the end of a round; not in ``simulations``.
 
-        None with a budget or a limit, which holds for all simulations that are run.
+        Always 0 with a budget or a limit, which applies to all simulations that are run.
         """
         return self.run.unused
 
@@ -131,9 +131,9 @@ class Result:
 
     @property
     def history(self) -> tuple[Moment, ...]:
-        """The run's own estimates as its simulations grew, by half at least from one moment to the next.
+        """The run's own estimates at earlier stages; from one to the next, simulations grew by at least half.
 
-        The last moment is the end of the run. Empty where nothing could be estimated before, and for many trials.
+        The last one is the end of the run. Empty if nothing could be estimated earlier, and for many trials.
         """
         return tuple(self.run.history)
 
@@ -149,18 +149,18 @@ class Result:
 
     @property
     def all_remarks(self) -> tuple[str, ...]:
-        """What was done beforehand, and what the summary function loses, as far as that can be detected."""
+        """What was done before the run, and what the summary function loses, as far as that can be detected."""
         lost = "" if self.summary_loss is None else self.summary_loss.remark
         return tuple(text for text in (*self.remarks, lost) if text)
 
     @cached_property
     def summary_loss(self) -> SummaryLoss | None:
-        """What raw data show of a loss by the summary function; None where it is not known, or not at the data."""
+        """What the raw data show about a loss by the summary function; None if that is unknown, or not at the data."""
         return SummaryLoss.of(self.run) if self.is_at_data and not np.ndim(self.simulations) else None
 
     @cached_property
     def model_check(self) -> ModelCheck:
-        """Whether the data are like what the model simulates, from the simulations that are there."""
+        """Whether the data are like what the model simulates, judged from the existing simulations."""
         if np.ndim(self.simulations):
             return ModelCheck(unknown="it is a run of many trials")
         return check_model(self.run.problem, self.posterior, self.all_simulations)
@@ -224,10 +224,10 @@ class Result:
     def extrapolated(self, ratio: float = 2, tolerance: float | None = None) -> Result:
         """Richardson extrapolation to tolerance 0: (c² f̂_{ε/c} − f̂_ε)/(c² − 1) with c = ``ratio``.
 
-        From the same simulations, with an error bar that knows it. ``tolerance`` is ε, the larger of the two, the run's
-        by default (after `at`, that one); after SMC twice the last tolerance has more simulations. The bias falls from
-        O(ε²) to O(ε⁴) where the summaries' density is smooth at the data, see `fbar.estimation.extrapolation`. Some
-        weights are negative.
+        From the same simulations, with an error bar that allows for that. ``tolerance`` is ε, the larger of the two,
+        the run's by default (after `at`, that one); after SMC, twice the last tolerance has more simulations. The bias
+        falls from O(ε²) to O(ε⁴) where the summaries' density is smooth at the data, see
+        `fbar.estimation.extrapolation`. Some weights are negative.
         """
         tolerance = from_tolerance(self, tolerance)
         c = number(ratio, "ratio")
@@ -241,8 +241,8 @@ class Result:
         """Every accepted θ moved to the data, θ* = θ − (s − s*)β̂, by regression on the summaries.
 
         Beaumont, Zhang & Balding (2002), in coordinates that keep θ* in the prior's support; the error bar includes
-        that of β̂, see `fbar.estimation.adjustment`. Removes the bias of a mean that is linear in the summaries; what
-        the spread of θ does with them remains. ``tolerance`` is the run's by default (after `at`, that one).
+        that of β̂, see `fbar.estimation.adjustment`. Removes the bias of a mean that is linear in the summaries; how
+        the spread of θ depends on them remains. ``tolerance`` is the run's by default (after `at`, that one).
         """
         tolerance = from_tolerance(self, tolerance)
         posterior, at = self.run.adjusted(tolerance), given_or_own(self, tolerance)
@@ -253,12 +253,12 @@ class Result:
     def as_prior(self) -> PosteriorAsPrior:
         """The posterior as the prior of a problem with further data that are independent of these given θ.
 
-        Answers to that problem carry the error of this one, see `PosteriorAsPrior`. Parameters must be continuous.
+        Answers to that problem include the error of this one, see `PosteriorAsPrior`. Parameters must be continuous.
         """
         return PosteriorAsPrior(self.posterior, self.run.problem.prior)
 
     def forecast(self, precision: StoppingRule | Mapping[str, float | str]) -> Forecast | None:
-        """How many more simulations would give the wanted errors, as in ``precision=``; None if it is not known.
+        """How many more simulations would give the requested errors, as in ``precision=``; None if that is unknown.
 
         At a tolerance it follows from the variance of the run's estimates, see `fbar.methods.forecasts`. At the data it
         follows from how the total error has fallen, see `fbar.methods.total_error`, and it is None while an estimate
@@ -274,10 +274,10 @@ class Result:
         return all_simulations(self.run, self.directory)
 
     def explain(self, target: str | Target | None = None) -> Explanation:
-        """Where the simulations went and why, which of them carry the estimate, and what other ways would have given.
+        """Where the simulations went and why, which of them are most influential, and what alternatives would give.
 
-        ``target`` is one of the run's by its name (R0 for mean:R0 where that is clear), the only one by default, or
-        any other. No simulation is run. Print what comes back; its numbers are in `Explanation.as_dict`.
+        ``target`` is one of the run's by name (R0 for mean:R0 if that is unambiguous), the only one by default, or any
+        other. Nothing is simulated. Print what is returned; its numbers are in `Explanation.as_dict`.
         """
         asked = target_of(self.run, target)
         found = explain(self.run, self.posterior, asked)
@@ -297,16 +297,16 @@ class Result:
     ) -> Path:
         """Write one self-contained HTML file: the answer, then model, posterior, fit to the data, precision, evidence.
 
-        It opens from disk and loads nothing. ``predictive`` is the number of new simulations from the posterior to
-        compare with the data: by default up to 200, as many as can be run in 20 seconds; 0 for none. They are
-        simulated as in `predict`.
+        It opens from disk and loads nothing else. ``predictive`` is the number of new simulations from the posterior to
+        compare with the data: by default up to 200, as many as can be run in 20 seconds; 0 for none. They are simulated
+        as in `predict`.
         """
         from fbar.results.report import report_run
 
         return report_run(self, path, title=title, predictive=predictive, engine=self.engine(workers, timeout))
 
     def engine(self, workers: int | None = None, timeout: float | None = None) -> Engine:
-        """Where new simulations run: as the run's own did, but for what is given."""
+        """Where new simulations run: like the run's own, except for what is given."""
         machine = self.settings.get("machine")
         return as_before(machine if isinstance(machine, Mapping) else {}, None, workers, timeout)
 
@@ -357,24 +357,24 @@ class Result:
     ) -> Predictions:
         """New simulations at θ drawn from the posterior: predictions with error bars, to compare with the data or not.
 
-        By the problem's own simulator, or another ``simulator`` of the same parameters: a forecast, another scenario.
-        ``n`` of them, by default up to 200, as many as can be run in 20 seconds. They are simulated as the run was, on
-        as many local processes and with the same time limit, unless ``workers`` or ``timeout`` (inf for none) are
-        given; in one process if the run was on a cluster or executor. One that crashes or hangs there is counted as
-        failed. The same ``seed`` gives the same numbers; by default it is the run's.
+        With the problem's own simulator, or another ``simulator`` with the same parameters: a forecast, another
+        scenario. ``n`` is the number of simulations, by default up to 200, as many as can be run in 20 seconds. They
+        use the same number of local processes and the same time limit as the run, unless ``workers`` or ``timeout``
+        (inf for none) are given; one process if the run was on a cluster or executor. One that crashes or hangs is
+        counted as failed. The same ``seed`` gives the same numbers; by default it is the run's.
         """
         return predicted(self, n, simulator, seed, self.engine(workers, timeout))
 
     def as_dict(self) -> dict[str, Any]:
-        """The estimates and how the run went, in JSON's terms."""
+        """The estimates and how the run went, as JSON values."""
         return described(self)
 
     def summary(self, level: float = 0.95, *, kind: str = "equal-tailed") -> SummaryTable:
-        """A table with a row for each parameter and derived quantity, in ArviZ's manner.
+        """A table with a row for each parameter and derived quantity, like ArviZ's.
 
-        Posterior mean, standard deviation and credible interval of the probability ``level``, equal-tailed or
+        Posterior mean, standard deviation and credible interval with probability ``level``, equal-tailed or
         ``kind="hdi"`` (of highest density); then the Monte Carlo error and the total error of the mean, and whether
-        these can be relied on. Of a model choice: the models, and the quantities within each.
+        these are reliable. For a model choice: the models, and the quantities within each.
         """
         return summarised(self, level, kind)
 
@@ -385,34 +385,34 @@ class Result:
     def sample(self, size: int | None = None, *, seed: int | None = None) -> Points:
         """Equally weighted draws from the posterior, by systematic resampling of its weighted points.
 
-        ``sample["R0"]`` is an array; derived parameters are there too. As many draws as the effective sample size,
-        unless ``size`` is given; a warning says where few distinct points carry them. The same draws each time, others
-        with another ``seed``. What is estimated from them lacks error bars: `expect` has these.
+        ``sample["R0"]`` is an array; derived parameters are included. The number of draws is the effective sample size,
+        unless ``size`` is given; a warning says if they consist of few distinct points. The draws are always the same,
+        and different with another ``seed``. Numbers computed from them have no error bars: use `expect`.
         """
         return draw(self.posterior, self.run.seeds if seed is None else Seeds.of(seed), size)
 
     # ------------------------------------------------------------ for other packages
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The weighted points of the posterior: a column for each parameter, derived ones too, and ``weight``.
+        """The weighted points of the posterior: a column for each parameter and derived parameter, and ``weight``.
 
         If a parameter has that name, the weights are ``weight_of_point``.
         """
         return to_pandas(self.posterior)
 
     def to_arviz(self, *, draws: int | None = None, weighted: bool = False) -> Any:
-        """The posterior for ArviZ: its InferenceData, from version 1 on a DataTree.
+        """The posterior for ArviZ: its InferenceData, or a DataTree from version 1 on.
 
-        ArviZ knows no weights, so what it gets are equally weighted draws, in one chain: points drawn from the
-        posterior by systematic resampling, which leaves expectations as they are up to the resampling. They are as many
-        as the effective sample size, so that ArviZ does not take them for more than they are, and the same each time.
+        ArviZ does not support weights, so it gets equally weighted draws, in one chain: points drawn from the posterior
+        by systematic resampling, which preserves expectations up to the resampling error. Their number is the effective
+        sample size, so that ArviZ does not overstate their precision, and they are always the same.
 
         Parameters
         ----------
         draws
-            How many, in place of that.
+            How many draws, instead of that number.
         weighted
-            Every point once, as it is, with its weight in ``sample_stats.weight``. ArviZ's own functions do not use it:
+            Every point once, with its weight in ``sample_stats.weight``. ArviZ's own functions do not use the weights:
             what they compute from these points is not about the posterior.
         """
         return to_arviz(self.run, self.posterior, draws=draws, weighted=weighted)

@@ -10,7 +10,6 @@ import warnings
 
 import numpy as np
 
-from fbar.arrays import FloatArray
 from fbar.checks import counted, positive_integer, rows
 from fbar.diagnostics.predictive import resampled
 from fbar.errors import InputError, NoPosterior
@@ -26,22 +25,20 @@ FEW = 20
 """Distinct points, fewer of which are no picture of a posterior."""
 
 
-def draw(
-    posterior: Posterior, seeds: Seeds, number: int | None = None, among: FloatArray | None = None, stacklevel: int = 3
-) -> Points:
+def draw(posterior: Posterior, seeds: Seeds, number: int | None = None, stacklevel: int = 3) -> Points:
     """Equally weighted draws in random order, with derived parameters as columns like the others.
 
-    As many as the effective sample size, unless a ``number`` is given. ``among`` are weights in place of the
-    posterior's, such as those of one model's points.
+    As many as the effective sample size, unless a ``number`` is given.
     """
-    weights = posterior.weights if among is None else among
+    posterior = posterior.pictured
+    weights = posterior.weights
     if np.ndim(weights) > 1:
         raise InputError("a sample is drawn from a run without trials")
     if (weights < 0).any():
         raise InputError("some weights are negative, so nothing can be drawn from them")
     if not weights.sum() > 0:
         raise NoPosterior("no simulation contributes to this posterior, so no sample can be drawn")
-    effective = effective_size(weights) if among is not None or posterior.ess is None else float(posterior.ess)
+    effective = effective_size(weights) if posterior.ess is None else float(posterior.ess)
     size = min(max(round(effective), 1), MOST_DRAWS) if number is None else positive_integer(number, "size")
     which = resampled(weights, rows(size, "size"), seeds.generator(Purpose.PREDICT, 1, 0))
     distinct = int(np.unique(which).size)

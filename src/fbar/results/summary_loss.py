@@ -1,8 +1,8 @@
 """What the summary function of a problem loses, as it is reported with an answer at the data.
 
 A parameter or target counts as lost if the raw data predict it better than the summaries do
-(`fbar.estimation.at_data.summary_loss`). The answer about the posterior given the summaries is then about √λ posterior
-deviations from that given the data; where this is more than half of its 95% interval, it is biased.
+(`fbar.estimation.at_data.loss_from_raw_data`). The answer about the posterior given the summaries is then about √λ
+posterior deviations from that given the data; where this is more than half of its 95% interval, it is biased.
 
 The raw numbers of a sample of the simulations are kept, in memory and in records
 (`fbar.question.raw_numbers`). Where they are missing or not numbers, nothing is reported.
@@ -18,8 +18,8 @@ import numpy as np
 
 from fbar.arrays import BoolArray, FloatArray
 from fbar.errors import InputError, NoPosterior
+from fbar.estimation.at_data.loss_from_raw_data import Losses, RawSample
 from fbar.estimation.at_data.prepared import Prepared, prepare
-from fbar.estimation.at_data.summary_loss import Losses, RawSample
 from fbar.estimation.estimate import Comparison, Estimate
 from fbar.estimation.posterior import Posterior
 from fbar.methods import Run
@@ -28,7 +28,7 @@ from fbar.question.points import Points
 from fbar.question.priors import structure
 from fbar.question.targets import Target
 
-MOST_SUMMARIES = 12
+MOST_SUMMARIES_CHECKED = 12
 """Summaries, at most, that a loss is sought for. A regression on more is not flexible enough: its lack of fit could be
 taken for a loss."""
 
@@ -55,7 +55,7 @@ class SummaryLoss:
         finite = np.isfinite(values).all(axis=1)
         kept, values = kept[finite], values[finite]
         observed = problem.observed
-        if observed is None or observed.size > MOST_SUMMARIES or not (problem.compares_numbers and kept.size):
+        if observed is None or observed.size > MOST_SUMMARIES_CHECKED or not (problem.compares_numbers and kept.size):
             return None
         try:
             portion = run.all_simulations().take(kept)
@@ -92,8 +92,8 @@ class SummaryLoss:
         some = ", ".join(shares[:MOST_NAMED]) + (", …" if len(shares) > MOST_NAMED else "")
         lost = f"lose information: the raw data predict more out of fold (of the remaining variance: {some})"
         if self.learned:
-            return f"the learned summaries {lost}; leave `summaries` out, or give the numbers that matter as `summary`"
-        return f"the summaries {lost}; leave `summary` out to have summaries learned, or add to it"
+            return f"the learned summaries {lost}; leave summaries= out, or give the numbers that matter by summary="
+        return f"the summaries {lost}; leave summary= out to have summaries learned, or add to it"
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,7 @@ class LossOfTargets:
     @cached_property
     def _shifts(self) -> list[FloatArray]:
         """For each target, by how much its numbers may be shifted; 0 where no loss was found."""
-        points, weights = self.posterior.points, self.posterior.weights
+        points, weights = self.posterior.pictured.points, self.posterior.pictured.weights
         deviations, columns = [], []
         for target in self.targets:
             psi = target.psi(points, weights)

@@ -1,9 +1,9 @@
-"""What a summary says of one quantity: its posterior mean, spread and credible interval, and the errors of these.
+"""What a summary says about one quantity: its posterior mean, spread and credible interval, and the errors of these.
 
 The standard deviation and the credible interval are about the quantity: where it lies, given the data. The errors are
-about the estimate: how far the mean that is shown may be from the posterior's. The Monte Carlo error comes from the
-number of simulations; the total error also has the bias that may remain, or that a tolerance causes:
-√(error² + difference²), with the difference from the posterior as far as the simulations show it.
+about the estimate: how far the mean that is shown may be from the posterior mean. The Monte Carlo error comes from the
+number of simulations; the total error also has the bias that may remain, or that a tolerance causes: √(error² +
+difference²), with the difference from the posterior as far as the simulations show it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from fbar.estimation.estimate import RELIABLE, UNRELIABLE, Estimate, between
+from fbar.estimation.digits import between, few_digits
+from fbar.estimation.estimate import RELIABLE, UNRELIABLE, Estimate
 from fbar.system.json_values import as_json
 
 
 @dataclass(frozen=True)
 class Row:
-    """One quantity. ``mean_error`` is the Monte Carlo error of the mean, ``total_error`` that with the bias."""
+    """One quantity. ``mean_error`` is the Monte Carlo error of the mean, ``total_error`` includes the bias."""
 
     name: str
     mean: float
@@ -46,7 +47,7 @@ class Row:
 
     @property
     def in_words(self) -> str:
-        """The reliability, and of what where they differ."""
+        """The reliability, and which part it is about if they differ."""
         words = {"mean": self.mean_reliability, "sd": self.sd_reliability, "interval": self.interval_reliability}
         if len(set(words.values())) == 1:
             return self.mean_reliability
@@ -97,24 +98,27 @@ def row_of(name: str, mean: Estimate, sd: Estimate, interval: Estimate, biased: 
 def errors(estimate: Estimate, biased: bool) -> tuple[float, float]:
     """The Monte Carlo error of a number and its total error."""
     error, bias = float(estimate.standard_error), float(np.asarray(estimate.bias))
+    by_chance = math.sqrt(max(error**2 - bias**2, 0.0))
     if not biased:
-        return math.sqrt(max(error**2 - bias**2, 0.0)), error
+        return by_chance, error
     away = estimate.difference
-    return error, math.nan if away is None else math.hypot(error, float(away.value))
+    return by_chance, math.nan if away is None else math.hypot(error, float(away.value))
 
 
 # ---------------------------------------------------------------- as text
 
 
 def digits(value: float, error: float) -> str:
-    """A number in as many digits as its error leaves, with two of the error's; six where that is not known.
+    """A number in as many digits as its error leaves, with two of the error's; few where that is not known.
 
     >>> digits(3.80984, 0.0251), digits(1234.567, 42.0), digits(0.5, 0.0), digits(float("nan"), 1.0)
     ('3.810', '1235', '0.5', 'not known')
     """
     if not math.isfinite(value):
         return "not known" if math.isnan(value) else str(value)
-    if not (math.isfinite(error) and error > 1e-12 * abs(value)):
+    if not math.isfinite(error):
+        return few_digits(value)
+    if not error > 1e-12 * abs(value):
         return f"{value:.6g}"
     places = 1 - math.floor(math.log10(error))
     return f"{value:.{places}f}" if 0 <= places <= 12 else f"{value:.0f}" if places < 0 else f"{value:.6g}"
@@ -122,7 +126,7 @@ def digits(value: float, error: float) -> str:
 
 def size(error: float) -> str:
     """An error in two digits."""
-    return "not known" if math.isnan(error) else f"{error:.2g}"
+    return f"{error:.2g}" if math.isfinite(error) else "not known"
 
 
 def cells(row: Row) -> list[str]:

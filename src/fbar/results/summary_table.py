@@ -71,8 +71,8 @@ class AskedRow:
 class SummaryTable:
     """The posterior of every parameter and derived quantity, see ``result.summary``.
 
-    Print it; a notebook shows it as a table. ``models`` has the rows, of a model choice those of each model; ``asked``
-    the run's targets that are not the mean of a row.
+    Print it; a notebook shows it as a table. ``models`` has the rows, for a model choice those of each model; ``asked``
+    has the run's targets that are not the mean of a row.
     """
 
     models: tuple[ModelRows, ...]
@@ -81,7 +81,7 @@ class SummaryTable:
     about: str = ""
     asked: tuple[AskedRow, ...] = ()
     left_out: tuple[str, ...] = ()
-    """Parameters without a row, since they are not numbers everywhere."""
+    """Parameters without a row, because some of their values are not numbers."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -101,7 +101,7 @@ class SummaryTable:
 
     @property
     def interval(self) -> str:
-        """What the interval is called."""
+        """The name of the interval."""
         return f"{100 * self.level:g}% {'HDI' if self.kind == 'hdi' else 'credible interval'}"
 
     @property
@@ -110,16 +110,20 @@ class SummaryTable:
 
     @property
     def legend(self) -> tuple[str, str]:
-        """What is an interval of the quantity, and what an error of the estimate."""
+        """An explanation of the interval (of the quantity) and of the errors (of the estimate)."""
+        return self._legend(bool(self.asked))
+
+    def _legend(self, asked: bool) -> tuple[str, str]:
+        shown = "mean, or of the estimate that was asked for" if asked else "mean that is shown"
         return (
             f"The interval is where the quantity lies with probability {100 * self.level:g}%, given the data.",
-            "The errors are standard errors of the mean that is shown: Monte Carlo, and with the bias that may remain.",
+            f"The errors are standard errors of the {shown}: Monte Carlo, and with the bias that may remain.",
         )
 
     # ------------------------------------------------------------ as text
 
     def lines(self, most: int | None = None, *, asked: bool = True) -> list[str]:
-        """The table's lines, with at most ``most`` rows of quantities; with the targets that were asked for or not."""
+        """The table's lines, with at most ``most`` rows of quantities, with or without the targets asked for."""
         shown, left = _first(self.models, most)
         texts = aligned([self.columns, *(cells(row) for model in shown for row in model.rows)])
         found = [texts.pop(0)] if self.rows else []
@@ -130,7 +134,7 @@ class SummaryTable:
         if asked and self.asked:
             rows = [["asked", "estimate", "MC error", "total error", "reliability"], *map(_asked_cells, self.asked)]
             found += ["", *aligned(rows, (0, 4))]
-        found += self.legend if self.rows else []
+        found += self._legend(asked and bool(self.asked)) if self.rows else []
         found += [f"without a row, not being numbers everywhere: {', '.join(self.left_out)}"] if self.left_out else []
         return [clean(line) for line in found]
 
@@ -153,7 +157,7 @@ class SummaryTable:
     # ------------------------------------------------------------ for other programs
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A row for each quantity, by its name; of a model choice by model and name."""
+        """A row for each quantity, by its name; for a model choice by model and name."""
         try:
             import pandas
         except ImportError as error:
@@ -168,7 +172,7 @@ class SummaryTable:
         return pandas.DataFrame(values, columns=list(columns), index=names)
 
     def as_dict(self) -> dict[str, Any]:
-        """It in JSON's terms."""
+        """The table as JSON values."""
         return {
             "level": self.level,
             "kind": self.kind,

@@ -44,7 +44,7 @@ def infer(
     Parameters
     ----------
     problem, targets
-        What is asked: see `Problem`, and `mean`, `probability` and the other targets, which may also be given by name,
+        The question: see `Problem`, and `mean`, `probability` and the other targets, which may also be given by name,
         as in ``["mean:theta", "probability:theta > 2"]``.
     method
         The algorithm, or its name (``"targeted"``, ``"rejection"``, ``"smc"``, …). By default simulations are spent
@@ -52,17 +52,17 @@ def infer(
     budget
         The largest number of simulations.
     tolerance
-        Asks for ABC's posterior: of simulations that come this close to the data; for ABC-SMC, the tolerance that it
-        ends at. Without it the answer is about the posterior itself, estimated at the data by regression on all
-        simulations, with the remaining bias in the error bar; data that are events, labels, or those of a finite space
-        are matched exactly. For a tolerance that is chosen from the budget, see `Targeted`.
+        Estimate ABC's posterior at this tolerance, from simulations that come this close to the data; for ABC-SMC, the
+        tolerance that it ends at. Without it the answer is about the posterior itself, estimated at the data by
+        regression on all simulations, with the remaining bias included in the error bar; events, labels, and data of a
+        finite space are matched exactly. For a tolerance that is chosen from the budget, see `Targeted`.
     precision
         Standard errors that end the run, by target name: ``{"mean:theta": 0.01}``, or fractions of the value,
-        ``{"theta": "1%"}``; all must be reached. The kind can be left out if it is clear.
+        ``{"theta": "1%"}``; all must be reached. The kind can be left out if that is unambiguous.
     stop
         A stopping rule instead of ``precision``.
     seed
-        The same seed gives the same result, on any number of workers. By default a fresh one is drawn, and kept as
+        The same seed gives the same result, on any number of workers. By default a new one is drawn, and kept as
         ``result.seed`` and in the run's record.
     run
         A directory that keeps every finished simulation. Rerunning the command resumes the run, or returns the finished
@@ -76,16 +76,16 @@ def infer(
     timeout
         Seconds that one simulation may take, inf for no limit; it needs workers, and starts one if none are given.
     block_size
-        Simulations in a block, the unit of work and of seeds: another size gives other numbers.
+        Simulations in a block, the unit of work and of seeds: another size gives different numbers.
     summaries
-        By default an answer at the data learns summaries from its own simulations where the data are many numbers for
-        the parameters and the problem has neither ``summary`` nor ``distance``; ``"none"`` for not. Or learn them for
-        these targets from a pilot before the run: ``"linear"``, ``"boosting"``, ``"network"``, ``"auto"`` or
-        `LearnedSummaries`. The pilot counts against the budget. A tolerance is then in units of about a posterior
-        standard deviation.
+        By default, an answer at the data learns summaries from its own simulations if there are many data for the
+        number of parameters and the problem has neither ``summary`` nor ``distance``; ``"none"`` turns this off. Or
+        learn them for these targets from a pilot before the run: ``"linear"``, ``"boosting"``, ``"network"``,
+        ``"auto"`` or `LearnedSummaries`. The pilot counts against the budget. A tolerance is then in units of about a
+        posterior standard deviation.
     progress
-        By default a terminal shows the estimates so far, the rate and the time left. True also writes a plain line now
-        and then if there is no terminal; False shows nothing. Or a function that is called with the run after every
+        By default a terminal shows the estimates so far, the rate and the time left. True also writes a plain line from
+        time to time if there is no terminal; False shows nothing. Or a function that is called with the run after every
         block.
 
     Examples
@@ -126,12 +126,11 @@ def extend(
 ) -> Result:
     """Extend a finished run: a larger budget, a smaller tolerance, other targets. Nothing is simulated again.
 
-    A run that answers at the data goes on to do so, and has no tolerance to lower; only ABC-SMC goes on down to one.
-    What is left out stays as it was; ``budget`` includes the simulations that the run already has. ``problem`` can be
-    left out for a run of a model file, which is then executed: either you have run it by ``fbar infer`` before, or
-    ``trust=True`` allows it, whoever wrote it. If a problem is given, nothing of the run is executed.
-
-    It is simulated as the run was, on as many local processes and with the same time limit, unless ``workers``,
+    A run that answers at the data continues to do so, and has no tolerance to lower; only ABC-SMC can be extended to a
+    tolerance. Whatever is left out stays as it was; ``budget`` includes the simulations that the run already has.
+    ``problem`` can be left out for a run of a model file, which is then executed, if you have run it with ``fbar
+    infer`` before or ``trust=True`` allows it, whoever wrote it. If a problem is given, no code of the run is executed.
+    Simulations use the same number of local processes and the same time limit as the run, unless ``workers``,
     ``timeout`` (inf for none) or ``engine`` are given.
     """
     if problem is not None:
@@ -160,9 +159,9 @@ def load(
 ) -> Result:
     """The result of a recorded run, finished or not, without a new simulation.
 
-    ``problem`` can be left out for a run of a model file, which is then executed: either you have run it by ``fbar
-    infer`` before, or ``trust=True`` allows it, whoever wrote it. If a problem is given, nothing of the run is
-    executed; targets that are Python functions must then be among ``targets``. The run's targets are used by default.
+    ``problem`` can be left out for a run of a model file, which is then executed, if you have run it with ``fbar
+    infer`` before or ``trust=True`` allows it, whoever wrote it. If a problem is given, no code of the run is executed;
+    targets that are Python functions must then be among ``targets``. The run's targets are used by default.
     """
     if problem is not None:
         instance(problem, Problem, "problem", "an fbar.Problem")

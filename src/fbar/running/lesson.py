@@ -1,4 +1,4 @@
-"""Summaries learnt before a run begins; a recorded run keeps the pilot's simulations and learns from them again."""
+"""Summaries learned before a run begins; a recorded run keeps the pilot's simulations and learns from them again."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def learn_recorded(
             )
         if isinstance(kept, Ledger):
             kept.flush()
-        learnt = _fit(task, pilot, progress)
-        _require_learnt_again(learnt, kept, ledger)
-    return learnt
+        learned = _fit(task, pilot, progress)
+        _require_learned_again(learned, kept, ledger)
+    return learned
 
 
 def _pilot(task: Task, seeds: Seeds) -> Pilot:
@@ -78,10 +78,10 @@ def _fit(task: Task, pilot: Pilot, progress: ProgressOption) -> LearnedProblem:
         return task.lesson.summaries.fit(pilot)
 
 
-def _require_learnt_again(learnt: LearnedProblem, kept: LedgerReader, ledger: LedgerReader) -> None:
+def _require_learned_again(learned: LearnedProblem, kept: LedgerReader, ledger: LedgerReader) -> None:
     """Refuse summaries other than those that the recorded outcomes have; differences of rounding do not matter."""
-    assert learnt.observed is not None
-    now: dict[str, Any] = {"observed": learnt.observed, "summaries": learnt.learning.summaries[:100]}
+    assert learned.observed is not None
+    now: dict[str, Any] = {"observed": learned.observed, "summaries": learned.learning.summaries[:100]}
     recorded = kept.round_state(1, now)
     if recorded is None:
         if isinstance(kept, Ledger):

@@ -68,7 +68,7 @@ def simulate(theta, rng):
 
 
 def summary(x):
-    """What simulations are compared by: the fewer numbers, the better. Also applied to the data."""
+    """The numbers that simulations and data are compared by: the fewer, the better. Also applied to the data."""
     return np.stack([x.mean(axis=1), x.std(axis=1)], axis=1)
 
 

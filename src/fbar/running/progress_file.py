@@ -174,7 +174,7 @@ class RecordedProgress:
     state: State
     moments: tuple[RecordedMoment, ...]
     tree: Mapping[str, Any]
-    """All of it in JSON's terms."""
+    """All of it as JSON values."""
 
 
 def read_progress(directory: Path) -> RecordedProgress | None:

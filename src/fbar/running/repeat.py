@@ -59,7 +59,7 @@ ROUNDING = 1e-6
 
 BATCHES, ROWS = 6, 32
 BY_CHANCE = 1e-6
-MOST_SUMMARIES = 100
+MOST_SUMMARIES_COMPARED = 100
 """Of the look for shared noise: what is simulated, the rate of false alarms, and how many summaries are compared."""
 
 SHARED = (
@@ -184,7 +184,9 @@ def _wrong_noise(problem: Problem, batch: Batch, before: Simulated) -> list[str]
             outcomes = _with_other_numbers(problem, batch, theta, number)
             if outcomes is None:
                 return []
-            found.append(np.asarray(outcomes.summaries, dtype=np.float64).reshape(ROWS, -1)[:, :MOST_SUMMARIES])
+            found.append(
+                np.asarray(outcomes.summaries, dtype=np.float64).reshape(ROWS, -1)[:, :MOST_SUMMARIES_COMPARED]
+            )
         batches = np.stack(found)
         if _between(batches) < BY_CHANCE:
             return [SHARED]

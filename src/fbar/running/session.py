@@ -94,20 +94,20 @@ class InferenceSession:
 
     def learn(self) -> None:
         """Learn the task's summaries, if it asks for that and they are not there."""
-        if self.task.lesson is None or self.task.learnt is not None:
+        if self.task.lesson is None or self.task.learned is not None:
             return
         if self.ledger is None:
-            learnt = learn_unrecorded(self.task, self.seeds, self.engine, self.progress)
+            learned = learn_unrecorded(self.task, self.seeds, self.engine, self.progress)
         else:
-            learnt = learn_recorded(self.task, self.seeds, self.engine, self.progress, self.ledger)
-        self.task = replace(self.task, learnt=learnt)
+            learned = learn_recorded(self.task, self.seeds, self.engine, self.progress, self.ledger)
+        self.task = replace(self.task, learned=learned)
 
     def replay(self, legs: Sequence[Leg]) -> bool:
         """Bring the run to the end of these finished legs, and whether it came there.
 
         Damaged blocks are simulated again; where the ledger is only read, the run stays at the first of them.
         """
-        tasks = [replace(task_of(leg, self.task.problem, self.task.targets), learnt=self.task.learnt) for leg in legs]
+        tasks = [replace(task_of(leg, self.task.problem, self.task.targets), learned=self.task.learned) for leg in legs]
         self.started = tasks[0].start(Seeds.recorded(legs[0].settings))
         for number, (leg, task) in enumerate(zip(legs, tasks, strict=True)):
             if number:
@@ -123,7 +123,7 @@ class InferenceSession:
         """Add a leg with another task to a run that has been replayed to its end."""
         assert self.writable is not None
         last = self.writable.legs[-1]
-        self.task = replace(task, learnt=self.task.learnt)
+        self.task = replace(task, learned=self.task.learned)
         self._go_on(last, self.task)  # refuses what cannot be done before anything is recorded
         about = {"model": last.settings["model"]} if "model" in last.settings else {}
         self.writable.add_leg({**self.task.settings(self.seeds), **about, "machine": machine_of(self.engine)})
@@ -211,7 +211,7 @@ class InferenceSession:
 
     def _remarks(self, posterior: Posterior, numbers: tuple[str, ...]) -> tuple[str, ...]:
         """What was learned, before the run or by its answer, and what was seen of the simulator's random numbers."""
-        before = "" if self.task.learnt is None else self.task.learnt.remark
+        before = "" if self.task.learned is None else self.task.learned.remark
         seen = (text for text in numbers if text in REMARKS)
         return tuple(text for text in (before, posterior.remark, *seen) if text)
 
@@ -261,20 +261,20 @@ class InferenceSession:
             notes.append(f"damaged in {ledger.directory} ({state}): {', '.join(ledger.damaged)}")
         notes += [
             self.watch.dependence(),
-            _learnt_for_others(task),
-            task.learnt.warning if task.learnt else "",
+            _learned_for_others(task),
+            task.learned.warning if task.learned else "",
             *(text for text in numbers if text in WARNINGS),
         ]
         return tuple(note for note in notes if note)
 
 
-def _learnt_for_others(task: Task) -> str:
-    """A warning of targets that were asked for after the summaries were learnt."""
+def _learned_for_others(task: Task) -> str:
+    """A warning of targets that were asked for after the summaries were learned."""
     if task.lesson is None:
         return ""
-    learnt = {target.name for target in task.lesson.targets}
-    others = [target.name for target in task.targets if target.name not in learnt]
-    return f"summaries were learned for {', '.join(sorted(learnt))}, not for {', '.join(others)}" if others else ""
+    learned = {target.name for target in task.lesson.targets}
+    others = [target.name for target in task.targets if target.name not in learned]
+    return f"summaries were learned for {', '.join(sorted(learned))}, not for {', '.join(others)}" if others else ""
 
 
 def _without_posterior(run: Run, error: NoPosterior) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Summary statistics that are learnt for the targets (semi-automatic ABC, Fearnhead & Prangle 2012).
+"""Summary statistics that are learned for the targets (semi-automatic ABC, Fearnhead & Prangle 2012).
 
 Simulations are compared with the data by few numbers, each as near as a regression gets to s(x) = E[f(θ)|x] for a
 function f that the targets are made of. With s itself nothing is lost for f: at tolerance 0 the estimate would be
@@ -41,19 +41,19 @@ PART = 5
 
 @dataclass(frozen=True)
 class LearnedSummaries:
-    """Summaries for the targets, learnt by regression from a pilot of simulations; for every method.
+    """Summaries for the targets, learned by regression from a pilot of simulations; for every method.
 
     Parameters
     ----------
     regression
-        ``"linear"``: ridge regression on the data and their squares, heavy tails tamed where that predicts better.
-        ``"boosting"``: boosted trees, ``"network"``: a small neural network; both need scikit-learn. ``"auto"``: the
-        one of the three that predicts best out of fold.
+        ``"linear"``: ridge regression on the data and their squares, with heavy tails reduced where that predicts
+        better. ``"boosting"``: boosted trees, ``"network"``: a small neural network; both need scikit-learn.
+        ``"auto"``: the best of the three, by out-of-fold prediction.
     simulations
-        Of the pilot. By default 20 for each number of the data, at least 1000, at most a fifth of the budget; trees and
-        networks gain from more.
+        Number of simulations of the pilot. By default 20 for each number of the data, at least 1000, at most a fifth of
+        the budget; trees and networks benefit from more.
     folds
-        In how many parts the pilot is split to judge the regressions.
+        The number of parts into which the pilot is split to assess the regressions.
 
     Examples
     --------
@@ -64,8 +64,8 @@ class LearnedSummaries:
     ...     lambda t, rng: t["mu"][:, None] + rng.standard_normal((t.rows, 20)),
     ...     observed=[0.5] * 20,
     ... )
-    >>> learnt = fbar.LearnedSummaries().learn(problem, fbar.mean("mu"), seed=1)
-    >>> learnt.observed.shape, round(learnt.r_squared["mean:mu"], 1)
+    >>> learned = fbar.LearnedSummaries().learn(problem, fbar.mean("mu"), seed=1)
+    >>> learned.observed.shape, round(learned.r_squared["mean:mu"], 1)
     ((1,), 1.0)
     """
 
@@ -171,7 +171,7 @@ class LearnedSummaries:
         simulations: int | None = None,
         engine: Engine | None = None,
     ) -> LearnedProblem:
-        """Run the pilot and give the problem with learnt summaries, for any method."""
+        """Run the pilot and return the problem with learned summaries, for any method."""
         chosen = self if simulations is None else LearnedSummaries(self.regression, simulations, self.folds)
         pilot = chosen.pilot(problem, targets, seed)
         drive(pilot, engine=engine, history=False)

@@ -27,7 +27,7 @@ MOST_SIMULATIONS = 10_000_000
 
 @dataclass(frozen=True)
 class Lesson:
-    """Summaries to be learnt, their pilot's size decided, and the targets that they are for."""
+    """Summaries to be learned, their pilot's size decided, and the targets that they are for."""
 
     summaries: LearnedSummaries
     targets: tuple[Target, ...]
@@ -45,7 +45,7 @@ class Lesson:
 class Task:
     """Everything that decides a result, checked.
 
-    With a ``lesson``, summaries are learnt before the method starts: ``learnt`` is the problem with them. Budget and
+    With a ``lesson``, summaries are learned before the method starts: ``learned`` is the problem with them. Budget and
     limit count the pilot's simulations too.
     """
 
@@ -57,7 +57,7 @@ class Task:
     stop: StoppingRule | None
     block_size: int | None
     lesson: Lesson | None = None
-    learnt: LearnedProblem | None = None
+    learned: LearnedProblem | None = None
     exact: bool = False
     """Whether the data are to be matched exactly because no tolerance was given."""
     at_data: bool = True
@@ -76,7 +76,7 @@ class Task:
 
     def start(self, seed: Any) -> Run:
         return self.method.start(
-            self.learnt or self.problem,
+            self.learned or self.problem,
             self.targets,
             seed,
             self.left_of(self.budget),

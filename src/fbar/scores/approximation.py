@@ -28,7 +28,7 @@ INTERVAL_LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Given:
-    """An estimate as an algorithm gave it; the error is NaN where it gave none.
+    """An estimate as an algorithm returned it; the error is NaN if it returned none.
 
     ``interval`` has the ends of the 95% interval that was printed with it, None where there is none. That of a quantile
     is not symmetric, so that it does not follow from the standard error. ``bias`` is the part of the standard error
@@ -57,16 +57,16 @@ class Given:
 
 @dataclass(frozen=True, eq=False)
 class Approximation:
-    """An approximate posterior, or what an algorithm gave in its place.
+    """An approximate posterior, or what an algorithm returned instead.
 
     Parameters
     ----------
     points, weights
-        Weighted points, normalised; None from an algorithm that gave estimates alone.
+        Weighted points, normalised; None from an algorithm that returned only estimates.
     given
-        Estimates by the targets' names, from an algorithm that gave them.
+        Estimates by the targets' names, from an algorithm that returned them.
     posterior
-        The `Posterior` itself, from one that gave it; knows error bars for any target.
+        The `Posterior` itself, from an algorithm that returned one; it has error bars for any target.
     density
         The algorithm's own density ``density(points)`` → log p̂(θ|x*), where it has one.
     likelihood
@@ -76,7 +76,7 @@ class Approximation:
     is_prior
         Nothing was accepted, and the prior stands in for the posterior.
     told
-        Numbers that the run told on its way, by name, such as what it forecast.
+        Numbers that the run reported on the way, by name, such as its forecast.
     """
 
     points: Points | None

@@ -31,7 +31,7 @@ Better = Literal["lower", "higher", "nominal"]
 class Scene:
     """What scores of one problem share over all trials: the problem, the targets, draws from the truth.
 
-    ``seed`` makes what a score draws the same for every method and trial.
+    ``seed`` makes the random numbers of a score the same for every method and trial.
     """
 
     problem: Problem
@@ -98,7 +98,7 @@ S = TypeVar("S", bound=type[Score])
 
 
 def register(score: S) -> S:
-    """Make a score known by its name. Used as the decorator of a subclass of `Score` that takes no arguments."""
+    """Register a score by its name. Used as the decorator of a subclass of `Score` that takes no arguments."""
     for needed in ("name", "title", "better"):
         if not isinstance(getattr(score, needed, None), str):
             raise InputError(f"the score {score.__name__} must have a class variable {needed!r} that is text")
@@ -119,7 +119,7 @@ def all_scores() -> dict[str, type[Score]]:
 
 
 def as_score(given: Any) -> Score:
-    """A score, by its name or as it is."""
+    """A score, given by its name or as an object."""
     if isinstance(given, Score):
         return given
     if isinstance(given, str):

@@ -79,7 +79,7 @@ def _ranks(ranks: npt.ArrayLike) -> FloatArray:
 
 
 def uniformity(ranks: npt.ArrayLike, bins: int | None = None) -> Uniformity:
-    """χ² test of the ranks of independent trials, each with parameters of its own drawn from the prior.
+    """χ² test of the ranks of independent trials, each with its own parameters drawn from the prior.
 
     Trials that share one data set share its true parameters, and their ranks are not uniform.
     """
@@ -113,7 +113,7 @@ class Coverage:
 
 
 def expected_coverage(ranks: npt.ArrayLike, levels: npt.ArrayLike = (0.5, 0.8, 0.9, 0.95)) -> list[Coverage]:
-    """How often central credible intervals of several levels hold the true parameter."""
+    """How often central credible intervals of several levels contain the true parameter."""
     r, result = _ranks(ranks), []
     for level in numeric_array(levels, "levels").ravel().tolist():
         if not LEAST_LEVEL <= level <= 1 - LEAST_LEVEL:
@@ -149,7 +149,7 @@ class TrueParameters(Score):
     better: ClassVar[Better] = "higher"
     needs: ClassVar[Needs] = "parameters"
     blind_spot: ClassVar[str] = (
-        "rewards too little uncertainty, and punishes the true posterior where the data are not typical of their "
+        "rewards overconfidence, and penalises the true posterior where the data are not typical of their "
         "parameters; by itself it shows only gross failures"
     )
 
@@ -204,7 +204,7 @@ class ErrorBarCoverage(Score):
     """Whether the method's own interval holds the true expectation; its mean over trials should be ``level``."""
 
     name: ClassVar[str] = "coverage"
-    title: ClassVar[str] = "whether the method's 95% interval holds the true expectation, by target"
+    title: ClassVar[str] = "whether the method's 95% interval contains the true expectation, by target"
     formula: ClassVar[str] = "1(|f̂ − f̄| ≤ t_0.975 SE)"
     range: ClassVar[str] = "0 or 1; NaN without an error bar"
     better: ClassVar[Better] = "nominal"

@@ -124,7 +124,7 @@ def log_likelihood_mse(
 # ---------------------------------------------------------------- scores
 
 
-_SAMPLES = "; of samples it is infinite as it stands, and finite by a density estimate that the number depends on"
+_SAMPLES = "; for samples it is infinite without a density estimate, on which the number then depends"
 
 
 @register
@@ -139,7 +139,7 @@ class PosteriorMSE(Score):
     better: ClassVar[Better] = "lower"
     needs: ClassVar[Needs] = "density"
     blind_spot: ClassVar[str] = (
-        "S_d_f with f = δ(θ′ − θ), not free of f: counts errors where the posterior is large most, and depends on the "
+        "S_d_f with f = δ(θ′ − θ), not free of f: emphasises errors where the posterior is large, and depends on the "
         f"parameters' units{_SAMPLES}"
     )
 
@@ -221,7 +221,7 @@ class Divergence(Score):
         return {"": value**0.5 if self.root else value}
 
 
-_SMOOTH = "weighs errors where the posterior is small most"
+_SMOOTH = "emphasises errors where the posterior is small"
 
 
 @register
@@ -246,7 +246,7 @@ class ReverseKL(Divergence):
     formula: ClassVar[str] = "KL(p‖p̂) = ∫ p log(p/p̂)"
     range: ClassVar[str] = "[0, ∞]"
     blind_spot: ClassVar[str] = (
-        f"as kl, to which it is equal at leading order; infinite once p̂ misses a value{_SAMPLES}"
+        f"the same as kl, to which it is equal at leading order; infinite if p̂ misses a value{_SAMPLES}"
     )
     phi: ClassVar[Phi] = staticmethod(phi_reverse_kl)
 
@@ -309,8 +309,8 @@ class LogLikelihood(Score):
     better: ClassVar[Better] = "lower"
     needs: ClassVar[Needs] = "finite"
     blind_spot: ClassVar[str] = (
-        "spends itself on telling small likelihoods from very small ones, which seldom matters; infinite once a "
-        "value was never matched"
+        "dominated by differences between small and very small likelihoods, which seldom matter; infinite if a value "
+        "was never matched"
     )
 
     def compute(self, approximation: Approximation, scene: Scene) -> Mapping[str, float]:

@@ -43,12 +43,12 @@ class TrialError:
 
     @property
     def squared_error(self) -> float:
-        """(f̂ − f̄)² less the squared error of the truth itself, which adds to it in expectation; may be negative."""
+        """(f̂ − f̄)² minus the squared error of the truth itself, which adds to it in expectation; may be negative."""
         return self.error**2 - self.truth_error**2
 
     @property
     def z(self) -> float:
-        """The error over its claimed standard error (with the truth's own); NaN without a claim."""
+        """The error divided by its claimed standard error (including the truth's own); NaN without a claim."""
         spread = math.hypot(self.standard_error, self.truth_error)
         if math.isnan(spread):
             return math.nan
@@ -120,8 +120,8 @@ def _spread(target: Target, points: Any, weights: FloatArray) -> float:
 class Summary:
     """S_d_f of one target over trials, with its parts.
 
-    ``bias2`` and ``variance`` are unbiased and sum to ``mse``; ``bias2`` is the squared mean error less what noise
-    alone would make of it (variance/trials), and so can be negative where the bias is small. ``b2`` is the score in
+    ``bias2`` and ``variance`` are unbiased and sum to ``mse``; ``bias2`` is the squared mean error minus its
+    expectation without bias (variance/trials), and so can be negative if the bias is small. ``b2`` is the score in
     units of the posterior variance of f, ``draws`` = 1/b² the equivalent independent posterior draws; NaN where the
     posterior variance was not given. Each ``_error`` is a standard error over trials (that of ``draws`` by the delta
     method).
@@ -143,7 +143,7 @@ class Summary:
 def summarise(errors: npt.ArrayLike, truth_error: npt.ArrayLike = 0.0, deviation: npt.ArrayLike = math.nan) -> Summary:
     """Errors f̂ − f̄ over trials, shape (T, ...), as their mean square with its standard error and parts.
 
-    Refuses a score of which the truth's own squared error is more than 1%: such a score would be about the truth.
+    Refuses a score if the truth's own squared error is more than 1% of it: such a score would measure the truth.
 
     >>> s = summarise([0.1, -0.1, 0.2, -0.2], deviation=1.0)
     >>> round(s.mse, 6), round(s.bias2, 6), round(s.variance, 6), round(s.draws, 6)
@@ -198,7 +198,7 @@ class ExpectationMSE(Score):
     better: ClassVar[Better] = "lower"
     needs: ClassVar[Needs] = "expectations"
     blind_spot: ClassVar[str] = (
-        "whatever the chosen f do not ask for: a right mean says nothing about tails that no target looks at"
+        "anything that the chosen f do not measure: a correct mean says nothing about tails that no target measures"
     )
 
     def compute(self, approximation: Approximation, scene: Scene) -> Mapping[str, float]:

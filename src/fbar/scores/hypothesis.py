@@ -135,7 +135,7 @@ class KolmogorovSmirnovTest(Score):
     better: ClassVar[Better] = "higher"
     needs: ClassVar[Needs] = "samples"
     blind_spot: ClassVar[str] = (
-        "depends on the sample sizes, which are ours to choose: any approximation is rejected with enough points and "
+        "depends on the sample sizes, which can be chosen freely: any approximation is rejected with enough points and "
         "passes with few; a significance test says whether there is an error, never how large"
     )
 
@@ -158,8 +158,8 @@ class ClassifierTest(Score):
     needs: ClassVar[Needs] = "samples"
     nominal: ClassVar[float | None] = 0.5
     blind_spot: ClassVar[str] = (
-        "bounded by ½ + ½ tv however good the classifier, and lower by how badly it learns: an error that matters to "
-        "one target among many dimensions hardly moves it; does not say which expectation is wrong"
+        "bounded by ½ + ½ tv for any classifier, and lower if the classifier learns badly: an error that matters to "
+        "one target among many dimensions hardly changes it; does not say which expectation is wrong"
     )
 
     kind: str = "mlp"

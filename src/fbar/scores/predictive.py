@@ -49,8 +49,8 @@ class PredictiveCheck(Score):
     better: ClassVar[Better] = "lower"
     needs: ClassVar[Needs] = "nothing"
     blind_spot: ClassVar[str] = (
-        "too little uncertainty: a posterior that leaves out plausible parameters passes as well or better; costs "
-        "simulations that no budget counts"
+        "overconfidence: a posterior that leaves out plausible parameters passes as well or better; costs simulations "
+        "that the budget does not include"
     )
 
     size: int = 200

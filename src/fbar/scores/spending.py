@@ -49,13 +49,13 @@ class AcceptanceRate(Score):
     """N_acc/N."""
 
     name: ClassVar[str] = "acceptance-rate"
-    title: ClassVar[str] = "share of simulations that were accepted"
+    title: ClassVar[str] = "fraction of simulations that were accepted"
     formula: ClassVar[str] = "N_acc / N"
     range: ClassVar[str] = "[0, 1]"
     better: ClassVar[Better] = "higher"
     needs: ClassVar[Needs] = "nothing"
     blind_spot: ClassVar[str] = (
-        "stands for the error of f only in rejection sampling; it is highest when every simulation is run at the "
+        "measures the error of f only in rejection sampling; it is highest when every simulation is run at the "
         "most likely θ, which says nothing about the rest of the posterior"
     )
 
@@ -77,8 +77,8 @@ class EffectiveSampleSize(Score):
     better: ClassVar[Better] = "higher"
     needs: ClassVar[Needs] = "nothing"
     blind_spot: ClassVar[str] = (
-        "leaves f out: exact for rejection sampling, and for f that lie equally far from their mean everywhere; "
-        "a small one can go with a small error, and weights that are wrong but equal look perfect"
+        "does not depend on f: exact for rejection sampling, and for f that are equally far from their mean "
+        "everywhere; a small ESS can go with a small error, and weights that are wrong but equal look perfect"
     )
 
     def compute(self, approximation: Approximation, scene: Scene) -> Mapping[str, float]:
@@ -105,7 +105,7 @@ class RelativeEfficiency(Score):
     range: ClassVar[str] = "[0, ∞)"
     better: ClassVar[Better] = "higher"
     needs: ClassVar[Needs] = "expectations"
-    blind_spot: ClassVar[str] = "the method's own word: blind to its bias, and to error bars that are too small"
+    blind_spot: ClassVar[str] = "the method's own claim: ignores its bias, and error bars that are too small"
 
     def compute(self, approximation: Approximation, scene: Scene) -> Mapping[str, float]:
         result = {}

@@ -36,10 +36,10 @@ class Curve:
     covariance: FloatArray
 
     def needed(self, value: float) -> tuple[float, float]:
-        """Simulations that bring the mean score to a value, and the standard error of their number.
+        """The number of simulations that brings the mean score to a value, and its standard error.
 
-        From the fitted line. NaN where it would be carried on by over a factor of ten beyond the budgets, or where the
-        score does not fall.
+        From the fitted line. NaN where it would be extrapolated by more than a factor of ten beyond the budgets, or
+        where the score does not fall.
         """
         value = finite_number(positive_number(value, "the wanted score"), "the wanted score")
         if not self.rate < 0:

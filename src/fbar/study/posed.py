@@ -15,7 +15,7 @@ from fbar.question.outcomes import Batch, Tally
 from fbar.question.points import Points
 from fbar.question.priors import Distribution
 from fbar.question.problem import Problem
-from fbar.question.simulators import EndsRun, KnownAcceptance, RowByRow, Simulator, Single, repeating
+from fbar.question.simulators import EndsRun, Fidelities, KnownAcceptance, RowByRow, Simulator, Single, repeating
 from fbar.question.truth import Reference
 from fbar.scores import as_points
 
@@ -67,6 +67,16 @@ class _Counted(Simulator):
 
     def output(self, theta: Points, rng: np.random.Generator) -> Any:
         return self(theta, rng)
+
+    @property
+    def fidelities(self) -> Fidelities | None:
+        return self._simulator.fidelities
+
+    def name_of(self, theta: Points) -> str:
+        return self._simulator.name_of(theta)
+
+    def cost_of(self, theta: Points) -> FloatArray | None:
+        return self._simulator.cost_of(theta)
 
 
 class _CountedRows(_Counted, RowByRow):
@@ -123,13 +133,12 @@ def _counted(problem: Problem, meter: Meter) -> _Counted | _CountedAcceptance:
 class Posed(Problem):
     """What an algorithm is given to solve.
 
-    A `Problem` in every respect but that ``simulate`` counts (``spent``) and refuses beyond ``budget``, and that its
-    truth is hidden. ``tolerance`` is the one that all algorithms of the study are to accept at.
+    A `Problem`, except that ``simulate`` counts (``spent``) and refuses to exceed ``budget``, and that its truth is
+    hidden. ``tolerance`` is the tolerance of all algorithms of the study.
 
-    An algorithm of another package needs of it: ``prior.names``, ``prior.sample(n, rng=rng)``,
-    ``prior.logpdf(points)``, ``prior.from_unit(u)``, ``simulate(points, rng)``, ``observed``,
-    ``distance_to_data(x)``, ``tolerance``; or ``matches(points, rng)`` alone, which works for problems whose data are
-    an event too.
+    An algorithm of another package needs: ``prior.names``, ``prior.sample(n, rng=rng)``, ``prior.logpdf(points)``,
+    ``prior.from_unit(u)``, ``simulate(points, rng)``, ``observed``, ``distance_to_data(x)``, ``tolerance``; or only
+    ``matches(points, rng)``, which also works for problems whose data are an event.
     """
 
     meter: Meter

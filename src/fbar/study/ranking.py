@@ -65,10 +65,10 @@ class Standing:
 class Ranking:
     """Standings by problem and budget, every pair's verdict, and a count over all.
 
-    The chance that any verdict of the whole ranking is wrong is at most ``level`` (Holm's method over all pairs of all
-    problems and budgets), as far as Student's t holds for means of the trials: not for errors so rare and large that
-    the trials may not have met them. A pair is compared over the trials in which neither failed. Nothing is called
-    where the truth's own squared error is over 1% of a score.
+    The probability that any verdict of the whole ranking is wrong is at most ``level`` (Holm's method over all pairs of
+    all problems and budgets), as far as Student's t applies to means of the trials: not for errors so rare and large
+    that the trials may not include them. A pair is compared over the trials in which neither failed. There is no
+    verdict where the truth's own squared error is over 1% of a score.
     """
 
     score: str
@@ -78,7 +78,7 @@ class Ranking:
 
     @property
     def contested(self) -> tuple[Verdict, ...]:
-        """The verdicts on pairs of methods that did not fail in every trial; of others there is nothing to say."""
+        """The verdicts on pairs of methods that did not fail in every trial; others cannot be compared."""
         placed = {(s.problem, s.budget, s.method) for s in self.standings if s.trials}
         return tuple(
             v for v in self.verdicts if {(v.problem, v.budget, v.first), (v.problem, v.budget, v.second)} <= placed
@@ -96,7 +96,7 @@ class Ranking:
         ]
 
     def overall(self) -> list[dict[str, Any]]:
-        """By method: in how many comparisons it was better, worse, and how many are open; most wins first."""
+        """By method: in how many comparisons it was better or worse, and how many are undecided; most wins first."""
         rows = []
         for name in dict.fromkeys(standing.method for standing in self.standings):
             mine = [verdict for verdict in self.contested if name in (verdict.first, verdict.second)]
@@ -148,19 +148,19 @@ class Ranking:
             lines.append(f"{key[0]}, {key[1]:,} simulations: {self.score}")
             for s in (s for s in self.standings if (s.problem, s.budget) == key):
                 notes = [f"{s.failed} failed"] if s.failed else []
-                notes += [f"{s.from_prior} from the prior"] if s.from_prior else []
-                notes += ["the truth is not known well enough for it"] if s.rough_truth else []
+                notes += [f"{s.from_prior} scored with the prior"] if s.from_prior else []
+                notes += ["the truth is not known precisely enough"] if s.rough_truth else []
                 note = f"  ({', '.join(notes)})" if notes else ""
                 score = shorthand(s.mean, s.error) if s.trials else "–"
                 lines.append(f"  {s.place:>5}  {s.method:<{width}}  {score}{note}")
         called = sum(verdict.better is not None for verdict in self.contested)
         if self.contested:
             lines.append(
-                f"{called} of {len(self.contested)} differences are real (chance of any mistake at most "
-                f"{self.level:.0%}); methods whose places overlap do not differ significantly"
+                f"{called} of {len(self.contested)} differences are significant (probability of any error at most "
+                f"{self.level:.0%}); methods with overlapping places cannot be distinguished"
             )
         if any(s.failed for s in self.standings):
-            lines.append("trials that failed are left out, and a pair is compared over the trials that both finished")
+            lines.append("failed trials are left out; a pair is compared over the trials that both methods finished")
         return "\n".join(lines)
 
 

@@ -121,11 +121,11 @@ class StudyResult:
         return list(found)
 
     def values(self, score: str, problem: str, method: str, budget: int, target: str | None = None) -> FloatArray:
-        """One number a trial, NaN where it failed or the score is not defined.
+        """One number per trial, NaN where it failed or the score is not defined.
 
-        The mean over the components, or the one that is named. The MSE is divided by the variance of f under the true
-        posterior first, so that targets can be compared: b², whose inverse is the number of independent posterior
-        draws that would be as accurate.
+        The mean over the components, or a single component. The MSE is divided by the variance of f under the true
+        posterior first, so that targets can be compared: b², whose inverse is the number of independent posterior draws
+        that would be as accurate.
         """
         choice(score, self.scores, "score", "in this study")
         names = self.components(score, problem)
@@ -234,7 +234,7 @@ class StudyResult:
         return {**{key: getattr(found, key) for key in keys}, "note": ""}
 
     def ranking(self, score: str = ERROR, *, target: str | None = None, level: float = 0.05) -> Ranking:
-        """Who is better, and how sure: see `Ranking`."""
+        """Which method is better, and how certain that is: see `Ranking`."""
         return rank(self, score, target, level)
 
     def curve(self, problem: str, method: str, score: str = ERROR, *, target: str | None = None) -> Curve:
@@ -254,11 +254,11 @@ class StudyResult:
         return versus(self, x, y, level)
 
     def calibration(self) -> list[Row]:
-        """Ranks over fresh data, by parameter: how likely so uneven ones are, how often intervals held the truth."""
+        """Ranks over fresh data, by parameter: p-values of uniformity, and how often intervals contained the truth."""
         return tables.calibration(self)
 
     def failures(self) -> list[Row]:
-        """What went wrong, with how often: one row for each method and message."""
+        """What went wrong, and how often: one row for each method and message."""
         return tables.failures(self)
 
     def undefined(self) -> list[Row]:
@@ -298,7 +298,7 @@ class StudyResult:
         for cell in self.cells:
             status = self.statuses(*cell.key)
             told = [f"{status.count('failed')} failed"] if "failed" in status else []
-            told += [f"{status.count('prior')} from the prior"] if "prior" in status else []
+            told += [f"{status.count('prior')} scored with the prior"] if "prior" in status else []
             means = [self._mean(score, cell) for score in self.scores]
             rows.append([cell.problem, f"{cell.budget:,}", cell.method, *means, ", ".join(told)])
         columns = ["problem", "budget", "method", *(self.label(score) for score in self.scores), ""]

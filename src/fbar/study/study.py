@@ -48,9 +48,8 @@ class Study:
         own names to problems. ``"two-moons/3"`` is its third observation; ``"two-moons/fresh"`` draws parameters from
         the prior and data from the simulator in every trial, as calibration needs.
     methods
-        Names (``fbar methods``), methods such as ``fbar.SMC(accepted=500)``, or functions
-        ``algorithm(problem, budget, rng)`` that give weighted samples, a posterior, or estimates with errors; as a
-        list or a mapping from names.
+        Names (``fbar methods``), methods such as ``fbar.SMC(accepted=500)``, or functions ``algorithm(problem, budget,
+        rng)`` that return weighted samples, a posterior, or estimates with errors; as a list or a mapping from names.
     budgets
         Numbers of simulations that a method may use; the simulator counts them and refuses more.
     trials
@@ -58,7 +57,7 @@ class Study:
     scores
         Names (``fbar scores``) or scores.
     seed
-        The same seed gives the same trials. It is 1 by default, unlike the fresh seed of `infer`: a study is a
+        The same seed gives the same trials. It is 1 by default, unlike the new seed of `infer`: a study is a
         measurement that others repeat, and a directory of trials can only be resumed with its seed.
     targets
         What is estimated, or a mapping from a problem's name to that; by default all targets with a known truth.
@@ -104,7 +103,7 @@ class Study:
         self.scores: tuple[Score, ...] = tuple(as_score(score) for score in given)
         names = [score.name for score in self.scores]
         if not names:
-            raise InputError("give at least one score; `fbar scores` lists them")
+            raise InputError("give at least one score; fbar scores lists them")
         if len(set(names)) < len(names):
             raise InputError(f"the score {shown(max(names, key=names.count))} is given twice")
         self._targets = targets
@@ -169,7 +168,7 @@ class Study:
         methods: Iterable[str] | None = None,
         budgets: Iterable[int] | None = None,
     ) -> Study:
-        """The same study of some of its problems, methods or budgets: its trials are those of the whole."""
+        """The same study restricted to some of its problems, methods or budgets: its trials are those of the whole."""
         other = copy.copy(self)
         if problems is not None:
             chosen = set(texts(problems, "problems", "['ramp']")) & set(self.arenas)
@@ -214,7 +213,7 @@ class Study:
         ]
 
     def settings(self) -> dict[str, Any]:
-        """What tells whether recorded trials belong to this study."""
+        """The settings that determine whether recorded trials belong to this study."""
         return {
             "seed": str(self.seed),
             "truth": self.truth,
@@ -237,7 +236,7 @@ class Study:
         engine: Any = None,
         progress: bool | Progress = True,
     ) -> StudyResult:
-        """Run the trials that are not recorded yet, and give the results.
+        """Run the trials that are not recorded yet, and return the results.
 
         Parameters
         ----------
@@ -302,7 +301,7 @@ def _problems(given: Any) -> dict[str, Problem]:
         listed = listed_of(given, "problems") if isinstance(given, Iterable) and not isinstance(given, str) else [given]
         found = dict(_problem(item) for item in listed)
     if not found:
-        raise InputError("give at least one problem; `fbar problems` lists them")
+        raise InputError("give at least one problem; fbar problems lists them")
     return found
 
 

@@ -74,7 +74,7 @@ def estimate_rows(result: StudyResult) -> list[Row]:
 
 
 def calibration(result: StudyResult) -> list[Row]:
-    """Ranks over fresh data, by parameter: how likely so uneven ones are, how often intervals held the truth.
+    """Ranks over fresh data, by parameter: p-values of uniformity, and how often intervals contained the truth.
 
     A mean rank of ½ says little. Problems with one data set are left out: their ranks are not uniform.
     """
@@ -93,7 +93,7 @@ def calibration(result: StudyResult) -> list[Row]:
 
 
 def failures(result: StudyResult) -> list[Row]:
-    """What went wrong, with how often: one row for each method and message."""
+    """What went wrong, and how often: one row for each method and message."""
     counts: dict[tuple[str, str, str], int] = {}
     for (cell, _), record in result.trials.items():
         if record.status == "failed":

@@ -17,7 +17,7 @@ class Versus:
     """Two scores of the same trials.
 
     ``points`` has the two means of each problem, budget and method. ``misled`` are the pairs of methods that both
-    scores tell apart beyond doubt, in opposite ways; ``agreed`` those in the same way.
+    scores rank significantly but in opposite ways; ``agreed`` those ranked in the same way.
     """
 
     x: str
@@ -30,7 +30,7 @@ class Versus:
     def __str__(self) -> str:
         lines = [
             f"{self.x} against {self.y}: of the pairs that both rank significantly, {len(self.agreed)} in the same "
-            f"way, {len(self.misled)} in opposite ways; {self.open} are open"
+            f"way, {len(self.misled)} in opposite ways; {self.open} are undecided"
         ]
         lines += [
             f"  {v.problem}, {v.budget:,}: {self.x} prefers {u.better}, {self.y} {v.better} "

@@ -1,4 +1,4 @@
-"""Values in JSON's terms."""
+"""Values as JSON values."""
 
 from __future__ import annotations
 

@@ -161,6 +161,17 @@ def _spread(population: Population) -> FloatArray:
     return covariance
 
 
+def _variances(population: Population) -> FloatArray:
+    """The diagonal of the population's covariance, refused if a coordinate has only one value."""
+    variance = np.diagonal(population.covariance())
+    if not (variance > 0).all():
+        raise Degenerate(
+            "the particles do not differ in every coordinate, so a normal kernel has no width; keep more particles per "
+            "round (accepted=)"
+        )
+    return np.diag(variance)
+
+
 def _flat(covariances: FloatArray) -> Any:
     """Which covariances are singular, by the pivots of their Cholesky factors relative to their diagonals."""
     variance = np.diagonal(covariances, axis1=-2, axis2=-1)
@@ -213,16 +224,21 @@ class UniformKernel(Perturbation):
 
 @dataclass(frozen=True)
 class NormalKernel(Perturbation):
-    """Multivariate normal with ``scale`` times the population's covariance, 2 by default (Beaumont et al. 2009)."""
+    """Multivariate normal with ``scale`` times the population's covariance, 2 by default (Beaumont et al. 2009).
+
+    ``componentwise`` moves each coordinate by itself, with ``scale`` times its variance.
+    """
 
     scale: float = 2.0
+    componentwise: bool = False
 
     def __post_init__(self) -> None:
         store_number(self, "scale", between(self.scale, 1e-18, 1e4, "scale of the covariance"))
+        flag(self.componentwise, "componentwise")
 
     def fit(self, population: Population, centres: IntArray, next_tolerance: float) -> Components:
-        factor = _cholesky(self.scale * _spread(population))
-        return NormalComponents(population.x[centres], factor[None])
+        covariance = self.scale * (_variances(population) if self.componentwise else _spread(population))
+        return NormalComponents(population.x[centres], _cholesky(covariance)[None])
 
 
 @dataclass(frozen=True)
@@ -260,8 +276,8 @@ class LocalNormalKernel(Perturbation):
 class OptimalLocalKernel(Perturbation):
     """Filippi et al.'s optimal local covariance matrix (OLCM).
 
-    Around θ_j: Σ_i ω_i (θ_i − θ_j)(θ_i − θ_j)ᵀ over the particles that the next tolerance would accept, the kernel
-    that minimises the Kullback–Leibler divergence to them. With fewer of these than dimensions, over all.
+    Around θ_j: Σ_i ω_i (θ_i − θ_j)(θ_i − θ_j)ᵀ over the particles that the next tolerance would accept, the kernel that
+    minimises the Kullback–Leibler divergence to them. If there are fewer of these than dimensions, over all particles.
     """
 
     looks_ahead = True

@@ -81,8 +81,8 @@ class Learned:
             x = particles.x[rows, : self.space.dimensions[m]]
             prior = self.space.parts[m].log_prior(x)
             part = self.parts[m]
-            learnt = prior if part is None else part.log_density(x)
-            result[rows] = np.logaddexp(keep + log_share[m] + learnt, defend + log_prior_share[m] + prior)
+            learned = prior if part is None else part.log_density(x)
+            result[rows] = np.logaddexp(keep + log_share[m] + learned, defend + log_prior_share[m] + prior)
         return result
 
     # ------------------------------------------------------------ points of the unit cube

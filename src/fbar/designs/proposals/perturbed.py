@@ -45,7 +45,10 @@ class _Moved:
     def draw(self, rng: np.random.Generator, size: int) -> FloatArray:
         cumulative = self._cumulative
         at = np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
-        which = np.minimum(at, len(cumulative) - 1)
+        return self.move(np.minimum(at, len(cumulative) - 1), rng)
+
+    def move(self, which: IntArray, rng: np.random.Generator) -> FloatArray:
+        """A draw around each of the given centres."""
         x: FloatArray = self.centres[which]
         if self.components is not None:
             moves = self.components.perturb(which, rng)
@@ -53,7 +56,7 @@ class _Moved:
                 return x + moves
             x[:, ~self.part.discrete] += moves
         for column in np.flatnonzero(self.part.discrete):
-            rows = np.flatnonzero(rng.random(size) < self.jump)
+            rows = np.flatnonzero(rng.random(which.size) < self.jump)
             x[rows, column] = self.part.redraw(int(column), rng, rows.size)
         return x
 
@@ -107,6 +110,8 @@ class Perturbed:
     ----------
     particles, weights, distance
         The last round's accepted particles.
+    probabilities
+        With which particles are drawn, where these are not the weights; kernels are fitted to the weights.
     most
         With more particles than this in a model, this many are resampled as centres: the proposal's density then costs
         in proportion to the number of particles, not to its square, and stays exact.
@@ -122,25 +127,28 @@ class Perturbed:
         perturbation: Perturbation,
         next_tolerance: float,
         jump: float,
+        probabilities: FloatArray | None = None,
         most: int | None = None,
         rng: np.random.Generator | None = None,
     ) -> None:
         self.space = space
         weights = weights / weights.sum()
+        drawn = weights if probabilities is None else probabilities / probabilities.sum()
         share = np.zeros(len(space.parts))
         self.components: list[_Moved | None] = [None] * len(space.parts)
         self.centre_rows: list[IntArray] = [np.zeros(0, dtype=np.int64)] * len(space.parts)
         for m, rows in space.split(particles):
-            share[m] = weights[rows].sum()
+            share[m], mass = drawn[rows].sum(), weights[rows].sum()
             part, d = space.parts[m], space.dimensions[m]
             continuous = np.flatnonzero(~part.discrete)
             if share[m] == 0 or d == 0 or (len(space.parts) > 1 and rows.size < perturbation.least(continuous.size)):
                 continue
-            x, within, far = particles.x[rows, :d], weights[rows] / share[m], distance[rows]
+            x, within, far = particles.x[rows, :d], weights[rows] / mass, distance[rows]
+            picked = drawn[rows] / share[m]
             chosen = np.arange(rows.size)
             if most is not None and rows.size > most:
                 assert rng is not None
-                chosen = systematic(within, most, rng)
+                chosen = systematic(picked, most, rng)
             kernels = None
             if continuous.size:
                 try:
@@ -149,7 +157,7 @@ class Perturbed:
                     if len(space.parts) == 1:
                         raise
                     continue
-            centre_weights = within if chosen.size == rows.size else np.full(chosen.size, 1 / chosen.size)
+            centre_weights = picked if chosen.size == rows.size else np.full(chosen.size, 1 / chosen.size)
             self.components[m] = _Moved(part, x[chosen], centre_weights, kernels, jump)
             self.centre_rows[m] = rows[chosen]
         self.shares = share if len(share) == 1 else (1 - jump) * share + jump * space.shares

@@ -1,4 +1,4 @@
-"""An estimate explained: where the simulations went and why, which of them carry it, what other ways would have given.
+"""An estimate explained: where the simulations went and why, the most influential ones, and alternatives.
 
 Figures take from here what stands for the prior and for the simulations, and what halving an error costs.
 """

@@ -1,4 +1,4 @@
-"""An estimate explained: where the simulations went and why, which of them carry it, what other ways would have given.
+"""An estimate explained: where the simulations went and why, the most influential ones, and alternatives.
 
 To first order the error of f̂ is Σ z over simulations, z = w a ψ / Σ w a, and its variance Σ z². So z² shows where the
 error comes from, in θ and simulation by simulation. The same simulations show what another design would have given: see
@@ -49,7 +49,7 @@ def explain(run: Run, posterior: Posterior, target: str | Target | None = None) 
         estimate,
         None if posterior.ess is None else float(posterior.ess),
         tuple(run.stages()),
-        ranges_of(run, prior, simulated, (posterior.points, posterior.weights)),
+        ranges_of(run, prior, simulated, (posterior.pictured.points, posterior.pictured.weights)),
         shares.parameter,
         shares.regions,
         shares.carriers,

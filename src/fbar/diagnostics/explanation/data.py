@@ -94,7 +94,7 @@ class Shares:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Print it for the words. ``unknown`` lists what cannot be known of this run."""
+    """Print it to read it. ``unknown`` lists what cannot be known about this run."""
 
     estimate: Estimate
     ess: float | None
@@ -116,7 +116,7 @@ class Explanation:
         return self.regression is not None
 
     def as_dict(self) -> dict[str, Any]:
-        """Its numbers, in JSON's terms."""
+        """Its numbers, as JSON values."""
         estimate = self.estimate
         return {
             "target": estimate.name,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fbar.checks import counted
-from fbar.estimation.estimate import Estimate, shorthand, worth
+from fbar.estimation.digits import worth
+from fbar.estimation.estimate import Estimate, shorthand
 
 if TYPE_CHECKING:
     from fbar.diagnostics.explanation.data import Explanation, Regression
@@ -113,8 +114,7 @@ def _what_carries(found: Explanation) -> list[str]:
         return []
     theta = ", ".join(f"{name}={short(value)}" for name, value in carriers.theta.items())
     return [
-        f"What carries the estimate: {carriers.half:,} of {carriers.number:,} {carriers.what} make up half of the "
-        "variance;",
+        f"Most influential: {carriers.half:,} of {carriers.number:,} {carriers.what} account for half of the variance;",
         f"  the largest share is {_percent(carriers.largest)}, at {theta}",
     ]
 
@@ -122,7 +122,7 @@ def _what_carries(found: Explanation) -> list[str]:
 def _what_next(found: Explanation) -> list[str]:
     lines = [] if found.halving is None else [f"Halving the error takes {found.halving}"]
     if found.alternatives:
-        lines.append("What the same number of simulations would have given otherwise")
+        lines.append("What the same number of simulations would have given with alternatives")
     for other in found.alternatives:
         times = shorthand(other.times, other.times_error)
         lines.append(f"  {other.words}: standard error {other.standard_error:.3g} (needs {times} times as many)")

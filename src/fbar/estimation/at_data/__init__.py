@@ -1,4 +1,4 @@
-"""Estimates at the data: E[f | s*] by regression on all simulations of a run, with the bias inside the error bar.
+"""Estimates at the data: E[f | s*] by regression on all simulations of a run, with the bias included in the error bar.
 
 Methods, results and studies import `AtData` and `PosteriorAtData`; the rest is their inside.
 """

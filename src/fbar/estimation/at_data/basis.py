@@ -1,4 +1,4 @@
-"""The functions φ of the data that learnt summaries are linear in: all are 0 at the observed data.
+"""The functions φ of the data that learned summaries are linear in: all are 0 at the observed data.
 
 A number y, of the data or of the bank of features, enters as u = arsinh((y − y*)/spread), y* being its observed value
 and spread its root mean square distance from y* among the simulations near the data. So u is linear near the data and

@@ -1,4 +1,4 @@
-"""Which region, order and bandwidth have the least total error, and how much of it is bias.
+"""Which region, order and bandwidth have the smallest total error, and how much of it is bias.
 
 A *ladder* is a region with its regression (``Moved``) and weights at the data for bandwidths that are halved in share
 from step to step (``Local``). The bias of a step is proportional to its curvature c, the mean squared distance of its
@@ -13,9 +13,9 @@ mean of b̂² less the variance of b̂, which the influence values give; if that
 standard errors. For a regression of order 1, the local linear estimate is compared with the local quadratic one over
 the same simulations instead, whose difference is β c itself: with less noise where dimensions are many. To this come
 
-- what is there beyond doubt at a finer step: two estimates may agree by accident, and a wider step has no less bias;
-- what is beyond doubt between the regressions of order 1 and 2 of a region, for both of them: what the second order
-  changed, the first has wrong, and the next order may change again; and between a region and half of it;
+- what is significant at a finer step: two estimates may agree by accident, and a wider step has no less bias;
+- what is significant between the regressions of order 1 and 2 of a region, for both of them: what the second order
+  changed was wrong in the first, and the next order may change it again; and between a region and half of it;
 - in more than a few dimensions, where the local regression sees little of it, the variance of the log scales that
   residuals are multiplied by: where the posterior's spread changes from simulation to simulation, draws that were moved
   are least to be trusted. Its factor is fitted, see docs/truth-study.md;
@@ -67,7 +67,7 @@ dimensions."""
 class Step:
     """A bandwidth of a region. ``bias`` is the pooled β² c², and ``error`` the mean total error, both in units of
     posterior variances; ``finer`` the step that it was compared with. ``unusual`` is a small p-value of the data among
-    simulations of the same learned summaries (`fbar.estimation.at_data.unusual`).
+    simulations of the same learned summaries (`fbar.estimation.at_data.loss_at_unusual_data`).
     """
 
     moved: Moved

@@ -10,11 +10,11 @@ import numpy as np
 from fbar.checks import share, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.at_data.choice import ORDERS, SHARES, STEPS, Step, choose
+from fbar.estimation.at_data.loss_at_unusual_data import charged
 from fbar.estimation.at_data.nearness import nearest
 from fbar.estimation.at_data.posterior import PosteriorAtData
 from fbar.estimation.at_data.prepared import LEAST, MOST, Prepared, prepare
 from fbar.estimation.at_data.reach import within_reach
-from fbar.estimation.at_data.unusual import charged
 from fbar.estimation.simulations import Portion, Simulations
 from fbar.weights import effective_size
 
@@ -80,8 +80,8 @@ class AtData:
         numbers has so few neighbours that it does not see its own bias. Where simulations are too few for the
         summaries, they are replaced by ever fewer main directions, with a doubt.
         """
-        learnt = prepared.in_learnt_coordinates() if self.learn else None
-        found = None if learnt is None else self._chosen(learnt)
+        learned = prepared.in_learned_coordinates() if self.learn else None
+        found = None if learned is None else self._chosen(learned)
         if found is not None:
             return PosteriorAtData(found, replace(self, learn=False))
         step, used = self._chosen(prepared), prepared
@@ -99,7 +99,7 @@ class AtData:
     def _chosen(self, prepared: Prepared) -> Step | None:
         """The step of least total error; None where there are too few simulations for any."""
         step = self._of_many(prepared)
-        return step if step is None or prepared.learnt is None else charged(step)
+        return step if step is None or prepared.learned is None else charged(step)
 
     def _of_many(self, prepared: Prepared) -> Step | None:
         """The step of least total error.

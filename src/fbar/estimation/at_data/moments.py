@@ -1,8 +1,8 @@
 """The numbers that errors are compared by, and what two estimates of them differ by beyond chance.
 
 They are the *companions* of every question, in the coordinates of θ: first and second moments, the distribution
-function at three places of each coordinate, and the probabilities of models. What makes a bias, a regression that bends
-or a posterior of several modes, is common to all questions, and one number alone tells too little of it.
+function at three points of each coordinate, and the probabilities of models. The causes of bias, a curved regression or
+a posterior with several modes, are common to all questions, and a single number shows too little of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How far simulations are from the data: summaries on a scale of their own near the data.
+"""How far simulations are from the data: each summary is scaled by its spread near the data.
 
 Each summary is z = arsinh((s − s*)/c), c its spread among the simulations that are near in all of them: close to the
-data z is linear in s, far from them it grows like a logarithm, so that a heavy tail decides nothing. c comes from two
+data z is linear in s, far from them it grows like a logarithm, so that heavy tails have little effect. c comes from two
 passes, each among a smaller share of the simulations. It depends on the summaries only, never on θ or weights, so that
 it costs no bias. A summary that is the same in all simulations is left out.
 """

@@ -34,9 +34,8 @@ from fbar.estimation.posterior import ErrorModel, Posterior
 from fbar.estimation.strata import Clustered
 from fbar.question.points import Points
 from fbar.question.targets import SeveralTargets, Target, as_targets
-from fbar.question.targets.expectations import Expectation
 from fbar.question.targets.quantiles import Inversion, Inverted, Quantile
-from fbar.weights import effective_size
+from fbar.weights import effective_size, monotone_weights
 
 Psi = Callable[[Points], FloatArray]
 """An influence function."""
@@ -67,14 +66,12 @@ UNLIKE = 0.01
 
 MOST_FREEDOM = 1e6
 
-
 ONE_CARRIES = 0.5
 """The share of the squared error that a single simulation may contribute; the degrees of freedom allow for less."""
 
 ONE_SIMULATION = f"one simulation contributes more than {ONE_CARRIES:.0%} of the squared error"
 
 TINY = 1e-300
-
 NOT_NEAR = "no simulation near the data has the parameters of this target"
 
 RARE = 3.0
@@ -264,12 +261,9 @@ class PosteriorAtData(Posterior):
         ell = self.step.weights.ell[rows]
         if not ell.sum() > 0:
             return self.weights
-        _, place, many = np.unique(target.components(self.points)[rows, 0], return_inverse=True, return_counts=True)
-        upto = np.cumsum(np.bincount(place, ell) / ell.sum())
-        rising, falling = np.maximum.accumulate(upto), np.minimum.accumulate(upto[::-1])[::-1]
-        each = np.diff(np.clip((rising + falling) / 2, 0.0, 1.0), prepend=0.0) / many
         weights = self.weights.copy()
-        weights[rows] = each[place] * self.weights[rows].sum()
+        each = monotone_weights(target.components(self.points)[rows, 0], ell)
+        weights[rows] = each * self.weights[rows].sum()
         return weights
 
     # ------------------------------------------------------------ error bars
@@ -291,11 +285,11 @@ class PosteriorAtData(Posterior):
                 v = self._clustered(self._contributions(weights, weights.at, inner, None)).covariance
                 covariance[place, place] += v[0, 0] * v[1, 1] + v[0, 1] ** 2
             place += function(self.points.take([0])).shape[-1]
-        left = np.sqrt(np.maximum(np.diagonal(bias), 0.0))
+        left, rare = np.sqrt(np.maximum(np.diagonal(bias), 0.0)), self._rare(targets)
         doubts = (
             ((z**2).max(axis=0) > ONE_CARRIES * (variance + left**2) + TINY, ONE_SIMULATION),
-            (variance == 0, ALL_THE_SAME),
-            (self._rare(targets) & (variance > 0), HARDLY_ANY),
+            ((variance == 0) & ~rare, ALL_THE_SAME),
+            (rare, HARDLY_ANY),
             (np.isnan(variance), NOT_NEAR),
         )
         return ErrorBars(covariance + bias, self._freedom(parts, variance, left**2), doubts, left)
@@ -306,8 +300,11 @@ class PosteriorAtData(Posterior):
         for target in targets:
             value = np.atleast_1d(self.value(target))
             sides = np.minimum(value, 1 - value) * self.ess
-            found.append(np.full(value.shape, isinstance(target, Expectation) and target.is_indicator) & (sides < RARE))
+            found.append(target.binary & (sides < RARE))
         return np.concatenate(found)
+
+    def effective_draws(self, target: Target) -> FloatArray:
+        return np.full(self.value(target).shape, self.ess)
 
     def _contributions(
         self, weights: Local, at: IntArray, influence: FloatArray, gradient: FloatArray | None

@@ -17,7 +17,7 @@ from fbar.arrays import FloatArray, IntArray
 from fbar.checks import counted
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.at_data.basis import Numbers
-from fbar.estimation.at_data.learnt import LearntSummaries, learn, worth_learning
+from fbar.estimation.at_data.learned_summaries import LearnedCoordinates, learn, worth_learning
 from fbar.estimation.at_data.nearness import differences, least, main_directions, nearest, scaled, varies
 from fbar.estimation.simulations import Portion, Structure
 from fbar.question.outcomes import Failure
@@ -82,7 +82,7 @@ class Prepared:
     """The directions of the parameters in the coordinates v, (D, k); None where each has a coordinate of its own."""
     x: FloatArray | None = None
     """The summaries as they are, where others may be learned from them."""
-    learnt: LearntSummaries | None = None
+    learned: LearnedCoordinates | None = None
     """What the coordinates z were learned as; None where they are the scaled summaries."""
 
     def __len__(self) -> int:
@@ -109,30 +109,38 @@ class Prepared:
     @property
     def loss(self) -> float:
         """What learned summaries may have lost, in posterior variances, with room for what λ does not see."""
-        return 0.0 if self.learnt is None else min(LOSS_FACTOR * self.learnt.loss, MOST_LOSS)
+        return 0.0 if self.learned is None else min(LOSS_FACTOR * self.learned.loss, MOST_LOSS)
 
     @property
     def remark(self) -> str:
         """What was learned, in a line; nothing where the summaries are as they were given."""
-        if self.learnt is None:
+        if self.learned is None:
             return ""
         names = [*self._coordinate_names(), *self.records]
-        means = [f for f in self.learnt.functions if f.kind == "mean" and f.of < len(names)]
+        means = [f for f in self.learned.functions if f.kind == "mean" and f.of < len(names)]
         shown = [(names[f.of], f.explained) for f in means]
         r_squared = ", ".join(f"{name} {max(value, 0.0):.2f}" for name, value in shown[:MOST_NAMED]) or "models only"
         more = ", …" if len(shown) > MOST_NAMED else ""
-        number, x = self.learnt.dimension, self.x
+        number, x = self.learned.dimension, self.x
         summaries = "1 summary was" if number == 1 else f"{number} summaries were"
         numbers = 0 if x is None else x.shape[1]
         return f"{summaries} learned from the data's {numbers:,} numbers (out-of-fold R²: {r_squared}{more})"
 
     def _coordinate_names(self) -> list[str]:
-        """The parameters of the coordinates that move, where they have names of their own."""
+        """The parameters of the coordinates that move; of models that share one, those of each."""
         known = structure(self.problem.prior)
-        names = list(known.coordinates) if known.models is None else []
-        return [names[k] if k < len(names) else f"coordinate {k + 1}" for k in self.moving]
+        if known.models is None:
+            each = [list(known.coordinates)]
+        else:  # the first coordinate is the model's
+            each = [["", *structure(prior).coordinates] for prior in known.models.models.values()]
 
-    def in_learnt_coordinates(self) -> Prepared | None:
+        def name(k: int) -> str:
+            found = dict.fromkeys(names[k] for names in each if k < len(names))
+            return " or ".join(found) or "a function of the parameters"
+
+        return [name(k) for k in self.moving]
+
+    def in_learned_coordinates(self) -> Prepared | None:
         """With summaries that are learned from the data; None where they are few, given by the user, or say nothing."""
         several = self.model.max() > 0
         if self.x is None or not worth_learning(self.summaries, self.v.shape[1] + several):
@@ -145,7 +153,7 @@ class Prepared:
             return None
         placed = found.place(numbers, self.fold)
         z = placed.coordinates
-        made = replace(self, z=z, radius=np.sqrt((z**2).sum(axis=1)), summaries=z.shape[1], learnt=found)
+        made = replace(self, z=z, radius=np.sqrt((z**2).sum(axis=1)), summaries=z.shape[1], learned=found)
         return made.take(np.flatnonzero(placed.inside))
 
     def moved_to(self, rows: IntArray, v: FloatArray) -> Points:

@@ -33,24 +33,23 @@ BETA_A, BETA_B = 0.5, 2.0
 @register("adaptive", "simulations allocated where they most reduce the error, as learned", needs="a finite prior")
 @dataclass(frozen=True)
 class AdaptiveAllocation(Method):
-    """Spend the budget in rounds, each bringing the counts closest to the estimated optimum for the targets.
+    """Spend the budget in rounds, each of which brings the counts as close as possible to the estimated optimum.
 
-    The first round follows the prior. Several targets share the simulations, each scaled by its posterior
-    variance; the components of one vector target count as they are.
+    The first round follows the prior. Several targets share the simulations, each scaled by its posterior variance; the
+    components of a vector target are not scaled.
 
     Parameters
     ----------
     learning
-        ``"beta"`` (default): a Beta posterior of every acceptance probability, whose uncertainty keeps rarely
-        accepted values in play. ``"plug-in"``: the paper's rule (section S4.2), p̂ = (n*+0.01)/(n+0.02) in the
-        optimum of section 2, with 1/√(simulations so far + 1) added to the proportions; optimistic when
-        acceptances are rare.
+        ``"beta"`` (default): a Beta posterior of every acceptance probability, whose uncertainty keeps simulating
+        rarely accepted values. ``"plug-in"``: the paper's rule (section S4.2), p̂ = (n*+0.01)/(n+0.02) in the optimum
+        of section 2, with 1/√(simulations so far + 1) added to the proportions; optimistic when acceptances are rare.
     rounds, tolerance, kernel
         As for `Allocation`.
     per
-        ``"simulation"`` (default) reduces the error as much as the number of simulations allows, ``"second"`` as much
-        as their cost allows, n_i ∝ √(α_i/c_i), with c_i learnt from what simulations at θ_i cost; for a budget in
-        simulator time, see `CostBudget`. Costs that were given with the problem are used in either case.
+        ``"simulation"`` (default) minimises the error for a given number of simulations, ``"second"`` for a given cost,
+        n_i ∝ √(α_i/c_i), with c_i learned from what simulations at θ_i cost; for a budget in simulator time, see
+        `CostBudget`. Costs given with the problem are used in both cases.
     """
 
     learning: str = "beta"
@@ -79,7 +78,7 @@ class AdaptiveAllocation(Method):
 class AdaptivePosterior(Method):
     """Draw θ in rounds from the posterior estimated so far, as sequential methods do (section S4.2).
 
-    A comparison, not a recommendation: the posterior is not where simulations help most.
+    This is for comparison only: the posterior is not where simulations help most.
     """
 
     rounds: int = ROUNDS

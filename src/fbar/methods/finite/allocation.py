@@ -57,7 +57,7 @@ def importance(influences: Sequence[FloatArray], weights: FloatArray) -> list[Fl
 @register("allocation-prior", "simulations in proportion to the prior", needs="a finite prior")
 @dataclass(frozen=True)
 class Allocation(Method):
-    """n_i simulations at θ_i, decided beforehand (section 2 of the paper).
+    """n_i simulations at θ_i, decided in advance (section 2 of the paper).
 
     Parameters
     ----------
@@ -66,11 +66,11 @@ class Allocation(Method):
         table 3 where the acceptance probabilities are known: ``"prior"``, ``"posterior"``, ``"max-ess"``,
         ``"min-unnormalised-mse"``, ``"min-mse"``, ``"ibs"``, ``"max-acceptance"``.
     counts
-        The n_i themselves, in place of shares and budget.
+        The n_i themselves, instead of shares and budget.
     floor
         Simulations that every value gets first; the shares divide what is left of the budget.
     rounds
-        In how many parts the simulations are run; stopping rules are read in between.
+        The number of parts in which the simulations are run; stopping rules are checked in between.
     tolerance, kernel
         When a simulation is accepted, see `Acceptance`.
     """

@@ -29,13 +29,13 @@ ENOUGH_HITS = 10
 class InverseBinomial(Method):
     """Simulate each value until its ``hits``-th match (van Opheusden, Acerbi & Ma 2020).
 
-    Gives an unbiased estimate of every log-likelihood (``log_likelihood`` of its run) and spends on
-    average hits/p_i* simulations at θ_i, most where the data are least likely. The number of simulations is
-    random; a budget ends the run early, with the values that are not done marked.
+    Gives an unbiased estimate of every log-likelihood (``log_likelihood`` of its run) and spends on average hits/p_i*
+    simulations at θ_i, most where the data are least likely. The number of simulations is random; a budget ends the run
+    early, and marks the values that are not finished.
 
-    Several simulations of a value are run at once. Those behind the last hit are surplus: counted in
-    ``surplus`` and in the number of simulations, and not used, since stopping at a hit is what makes the
-    estimates unbiased.
+    Several simulations of a value are run at once. Those after the last hit are surplus: they are counted in
+    ``surplus`` and in the number of simulations, but not used, since stopping at a hit is what makes the estimates
+    unbiased.
     """
 
     hits: int = 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -24,6 +25,13 @@ def population(present: Round, accepted: FloatArray) -> tuple[IntArray, FloatArr
     return rows, relative(log_w, accepted[rows])
 
 
+class CentreWeights(Protocol):
+    """Chooses how often particles are perturbed, where that is not by their weights."""
+
+    def __call__(self, present: Round, rows: IntArray, weights: FloatArray) -> FloatArray:
+        """In proportion to what the particles in some rows of a round are drawn, from their weights."""
+
+
 @dataclass(frozen=True, eq=False)
 class Perturber:
     """Makes proposals of accepted particles."""
@@ -32,12 +40,14 @@ class Perturber:
     perturbation: Perturbation
     jump: float
     centres: int | None
+    centre_weights: CentreWeights | None = None
 
     def propose(
         self, present: Round, accepted: FloatArray, tolerance: float, rng: np.random.Generator
     ) -> tuple[Perturbed, IntArray]:
         """A proposal for a round at ``tolerance``, and the rows of the particles that it perturbs."""
         rows, weights = population(present, accepted)
+        chosen = None if self.centre_weights is None else self.centre_weights(present, rows, weights)
         proposal = Perturbed(
             self.space,
             present.take(rows),
@@ -46,6 +56,7 @@ class Perturber:
             perturbation=self.perturbation,
             next_tolerance=tolerance,
             jump=self.jump,
+            probabilities=chosen,
             most=self.centres,
             rng=rng,
         )
@@ -62,7 +73,7 @@ def next_tolerance(
 ) -> float | None:
     """The tolerance after ``number`` rounds, of which ``present`` was the last; None where no lower one can be found.
 
-    ``measure`` is the distance of the next round, where its scales are learnt, and ``propose`` what it will draw from.
+    ``measure`` is the distance of the next round, where its scales are learned, and ``propose`` what it will draw from.
     """
     rows, weights = population(present, accepted)
     before = present.tolerance

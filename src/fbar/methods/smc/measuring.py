@@ -1,4 +1,4 @@
-"""Distances of simulations to the data, by the problem's own distance or by one whose scales are learnt."""
+"""Distances of simulations to the data, by the problem's own distance or by one whose scales are learned."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Measured:
 
 
 class Measuring:
-    """``measure`` is the distance of the present round, where its scales are learnt; ``applied`` that of the distances
+    """``measure`` is the distance of the present round, where its scales are learned; ``applied`` that of the distances
     which are stored."""
 
     def __init__(self, problem: Problem, scaled: Scaled | None) -> None:
@@ -66,7 +66,7 @@ class Measuring:
         return True
 
     def apply(self, measure: PNorm | None, store: Store[Particles], seen: Seen) -> Seen:
-        """Measure every simulation so far by a distance whose scales were learnt."""
+        """Measure every simulation so far by a distance whose scales were learned."""
         if measure is None or measure is self.applied:
             return seen
         self.applied = measure

@@ -52,9 +52,9 @@ def _in_study(weights: str, budget: int) -> SMC:
 class SMC(Method):
     """ABC-SMC with the particles of all rounds.
 
-    The first round draws from the prior, each later one perturbs the accepted particles of the round before, at a
-    lower tolerance. Without a budget the run ends with its last tolerance; with one it goes on there, from one more
-    proposal that is then kept, until the budget is spent or a stopping rule holds.
+    The first round draws from the prior; each later one perturbs the accepted particles of the previous round, at a
+    lower tolerance. Without a budget the run ends with its last tolerance; with one it continues there, with one more
+    proposal that is then fixed, until the budget is spent or a stopping rule holds.
 
     Parameters
     ----------
@@ -65,11 +65,11 @@ class SMC(Method):
         Acceptances that end a round (the sum of their weights, for a kernel), by index: the order in which
         simulations finish has no effect.
     simulations
-        In place of ``accepted``: simulations in a round.
+        Instead of ``accepted``: simulations in a round.
     perturbation
         ``"olcm"``, ``"local-normal"``, ``"normal"``, ``"uniform"`` or one with settings, such as
-        ``LocalNormalKernel(neighbours=30)``. Local kernels accept more; in five dimensions and more they are too
-        narrow for their own good (``benchmarks/coverage_smc.csv``).
+        ``LocalNormalKernel(neighbours=30)``. Local kernels accept more; in five or more dimensions they are too narrow
+        (``benchmarks/coverage_smc.csv``).
     weights
         How the particles of all rounds are weighted: ``"mixture"``, ``"ess"`` (the paper's),
         ``"inverse-variance"`` or ``"last"`` (the last round only), see `fbar.estimation.rounds`.
@@ -78,7 +78,8 @@ class SMC(Method):
     distance
         `Scaled` to learn the scales of the summaries; the problem's own distance by default.
     coordinates
-        Where particles are perturbed: ``"theta"``, or ``"normal"`` where no proposal leaves the prior's support.
+        The coordinates in which particles are perturbed: ``"theta"``, or ``"normal"``, in which no proposal leaves the
+        prior's support.
     jump
         The probability with which a discrete parameter or the model is drawn again from the prior.
     centres
@@ -135,6 +136,11 @@ class SMC(Method):
         return self.schedule.last is not None
 
     @property
+    def has_tolerance(self) -> bool:
+        """It is the last one of the schedule."""
+        return True
+
+    @property
     def may_stop_short(self) -> bool:
         return True
 
@@ -156,7 +162,7 @@ class SMC(Method):
         return SMCRun(self, start)
 
 
-register("smc-last", "ABC-SMC with the last round only, as is usual", for_budget=partial(_in_study, "last"))(
+register("smc-last", "ABC-SMC with only the last round, as usual", for_budget=partial(_in_study, "last"))(
     partial(SMC, weights="last")
 )
 register(

@@ -19,7 +19,7 @@ from fbar.estimation.rounds import Rounds
 from fbar.methods.forecasts import VarianceAfter
 from fbar.methods.run import Run, Stage
 from fbar.methods.smc import account
-from fbar.methods.smc.descent import Perturber, next_tolerance
+from fbar.methods.smc.descent import CentreWeights, Perturber, next_tolerance
 from fbar.methods.smc.drawing import OutsidePrior, draw_inside
 from fbar.methods.smc.measuring import Measuring
 from fbar.methods.smc.present import PresentRound, acceptance_at
@@ -46,7 +46,7 @@ NO_LONGER_AT_DATA = (
 class SMCRun(Run):
     """ABC-SMC at work. ``rounds`` keeps every simulation, so that its posterior takes any tolerance and weighting."""
 
-    def __init__(self, method: SMC, start: Start) -> None:
+    def __init__(self, method: SMC, start: Start, *, centre_weights: CentreWeights | None = None) -> None:
         super().__init__(start)
         if start.trials is not None:
             raise InputError("SMC runs one trial at a time; leave out trials=")
@@ -57,8 +57,10 @@ class SMCRun(Run):
         self.space = Space(self.problem.prior, method.coordinates)
         if not self.problem.records:
             self.problem.check_targets(self.targets)
-        self._perturber = Perturber(self.space, as_perturbation(method.perturbation), method.jump, method.centres)
-        self.store = Rounds(self.problem, self.space, needs_summaries=self.at_data or method.distance is not None)
+        perturbation = as_perturbation(method.perturbation)
+        self._perturber = Perturber(self.space, perturbation, method.jump, method.centres, centre_weights)
+        keeps = self.at_data or method.distance is not None or centre_weights is not None
+        self.store = Rounds(self.problem, self.space, needs_summaries=keeps)
         self._measuring = Measuring(self.problem, method.distance)
         wanted = method.accepted if method.simulations is None else method.simulations
         self.block_size = start.block_size or self._default_block(max(1, min(wanted // 8, MOST_BLOCK)))
@@ -66,7 +68,7 @@ class SMCRun(Run):
         self._extra = 0
         self._stuck = False  # no simulation came closer, so the tolerance stays
         self._was_at_data = False
-        pilot = method.distance is not None  # scales are learnt from a round that accepts all
+        pilot = method.distance is not None  # scales are learned from a round that accepts all
         self._open(FromPrior(self.space), math.inf if pilot else self.schedule.first())
 
     # ------------------------------------------------------------ state
@@ -122,7 +124,7 @@ class SMCRun(Run):
 
     @property
     def measure(self) -> PNorm | None:
-        """The distance of the present round, where its scales are learnt."""
+        """The distance of the present round, where its scales are learned."""
         return self._measuring.measure
 
     @property

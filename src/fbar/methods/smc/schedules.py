@@ -139,11 +139,11 @@ class QuantileSchedule(_Falling):
 
 @dataclass(frozen=True)
 class AcceptanceRateSchedule(_Falling):
-    """The next tolerance is the one at which the next proposal would accept a wanted share of its simulations.
+    """The next tolerance is the one at which the next proposal would accept a given share of its simulations.
 
     The rate at a tolerance is predicted from all simulations of the round, accepted or not, weighted by the ratio of
-    the two proposals' densities. Where the rate is out of reach the tolerance falls all the same, so far that a tenth
-    of what it accepts is left behind.
+    the two proposals' densities. If that rate cannot be reached, the tolerance is still lowered, such that it rejects a
+    tenth of what it accepted before.
     """
 
     rate: float = 0.3

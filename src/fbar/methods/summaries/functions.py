@@ -61,6 +61,6 @@ def out_of_fold(kind: str, x: FloatArray, y: FloatArray, folds: int, seed: int) 
     """
     predicted = np.empty_like(y)
     fold = np.arange(len(x)) % folds
-    for k in range(folds):
+    for k in range(min(folds, len(x))):
         predicted[fold == k] = REGRESSIONS[kind](x[fold != k], y[fold != k], seed).predict(x[fold == k])
     return predicted

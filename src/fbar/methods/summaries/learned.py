@@ -1,4 +1,4 @@
-"""A problem with the summaries that a pilot has taught, and what was learnt."""
+"""A problem with the summaries that a pilot has taught, and what was learned."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ POOR = 0.02
 
 
 class LearnedSummary:
-    """The learnt summary as a function of a batch of outputs: the regression of the problem's own summaries.
+    """The learned summary as a function of a batch of outputs: the regression of the problem's own summaries.
 
     ``fingerprint`` is that of its values at some simulations, to know it again.
     """
@@ -56,7 +56,7 @@ class Learning:
 
 
 class LearnedProblem(Problem):
-    """A problem whose summaries were learnt for some targets; made by `LearnedSummaries.learn`.
+    """A problem whose summaries were learned for some targets; made by `LearnedSummaries.learn`.
 
     Its summaries are estimates of E[f(θ)|x] over their residual standard deviation, which is the posterior's in a root
     mean square over the data that the prior makes, so a tolerance of 0.1 is about a tenth of a posterior standard
@@ -69,7 +69,7 @@ class LearnedProblem(Problem):
     Attributes
     ----------
     base
-        The problem that the summaries were learnt from.
+        The problem that the summaries were learned from.
     regression
         Which one it is.
     r_squared
@@ -124,7 +124,7 @@ class LearnedProblem(Problem):
 
     @property
     def remark(self) -> str:
-        """What was learnt, in a line."""
+        """What was learned, in a line."""
         shown = ", ".join(f"{name} {value:.2f}" for name, value in list(self.r_squared.items())[:6])
         more = ", …" if len(self.r_squared) > 6 else ""
         return (
@@ -151,7 +151,7 @@ class LearnedProblem(Problem):
         return LearnedProblem(self.base.replace(**changes), self._summary, self.learning)
 
     def with_observed(self, observed: Any) -> LearnedProblem:
-        """The same summaries of other data: nothing is learnt again."""
+        """The same summaries of other data: nothing is learned again."""
         return LearnedProblem(self.base.with_observed(observed), self._summary, self.learning)
 
     @cached_property

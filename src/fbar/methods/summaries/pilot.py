@@ -1,4 +1,4 @@
-"""The pilot: simulations from the prior that summaries are learnt from."""
+"""The pilot: simulations from the prior that summaries are learned from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEAST = 50
 
 
 class Pilot(Run):
-    """Simulations from the prior that summaries are learnt from: one round, all of it kept."""
+    """Simulations from the prior that summaries are learned from: one round, all of it kept."""
 
     def __init__(self, start: Start) -> None:
         super().__init__(start)

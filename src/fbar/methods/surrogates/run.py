@@ -220,7 +220,7 @@ class SurrogateRun(Run):
         return GaussianProcess(self.x, y, self.hyperparameters)
 
     def _threshold(self, process: GaussianProcess, tolerance: float | None) -> Threshold:
-        """That of a tolerance; without one, the smallest mean at a simulated point: elsewhere it is extrapolated."""
+        """That of a tolerance; without one, the smallest mean at a simulated point, where it is not extrapolated."""
         positive = self.distance[self.distance > 0]  # not NaN
         least = float(positive.min()) if positive.size else 1.0
         given = None if tolerance is None else distances.threshold(tolerance, self._power)

@@ -1,4 +1,4 @@
-"""What the error is reduced of: g² = Σ_j c_j ψ_j², for one target or several.
+"""The targets whose error is reduced: g² = Σ_j c_j ψ_j², for one target or several.
 
 A floor is added to g², κ² times its posterior mean, since a ratio's denominator needs draws where ψ = 0 too; it costs
 about κ²/4.
@@ -42,7 +42,9 @@ class Aim:
         return Aim(tuple(targets), goal, dict(importance or {}))
 
     def g(self, points: Points, weights: FloatArray, base: FloatArray) -> FloatArray:
-        """√(Σ c ψ² + floor) at weighted points; ``base`` is ω without g."""
+        """√(Σ c ψ² + floor) at weighted points; ``base`` is ω without g. Negative weights count as 0."""
+        if (weights < 0).any():
+            weights = np.maximum(weights, 0.0) / np.maximum(weights, 0.0).sum()
         squares = []
         for target in self.targets:
             psi = np.nan_to_num(target.influence(points, weights), nan=0.0, posinf=0.0, neginf=0.0)

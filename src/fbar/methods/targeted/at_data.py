@@ -99,7 +99,7 @@ class TargetedAtDataRun(TargetedRounds):
         for number, proposals in enumerate(self.store.proposals[: self.store.rounds]):
             learned = not isinstance(proposals[0], FromPrior)
             first, end = self.store.of_round(number)
-            words = "from the posterior that was estimated before, widened" if learned else "from the prior"
+            words = "from the posterior estimated so far, widened" if learned else "from the prior"
             found.append(Stage(words, end - first))
         return found
 
@@ -127,7 +127,7 @@ class TargetedAtDataRun(TargetedRounds):
         except NoPosterior:
             return [FromPrior(self.space)] * self.method.groups
         if self.estimator_at_data.learn:
-            prepared = prepared.in_learnt_coordinates() or prepared
+            prepared = prepared.in_learned_coordinates() or prepared
         try:
             step = self._provisional_from(prepared).step
         except NoPosterior:

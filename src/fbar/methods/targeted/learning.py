@@ -1,16 +1,16 @@
-"""From simulations to a proposal: the design of least error, fitted to what was accepted.
+"""From simulations to a proposal: the design with the smallest error, fitted to the accepted draws.
 
 For independent draws the least error of Σ_j c_j E[ψ_j]² is at q ∝ p √m2 g, with m2(θ) = E[a²|θ] and g² = Σ_j c_j ψ_j²
 (per second: divided by √c(θ), the cost of a simulation there); see `fbar.methods.targeted.aim` for g.
 
-Accepted draws of weight w = p/q̄ are draws from p m1; so a mixture is fitted to them with the weights
-ω = w a² g/√m2. In one and two dimensions m2 is the mean of a² over a draw's nearest neighbours among *all* other
-simulations: with the draw itself among them, m2 would be overestimated where acceptance is rare, and the tails missed.
-From three on, where neighbours are far, it is left out and the mixture made wider instead (√m2 is wider than m2).
-Where a is an estimate of the likelihood itself and not noisy, m2 is a². A
-proposal that is too wide costs little and one that is too narrow much, so both are widened. The exact variance over
-the best possible one, for Gaussian p*, mean and second moment: 1.2 in one dimension (two-sided exponential p*), 1.35
-and 1.5 in two, 1.4 and 1.75 in three, 1.75 and 2.1 in five, 2.1 and 3 in eight.
+Accepted draws of weight w = p/q̄ are draws from p m1; so a mixture is fitted to them with the weights ω = w a² g/√m2.
+In one and two dimensions m2 is the mean of a² over a draw's nearest neighbours among *all* other simulations: with the
+draw itself among them, m2 would be overestimated where acceptance is rare, and the tails missed. In three or more,
+where neighbours are far, it is left out and the mixture is made wider instead (√m2 is wider than m2). Where a is an
+estimate of the likelihood itself and not noisy, m2 is a². A proposal that is too wide costs little and one that is too
+narrow costs much, so both are widened. The exact variance over the best possible one, for Gaussian p*, mean and second
+moment: 1.2 in one dimension (two-sided exponential p*), 1.35 and 1.5 in two, 1.4 and 1.75 in three, 1.75 and 2.1 in
+five, 2.1 and 3 in eight.
 """
 
 from __future__ import annotations
@@ -75,6 +75,8 @@ def learn(
     log_w = store.log_weights(hit)
     w = relative(log_w)
     weights = w * a
+    if not weights.sum() > 0:  # of both signs
+        weights = np.abs(weights)
     weights /= weights.sum()
     omega = np.abs(weights)
     removable = 0.0
@@ -204,7 +206,7 @@ def _second_moments(
             continue
         some = rng.choice(mine.size, min(mine.size, PROBED), replace=False)
         root = 1 / np.sqrt(_near(x, square, at[some], a[hit[mine[some]]] ** 2))
-        result[mine] = (np.average(root, weights=weights[mine[some]])) ** -2
+        result[mine] = (np.average(root, weights=np.abs(weights[mine[some]]))) ** -2
     return result
 
 

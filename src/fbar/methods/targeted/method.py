@@ -36,9 +36,8 @@ class Targeted(Method):
     ----------
     tolerance
         None: the answer is about the posterior, by regression at the data, see `fbar.estimation.at_data`; on a finite
-        space, exact matching. A number: ABC's posterior, of simulations that come so close to the data. ``"chosen"``:
-        ABC's posterior at a tolerance that is chosen from the budget (or the limit), so that the bias it seems to leave
-        is at most about the error bar.
+        space, exact matching. A number: ABC's posterior at that tolerance. ``"chosen"``: ABC's posterior at a tolerance
+        that is chosen from the budget (or the limit), such that the apparent bias is at most about the error bar.
     kernel
         The acceptance kernel, see `Acceptance`.
     goal
@@ -47,14 +46,14 @@ class Targeted(Method):
     importance
         Weights of the targets' relative squared errors, by name; 1 for those left out.
     per
-        What is scarce: ``"simulation"``, or ``"second"`` of simulator time, where the costs of single simulations are
-        known (see ``cost`` of `Problem`). Measured times differ from run to run, and with them where it simulates: the
-        same seed gives the same result only where costs are returned or given.
+        Minimise the error per ``"simulation"``, or per ``"second"`` of simulator time, where the costs of single
+        simulations are known (see ``cost`` of `Problem`). Measured times differ from run to run, and with them the
+        places where it simulates: the same seed then gives the same result only if costs are returned or given.
     groups
-        Cross-fitting groups: proposals of one learn from the others.
+        Number of cross-fitting groups: the proposals of one are learned from the others.
     defence
-        The share of simulations that go on coming from the prior, in case the proposals have missed something: 0.1 in
-        one and two dimensions, 0.2 in three and four and 0.3 above by default.
+        The share of simulations that still come from the prior, in case the proposals have missed something: 0.1 in one
+        and two dimensions, 0.2 in three and four and 0.3 above by default.
     """
 
     tolerance: float | str | None = None

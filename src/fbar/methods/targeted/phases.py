@@ -1,8 +1,9 @@
 """The phases of a targeted run, and the plan of a round.
 
-``Descent``, while the tolerance is above the wanted one: proposals follow ABC's posterior at falling tolerances, since
-to target f there would leave too few draws near the data to descend. ``Learning``, at the wanted tolerance: proposals
-for the targets are fitted again after every round. ``Sampling``: they are known well enough, and kept.
+``Descent``, while the tolerance is above the requested one: proposals follow ABC's posterior at falling tolerances,
+since targeting f at this stage would leave too few draws near the data to descend. ``Learning``, at the requested
+tolerance: proposals for the targets are fitted again after every round. ``Sampling``: they are known well enough, and
+fixed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Simulations where they reduce the error of what is asked (section 2 of the paper, for p* that is not known).
 
-Proposals follow ABC's posterior at falling tolerances down to the wanted one. There they follow the design of least
-error, q ∝ p √E[a²|θ] g, g² = Σ_j c_j ψ_j² (the optimum for independent draws of section S5.1, for several targets),
-which is learnt in rounds that double what was accepted, and then kept. See `fbar.methods.targeted.phases` for the
-phases, `fbar.methods.targeted.learning` for the fit, and `fbar.estimation.crossfitted` for the groups that keep
-proposals from weighing their own draws.
+Proposals follow ABC's posterior at falling tolerances down to the requested one. There they follow the design with the
+smallest error, q ∝ p √E[a²|θ] g, g² = Σ_j c_j ψ_j² (the optimum for independent draws of section S5.1, for several
+targets), which is learned in rounds that double the number of acceptances, and then fixed. See
+`fbar.methods.targeted.phases` for the phases, `fbar.methods.targeted.learning` for the fit, and
+`fbar.estimation.crossfitted` for the groups, which ensure that proposals do not weight the draws that they were fitted
+to.
 
 The size of every round is planned before it begins: no acceptance ends one, so draws are independent given the past.
 """

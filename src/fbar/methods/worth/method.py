@@ -11,7 +11,8 @@ from fbar.errors import InputError
 from fbar.methods.method import Method
 from fbar.methods.start import Start
 from fbar.methods.targeted.aim import check_importance
-from fbar.methods.worth.run import Settings, WorthRun
+from fbar.methods.worth.pieces import Settings
+from fbar.methods.worth.run import WorthRun
 from fbar.methods.worth.valuation import Valuation
 
 

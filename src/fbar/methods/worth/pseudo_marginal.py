@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fbar.checks import positive_integer, shown
+from fbar.checks import flag, positive_integer, shown
 from fbar.errors import InputError
 from fbar.methods.registry import register
 from fbar.methods.start import Start
@@ -67,7 +67,7 @@ def with_likelihood(
     """
     if not callable(estimate):
         raise InputError(f"estimate must be a function estimate(theta, rng); got {shown(estimate)}")
-    name = LOG_LIKELIHOOD if log else LIKELIHOOD
+    name = LOG_LIKELIHOOD if flag(log, "log") else LIKELIHOOD
     return Problem(prior, _Estimating(estimate, name), 0.0, records=[name], **options)
 
 

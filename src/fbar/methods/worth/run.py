@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,10 +30,12 @@ from fbar.methods.targeted.aim import Aim
 from fbar.methods.targeted.learning import learn
 from fbar.methods.targeted.phases import RoundPlan
 from fbar.methods.targeted.rounds import DEFENCE
+from fbar.methods.worth.pieces import Piece, Settings
+from fbar.methods.worth.so_far import draws_so_far
 from fbar.methods.worth.valuation import Asked, Replicates, Valuation
 from fbar.question.outcomes import Batch, Outcomes, require_simulated
 from fbar.question.points import Points
-from fbar.question.space import Particles, Proposal, Space
+from fbar.question.space import Proposal, Space
 from fbar.question.worth import LOG_SIZE, SIGN, Measured
 from fbar.seeds import Purpose
 from fbar.weights import effective_size, relative
@@ -51,30 +52,11 @@ GENERATIONS = 5
 ENOUGH, ENOUGH_PER_DIMENSION = 10, 4
 """Effective draws that a proposal is learned from, and for each dimension."""
 
+NEGLIGIBLE = 50
+"""A last generation of less than this part of all draws is not drawn; it is left over where draws take fewer
+simulations than a budget reserves for them."""
+
 HALVINGS = 40
-
-
-@dataclass
-class Piece:
-    """Draws of one block: where they are, their group, and what their waves gave."""
-
-    particles: Particles
-    group: int
-    waves: list[Replicates] = field(default_factory=list)
-
-    def take(self, rows: IntArray) -> Piece:
-        return Piece(self.particles.take(rows), self.group, [wave.take(rows) for wave in self.waves])
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What all methods of this room can be told of the design."""
-
-    goal: str
-    importance: Mapping[str, float] | None
-    per: str
-    groups: int
-    defence: float | None
 
 
 class WorthRun(Run):
@@ -127,6 +109,14 @@ class WorthRun(Run):
         return self._simulations
 
     @property
+    def final_tolerance(self) -> float | None:
+        return self.valuation.tolerance
+
+    @property
+    def reported_tolerance(self) -> float | None:
+        return self.valuation.tolerance or None
+
+    @property
     def draws(self) -> int:
         """Draws of θ that are valued."""
         return self._draws_before + self.store.simulations
@@ -139,7 +129,11 @@ class WorthRun(Run):
 
     def _first_size(self) -> int:
         least = max(FIRST, FIRST_PER_DIMENSION * self.space.dimension, 2 * self.settings.groups)
-        return max(least, self._affordable // GENERATIONS) if self.budget is not None else 4 * least
+        return max(least, int(self._affordable * self._share)) if self.budget is not None else 4 * least
+
+    @property
+    def _share(self) -> float:
+        return self.valuation.next_share or 1 / GENERATIONS
 
     @property
     def _affordable(self) -> int:
@@ -170,7 +164,7 @@ class WorthRun(Run):
             piece = Piece(self.store.proposals[-1][group].draw(rng, self._plan.sizes[block]), group)
         else:
             piece = self._waiting[block]
-        asked = self.valuation.ask(self._wave, len(piece.particles), rng)
+        asked = self.valuation.ask(self._wave, len(piece.particles), rng).after(piece.waves)
         self._asked_for[block] = piece, asked
         points = self.space.points(piece.particles).with_derived(self.problem.derived)
         if asked.columns:
@@ -181,7 +175,7 @@ class WorthRun(Run):
     def _absorb(self, batch: Batch, outcomes: Outcomes) -> None:
         outcomes = require_simulated(outcomes)
         distance, seen = self.problem.distances(outcomes)
-        self.seen = self.seen + seen
+        self.seen = self.seen + seen.by(self.problem.simulator.name_of(batch.points))
         self._simulations += batch.simulations
         piece, asked = self._asked_for.pop(batch.block)
         n, r = batch.points.rows, asked.repeats
@@ -200,6 +194,7 @@ class WorthRun(Run):
                 {name: np.asarray(values).reshape(n, r) for name, values in outcomes.columns.items()},
                 asked.columns,
                 None if cost is None else np.nansum(cost.reshape(n, r), axis=1),
+                asked.hidden,
             )
         )
         self._told_pieces.append(piece)
@@ -250,12 +245,14 @@ class WorthRun(Run):
                     None,
                     np.sum(costs, axis=0) if costs else None,
                     near=np.flatnonzero(~a_is_zero),
-                    further={LOG_SIZE: valued.log_size, SIGN: valued.sign},
+                    further={LOG_SIZE: valued.log_size, SIGN: valued.sign, **valued.kept},
                 )
             )
         self._latest = None
         self._learn_to_value(pieces)
-        if self._affordable < 2 * self.settings.groups:
+        if self.store.rounds:
+            self.valuation.survey(draws_so_far(self.store, self._worth, self.aim))
+        if self._affordable < max(2 * self.settings.groups, self.draws // NEGLIGIBLE):
             self._ended = "budget spent"
         else:
             self._next_generation()
@@ -291,7 +288,7 @@ class WorthRun(Run):
         if self.budget is None:
             return max(self._first_size(), self.draws // 2)
         whole = (self.budget - self._leg_spent) // self.valuation.most
-        return max(self._first_size(), whole // GENERATIONS)
+        return max(self._first_size(), int(whole * self._share))
 
     def _next_generation(self) -> None:
         if len(self.store.proposals) > self.store.rounds:  # planned already, for draws that are valued in another way
@@ -340,6 +337,8 @@ class WorthRun(Run):
         if not self.store.everything.accepted(self._worth)[0].size:
             raise all_rejected(self.simulations, self.seen, tolerance=False)
         posterior = self.store.posterior(self._worth, self.seen, self.simulations)
+        if self.valuation.noisy:  # as an indicator's, the sum of a is a number of simulations
+            posterior.accepted *= math.exp(self._worth.largest)
         posterior.about, posterior.remark = self.valuation.about, self.valuation.remark
         cut = (
             f"{self._cut_short} of {self.draws} draws were cut short by the budget, so the answer is biased; raise it"
@@ -394,7 +393,7 @@ class WorthRun(Run):
 
     def _extend(self, tolerance: float | None) -> None:
         if tolerance is not None:
-            raise InputError("this method has no tolerance; leave it out")
+            raise InputError("the run cannot go on at another tolerance; start another run with it")
         if not self.problem.records:
             self.problem.check_targets(self.targets)
         self.aim = Aim.of(self.targets, self.settings.goal, self.settings.importance)

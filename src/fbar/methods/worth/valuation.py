@@ -7,7 +7,7 @@ complete go into a further one: another simulator (the real one behind a cheap o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,10 +19,22 @@ from fbar.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What a wave asks for: simulations of each draw, and further columns that the simulator sees."""
+    """What a wave asks for: simulations of each draw, and further columns that the simulator sees.
+
+    ``hidden`` columns are kept for the valuation, and the simulator does not see them. A draw keeps the columns of its
+    earlier waves, unless a later one has others of the same names.
+    """
 
     repeats: int
     columns: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict)
+    hidden: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict)
+
+    def after(self, before: Sequence[Replicates]) -> Asked:
+        """With the columns of the wave before."""
+        if not before:
+            return self
+        last = before[-1]
+        return Asked(self.repeats, {**last.columns, **self.columns}, {**last.hidden, **self.hidden})
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +42,8 @@ class Replicates:
     """What a wave gave: n draws with r simulations each.
 
     ``summaries`` has the shape (n, r, numbers), NaN where a simulation ``failed``; ``distance`` to the data and
-    ``recorded`` outputs that are one number have the shape (n, r). ``columns`` is what the wave asked with, ``cost``
-    what each draw cost.
+    ``recorded`` outputs that are one number have the shape (n, r). ``columns`` and ``hidden`` are what the wave asked
+    with, ``cost`` what each draw cost.
     """
 
     summaries: FloatArray
@@ -40,6 +52,7 @@ class Replicates:
     recorded: Mapping[str, npt.NDArray[np.generic]]
     columns: Mapping[str, npt.NDArray[np.generic]]
     cost: FloatArray | None = None
+    hidden: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict)
 
     @property
     def draws(self) -> int:
@@ -58,6 +71,7 @@ class Replicates:
             {name: values[rows] for name, values in self.recorded.items()},
             {name: values[rows] for name, values in self.columns.items()},
             None if self.cost is None else self.cost[rows],
+            {name: values[rows] for name, values in self.hidden.items()},
         )
 
 
@@ -66,13 +80,15 @@ class Valued:
     """a = sign · exp(log_size) of n draws.
 
     ``log_variance`` is the variance of log |a| given θ, NaN where it is not known. Draws that are not ``complete`` need
-    a further wave; without one they are worth what is given here, and counted as cut short.
+    a further wave; without one they are worth what is given here, and counted as cut short. ``kept`` are further
+    numbers of each draw, for `Valuation.survey`, and may have `fbar.question.worth.UNSIGNED`.
     """
 
     log_size: FloatArray
     sign: FloatArray
     log_variance: FloatArray
     complete: BoolArray
+    kept: Mapping[str, FloatArray] = field(default_factory=dict)
 
     @staticmethod
     def positive(log_size: FloatArray, log_variance: FloatArray | None = None) -> Valued:
@@ -82,12 +98,26 @@ class Valued:
         return Valued(log_size, np.ones(n), unknown, np.ones(n, dtype=bool))
 
     @staticmethod
-    def of(a: FloatArray, complete: BoolArray | None = None) -> Valued:
+    def of(a: FloatArray, complete: BoolArray | None = None, kept: Mapping[str, FloatArray] | None = None) -> Valued:
         """Numbers of either sign."""
         with np.errstate(divide="ignore"):
             log_size = np.log(np.abs(a))
         done = np.ones(a.shape, dtype=bool) if complete is None else complete
-        return Valued(log_size, np.where(a < 0, -1.0, 1.0), np.full(a.shape, np.nan), done)
+        return Valued(log_size, np.where(a < 0, -1.0, 1.0), np.full(a.shape, np.nan), done, kept or {})
+
+
+@dataclass(frozen=True, eq=False)
+class DrawsSoFar:
+    """All draws of a run, in order: what was kept of them, and what they add to the variance of the targets.
+
+    ``last_generation`` begins at this draw. ``variance_parts`` gives w²g² at some of them, g² = Σ c ψ² as in
+    `fbar.methods.targeted.aim`; times a² it is what a draw adds to the variance. The rows must have all draws with
+    a ≠ 0 among them.
+    """
+
+    kept: Mapping[str, FloatArray]
+    last_generation: int
+    variance_parts: Callable[[IntArray], FloatArray]
 
 
 class Valuation(ABC):
@@ -99,6 +129,9 @@ class Valuation(ABC):
 
     noisy: bool = False
     """Whether one draw's a says little of E[a²|θ]; see `fbar.question.worth.Worth`."""
+
+    tolerance: float | None = None
+    """The tolerance of the posterior, where it is ABC's."""
 
     @property
     @abstractmethod
@@ -125,6 +158,15 @@ class Valuation(ABC):
         sum to 1; ``left`` is the number of simulations that are left.
         """
         return False
+
+    @property
+    def next_share(self) -> float | None:
+        """The part of a budget for the next generation; None for the usual one."""
+        return None
+
+    def survey(self, draws: DrawsSoFar) -> None:
+        """Learn from all draws how to go on, where that does not change E[a|θ]."""
+        return
 
     @property
     def doubts(self) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ UNITS = {
 class ErrorLine:
     """The errors of one target in terms of ``unit``; of a vector target its worst component's.
 
-    ``trusted`` are the moments whose error bar could be stood behind. ``halved`` is where half of the last error would
+    ``trusted`` are the moments whose error bar is reliable. ``halved`` is where half of the last error would
     be, as a number of simulations with its 80% interval.
     """
 
@@ -63,8 +63,8 @@ class Error(Record):
     def of(cls, result: Result, relative: str = "posterior") -> Error:
         """``relative`` to the posterior, to the estimate, or to nothing (``"none"``).
 
-        To the posterior: in terms of √(Σ w ψ²), the error that one draw from it would have, the standard deviation of f
-        for a mean. An error of 0.01 is then that of 10,000 independent draws.
+        Relative to the posterior: in units of √(Σ w ψ²), the error of a single draw from it, which is the standard
+        deviation of f for a mean. An error of 0.01 is then that of 10,000 independent draws.
         """
         one_run(result)
         label = UNITS[choice(relative, UNITS, "relative=")]
@@ -133,7 +133,7 @@ def _units(result: Result, target: Target, last: Estimate, relative: str) -> Flo
     if relative == "estimate":
         found = np.abs(np.atleast_1d(last.value))
     else:
-        posterior = result.posterior
+        posterior = result.posterior.pictured
         weights = posterior.weights / posterior.weights.sum()
         square = target.influence(posterior.points, weights) ** 2
         found = np.sqrt(np.maximum((weights[:, None] * square).sum(axis=0), 0.0))

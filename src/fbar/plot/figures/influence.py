@@ -28,11 +28,11 @@ MOST_POINTS = 2000
 
 @dataclass(frozen=True, eq=False)
 class Influence(Record):
-    """The share of the variance that the ``k`` largest parts of it make up, and of the weight its ``k`` largest.
+    """The share of the variance in its ``k`` largest parts, and the share of the weight in its ``k`` largest.
 
-    ``what`` are single simulations, or values of θ on a finite space: ``number`` of them. ``half`` are as many as
-    make up half of the variance, ``largest`` is the largest share. ``theta`` and ``shares`` are single parts, by the
-    ``parameter`` that explains most of them.
+    ``what`` are single simulations, or values of θ on a finite space; ``number`` is how many there are. ``half`` is how
+    many account for half of the variance, ``largest`` is the largest share. ``theta`` and ``shares`` are single parts,
+    by the ``parameter`` that explains most of them.
     """
 
     target: str

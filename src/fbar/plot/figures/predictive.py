@@ -50,7 +50,7 @@ class Predictive(Record):
 
     @classmethod
     def of(cls, observed: npt.ArrayLike, simulated: npt.ArrayLike, names: Sequence[str] | None = None) -> Predictive:
-        """``simulated`` has a row for each simulation of the data, of any shape, which is read in order."""
+        """``simulated`` has a row for each simulation of the data, of any shape, which is flattened."""
         data = floats(observed, "observed data")
         rows = floats(simulated, "simulated data")
         if rows.ndim == 0 or rows.shape[1:] != data.shape or rows.size == 0:

@@ -41,7 +41,7 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class Curves(Record):
-    """``methods`` are all of the study, whose order decides the colours of those that have none of their own."""
+    """``methods`` are all methods of the study; their order determines the colours of those without their own."""
 
     score: str
     methods: tuple[str, ...]
@@ -114,7 +114,7 @@ class Standing:
 
 @dataclass(frozen=True, eq=False)
 class Ranking(Record):
-    """``methods`` are all of the study, whose order decides the colours of those that have none of their own."""
+    """``methods`` are all methods of the study; their order determines the colours of those without their own."""
 
     score: str
     methods: tuple[str, ...]
@@ -198,7 +198,7 @@ class Panel:
 
 @dataclass(frozen=True, eq=False)
 class Versus(Record):
-    """``methods`` are all of the study, whose order decides the colours of those that have none of their own."""
+    """``methods`` are all methods of the study; their order determines the colours of those without their own."""
 
     y: str
     methods: tuple[str, ...]
@@ -207,7 +207,7 @@ class Versus(Record):
 
     @classmethod
     def of(cls, result: StudyResult, scores: str | Sequence[str] | None = None, error: str = ERROR) -> Versus:
-        """``scores`` are all others that have a better side, by default."""
+        """``scores`` are by default all others for which lower or higher is better."""
         one_study(result)
         listed = (
             [scores] if isinstance(scores, str) else scores if scores is None else texts(scores, "scores", "['ess']")
@@ -263,7 +263,7 @@ def _rows(number: int) -> tuple[int, int]:
 
 
 def write_figures(result: StudyResult, directory: str | Path) -> list[Path]:
-    """``curves``, ``ranking`` and ``versus`` as PNG and SVG, those for which there are enough trials and budgets."""
+    """Write ``curves``, ``ranking`` and ``versus`` as PNG and SVG, if there are enough trials and budgets."""
     one_study(result)
     directory = as_path(directory, "directory")
     if ERROR not in result.scores or result.number_of_trials < 2:

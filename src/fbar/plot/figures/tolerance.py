@@ -48,10 +48,10 @@ class Band:
 
 @dataclass(frozen=True, eq=False)
 class Tolerance(Panels):
-    """``own`` is the run's tolerance; at 0 is the estimate less its bias, `fbar.Result.bias`.
+    """``own`` is the run's tolerance; at 0 is the estimate minus its bias, `fbar.Result.bias`.
 
-    ``against`` is what they are drawn against: of an answer at the data it is the share of the simulations that
-    is within the bandwidth, and ``own`` the one that was chosen.
+    ``against`` is what they are drawn against: for an answer at the data, the share of the simulations within the
+    bandwidth, and ``own`` is the chosen one.
     """
 
     bands: tuple[Band, ...]

@@ -66,9 +66,9 @@ def draws(size: int, dimension: int, rng: np.random.Generator) -> FloatArray:
 
 
 class Mixture:
-    """A mixture of distributions on the same parameters, such as a design made safe by a share of the prior.
+    """A mixture of distributions of the same parameters, such as a design mixed with the prior for safety.
 
-    ``from_unit`` shares the first coordinate out among the components, so that no further one is needed.
+    ``from_unit`` divides the first coordinate among the components, so that no further one is needed.
     """
 
     def __init__(self, components: Sequence[Distribution], weights: npt.ArrayLike) -> None:

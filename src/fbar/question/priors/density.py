@@ -84,9 +84,9 @@ class Density:
     function
         The density up to a constant, for an array of values.
     low, high
-        Where it lives; finite. (Truncate an infinite tail where its mass is below rounding error.)
+        The bounds of its support; finite. (Truncate an infinite tail where its mass is below rounding error.)
     breaks
-        Places where it is not smooth, if they are known; others are found.
+        Points where it is not smooth, if they are known; others are found.
 
     Examples
     --------

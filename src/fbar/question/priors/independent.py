@@ -15,18 +15,18 @@ from fbar.errors import InputError
 from fbar.question.points import Points, require_points
 from fbar.question.priors.base import as_unit, draws
 from fbar.question.priors.marginals import Marginal, as_marginal, quantile_function
-from fbar.question.priors.structures import Determined, Structure, Structured
+from fbar.question.priors.structures import Constrained, Determined, Structure, Structured
 
 MOST_DIMENSIONS = 100_000
 """Of the unit cube that a distribution is made from."""
 
 
 class Prior(Structured):
-    """Named parameters, each with its distribution, independent unless one is given as a function of others.
+    """Named parameters, each with its distribution; independent, unless one is given as a function of others.
 
-    A distribution is one of scipy.stats, frozen or new-style, `Categorical`, `truncate`, or a function of the
-    parameters before it that gives one: a dependent prior, written down as it is sampled. Groups of parameters come
-    first: ``Prior(dirichlet(a=1, b=1), ordered(...), rate=...)``. For a condition on several, see `truncate`.
+    A distribution is one of scipy.stats, frozen or new-style, `Categorical`, `truncate`, or a function of the preceding
+    parameters that returns one: a dependent prior, written in the order of sampling. Groups of parameters come first:
+    ``Prior(dirichlet(a=1, b=1), ordered(...), rate=...)``. For a condition on several, see `truncate`.
 
     >>> from scipy import stats
     >>> prior = Prior(beta=stats.uniform(0, 2), gamma=lambda t: stats.uniform(0, t["beta"]))
@@ -76,7 +76,10 @@ class Prior(Structured):
         return len(self.marginals)
 
     def __repr__(self) -> str:
-        return f"Prior({', '.join(self.names)})"
+        names = [*self.names, *self._determined]
+        parts = {**self.marginals, **self._determined}
+        rules = [part.constraint.replace("{}", name) for name, part in parts.items() if isinstance(part, Constrained)]
+        return f"Prior({', '.join(names)}{''.join(f'; {rule}' for rule in rules)})"
 
     @property
     def structure(self) -> Structure:
@@ -177,8 +180,8 @@ class UnitTransform(Structured):
     names, dimension
         The parameters, and how many coordinates the function takes (as many as parameters by default).
     logpdf
-        The log density of a batch, if there is a formula. Without it, θ can be drawn from designs that are
-        built on the unit cube, but not from your own distribution of θ.
+        The log density of a batch, if there is a formula. Without it, θ can be drawn from designs built on the unit
+        cube, but not from your own distribution of θ.
     """
 
     def __init__(

@@ -29,6 +29,7 @@ from fbar.errors import InputError, ZeroDensity
 from fbar.question.points import Points
 from fbar.question.priors.density import Density
 from fbar.question.priors.marginals import Marginal, Scipy, Uniform, as_marginal
+from fbar.question.priors.structures import Constrained
 
 TINY = 1e-300
 RAREST = 1e-9
@@ -149,12 +150,16 @@ class Link:
 
 
 @dataclass(frozen=True, eq=False)
-class First:
+class First(Constrained):
     """The first parameter of a chain, which depends on no other."""
 
     chain: Chain
 
     discrete = False
+
+    @property
+    def constraint(self) -> str:
+        return " < ".join(self.chain.marginals)
 
     @property
     def support(self) -> tuple[float, float]:
@@ -209,10 +214,10 @@ def _alike(first: Marginal, second: Marginal) -> bool:
 
 
 def ordered(distributions: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Any]:
-    """Parameters that rise in the order of their names: a < b < c. Give it to `Prior`, alone or with others.
+    """Parameters that increase in the given order: a < b < c. Give it to `Prior`, with or without other parameters.
 
-    Each keeps its distribution otherwise: the joint one is that of independent parameters, restricted to the order and
-    normalised. It is quickest where all have the same distribution.
+    The joint distribution is that of independent parameters, restricted to the order and normalised. It is fastest if
+    all have the same distribution.
 
     >>> from scipy import stats
     >>> from fbar import Prior

@@ -227,9 +227,9 @@ def truncate(
         The interval, for a distribution of one parameter.
     where
         The condition, for a prior: text such as ``"a < b"``, or a function of a batch that is true or false in each
-        row. An order of independent parameters (``"a < b < c"``) and the values of a finite prior are exact. Other
-        conditions must hold in more than one of a thousand draws of the prior: θ is drawn by rejection, which costs no
-        simulations.
+        row. An order of independent parameters (``"a < b < c"``) and conditions on a finite prior are exact. Other
+        conditions must hold in more than one of a thousand draws from the prior: θ is drawn by rejection, which costs
+        no simulations.
 
     Examples
     --------

@@ -83,6 +83,10 @@ class Remainder(Determined):
     def __call__(self, points: Points) -> FloatArray:
         return left_of(points, self.others)
 
+    @property
+    def constraint(self) -> str:
+        return f"{' + '.join(self.others)} + {{}} = 1"
+
 
 def left_of(points: Points, names: tuple[str, ...]) -> FloatArray:
     """1 less these shares, and not below 0."""
@@ -92,8 +96,8 @@ def left_of(points: Points, names: tuple[str, ...]) -> FloatArray:
 def dirichlet(concentrations: Mapping[str, float] | None = None, /, **named: float) -> dict[str, Any]:
     """Shares that add up to 1, with a Dirichlet distribution: all equally probable if every number is 1.
 
-    Give it to `Prior`, alone or with other parameters. The last share follows from the others: simulators and targets
-    have it like any parameter, and it is not among the prior's ``names``.
+    Give it to `Prior`, with or without other parameters. The last share follows from the others: simulators and targets
+    can use it like any parameter, but it is not among the prior's ``names``.
 
     >>> from fbar import Prior
     >>> prior = Prior(dirichlet(susceptible=1, infected=1, recovered=2))

@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from fbar.question.priors.model_choice import ModelChoice
 
 
-class Determined(ABC):
+class Constrained(ABC):
+    """What makes parameters of a prior depend on one another by a rule that can be written down."""
+
+    @property
+    @abstractmethod
+    def constraint(self) -> str:
+        """Such as "a < b"; the parameter itself is an empty pair of braces where the rule does not know its name."""
+
+
+class Determined(Constrained):
     """A parameter that follows from the others of its prior, such as the last share of a whole; compared by value."""
 
     @abstractmethod

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fbar.arrays import FloatArray
 from fbar.checks import arguments, known_names, shown
 from fbar.errors import InputError
 from fbar.question.points import Points
 
 if TYPE_CHECKING:
+    from fbar.question.simulators.fidelities import Fidelities
     from fbar.question.simulators.known import KnownAcceptance
 
 SimulatorFunction = Callable[[Points, np.random.Generator], Any]
@@ -47,13 +49,26 @@ class Simulator(ABC):
         return None
 
     @property
+    def fidelities(self) -> Fidelities | None:
+        """The real and the cheap simulator, where there are both."""
+        return None
+
+    def name_of(self, theta: Points) -> str:
+        """What messages call the simulator that runs a batch; nothing where there is only one."""
+        return ""
+
+    def cost_of(self, theta: Points) -> FloatArray | None:
+        """What each row costs, where the simulator was given a cost of its own for them; None as a rule."""
+        return None
+
+    @property
     def rows(self) -> Callable[[Points], Single] | None:
         """How to run each row of a batch with its own random numbers; None where the rows share them."""
         return None
 
     @property
     def made_of(self) -> Any:
-        """The functions and settings that decide what it gives, by which a recorded run knows it again."""
+        """The functions and settings that determine its output, by which a recorded run recognises it."""
         return self
 
     @abstractmethod

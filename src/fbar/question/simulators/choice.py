@@ -20,7 +20,7 @@ from fbar.question.simulators.rows import RowByRow, Rows
 
 
 class Model(NamedTuple):
-    """One model among several: its simulator, and the prior of its own parameters if it has any."""
+    """One model among several: its simulator, and the prior for its own parameters if it has any."""
 
     simulate: SimulatorFunction
     prior: Distribution | None = None

@@ -138,7 +138,7 @@ class Bernoulli(KnownAcceptance):
 
 
 class Separable:
-    """p*(θ) = Π h(θ_j), a product of functions of single parameters; one that a model lacks counts as 1.
+    """p*(θ) = Π h(θ_j), a product of functions of single parameters; the factor of a parameter that a model lacks is 1.
 
     Designs built on it are products too, drawn and weighted without approximation in any dimension.
     """

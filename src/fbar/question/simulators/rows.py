@@ -59,9 +59,9 @@ class RowByRow(Simulator):
 
 
 class each(RowByRow):
-    """Turn a simulator of one parameter set into one of a batch: it is called once for every row.
+    """Turn a simulator of one parameter set into a simulator of a batch: it is called once for every row.
 
-    A row that raises an exception, or gives None, is a failed simulation and does not disturb the others. The time of
+    A row that raises an exception, or returns None, is a failed simulation and does not affect the others. The time of
     every call is measured: it is the simulation's cost unless the simulator returns one.
 
     >>> @each

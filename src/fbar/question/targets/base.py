@@ -37,7 +37,7 @@ class Target(ABC):
 
     name: str
     note: str = ""
-    """A warning that every estimate of this target carries."""
+    """A warning that every estimate of this target has."""
 
     @abstractmethod
     def components(self, points: Points) -> FloatArray:
@@ -58,7 +58,7 @@ class Target(ABC):
     def inner(self, points: Points, weights: FloatArray) -> FloatArray | None:
         """For a target that is a product of two errors to second order: the ψ of the two, shape (..., n, 2).
 
-        Where ψ itself vanishes, as for the variance of a fair coin, the product is all there is of the error.
+        Where ψ itself vanishes, as for the variance of a fair coin, the product is the whole error.
         """
         return None
 
@@ -68,6 +68,11 @@ class Target(ABC):
 
     def limits(self, points: Points) -> tuple[FloatArray | float, FloatArray | float]:
         """What the value lies between, whatever the weights of these points are: numbers, or shape (m,)."""
+        return -math.inf, math.inf
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """What its value lies between for any posterior, such as 0 and 1 for a probability."""
         return -math.inf, math.inf
 
     @property

@@ -81,8 +81,12 @@ class BayesFactor(Target):
         signed = (scale * np.array([1.0, -1.0]))[..., None, :]
         return lambda where: np.asarray((self.components(where) * signed).sum(axis=-1, keepdims=True))
 
-    def limits(self, points: Points) -> tuple[float, float]:
+    @property
+    def bounds(self) -> tuple[float, float]:
         return 0.0, math.inf
+
+    def limits(self, points: Points) -> tuple[float, float]:
+        return self.bounds
 
     def confidence_limits(self, value: float, standard_error: float, df: float) -> LogScaleLimits:
         return LogScaleLimits(value, standard_error, df)

@@ -16,6 +16,7 @@ from fbar.arrays import BoolArray, FloatArray
 from fbar.question.points import Points
 from fbar.question.targets.base import Target
 from fbar.question.targets.expectations import is_model
+from fbar.question.targets.limits import Limits
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,10 @@ class Within(Target):
         found[..., self.model.mask(points), :] = inner / share[..., None, None]
         return found
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return self.target.bounds
+
     def limits(self, points: Points) -> tuple[FloatArray | float, FloatArray | float]:
         return self.target.limits(points.take(np.flatnonzero(self.model.mask(points))))
 
@@ -96,6 +101,9 @@ class Within(Target):
 
     def remarks(self, points: Points, weights: FloatArray) -> tuple[str, ...]:
         return self.target.remarks(*self._inside(points, weights)[:2])
+
+    def confidence_limits(self, value: float, standard_error: float, df: float) -> Limits | None:
+        return self.target.confidence_limits(value, standard_error, df)
 
     @property
     def labels(self) -> tuple[str, ...] | None:

@@ -18,6 +18,7 @@ from fbar.errors import InputError
 from fbar.question.points import Points
 from fbar.question.targets.base import Target, column_of, mean_of, present, restricted
 from fbar.question.targets.covariances import Covariance, OfTwoParameters
+from fbar.question.targets.limits import CorrelationLimits
 from fbar.question.targets.registry import parameter, register
 
 
@@ -46,8 +47,12 @@ class Deviation(Target):
         factor = _inverse(2 * deviation)[..., None, :]
         return lambda where: np.asarray(of_variance(where) * factor)
 
-    def limits(self, points: Points) -> tuple[float, float]:
+    @property
+    def bounds(self) -> tuple[float, float]:
         return 0.0, math.inf
+
+    def limits(self, points: Points) -> tuple[float, float]:
+        return self.bounds
 
     def inner(self, points: Points, weights: FloatArray) -> FloatArray | None:
         """As for the variance, where the error of the mean enters as −δμ²/2σ."""
@@ -88,8 +93,15 @@ class Correlation(OfTwoParameters):
 
         return at
 
-    def limits(self, points: Points) -> tuple[float, float]:
+    @property
+    def bounds(self) -> tuple[float, float]:
         return -1.0, 1.0
+
+    def limits(self, points: Points) -> tuple[float, float]:
+        return self.bounds
+
+    def confidence_limits(self, value: float, standard_error: float, df: float) -> CorrelationLimits:
+        return CorrelationLimits(value, standard_error, df)
 
 
 def _inverse(values: FloatArray) -> FloatArray:

@@ -59,8 +59,12 @@ class Covariance(OfTwoParameters):
 
         return at
 
-    def limits(self, points: Points) -> tuple[float, float]:
+    @property
+    def bounds(self) -> tuple[float, float]:
         return (0.0 if self.first == self.second else -math.inf), math.inf
+
+    def limits(self, points: Points) -> tuple[float, float]:
+        return self.bounds
 
     def inner(self, points: Points, weights: FloatArray) -> FloatArray | None:
         """ĉov − cov = Σψ − δā δb̄ exactly, so that the errors of the two means make up the rest."""

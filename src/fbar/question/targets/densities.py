@@ -54,8 +54,12 @@ class DensityAt(Target):
     def value(self, points: Points, weights: FloatArray) -> FloatArray:
         return np.asarray((weights * self._kernel(points, weights)(points)).sum(axis=-1, keepdims=True))
 
-    def limits(self, points: Points) -> tuple[float, float]:
+    @property
+    def bounds(self) -> tuple[float, float]:
         return 0.0, math.inf
+
+    def limits(self, points: Points) -> tuple[float, float]:
+        return self.bounds
 
     def psi(self, points: Points, weights: FloatArray) -> Callable[[Points], FloatArray]:
         kernel, value = self._kernel(points, weights), self.value(points, weights)

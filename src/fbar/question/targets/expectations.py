@@ -69,6 +69,10 @@ class Expectation(Target):
     def value(self, points: Points, weights: FloatArray) -> FloatArray:
         return mean_of(self.components(points), weights, self.given(points))[0]
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return (0.0, 1.0) if self.is_indicator else (-math.inf, math.inf)
+
     def limits(self, points: Points) -> tuple[FloatArray | float, FloatArray | float]:
         values, given = self.components(points), self.given(points)
         values = values if given is None else values[given]
@@ -103,7 +107,7 @@ class Expectation(Target):
 def mean(name: str) -> Target:
     """Posterior mean of a parameter.
 
-    It may be a derived parameter. If some models lack it, the mean is conditional on the models that have it.
+    It may be a derived parameter. If only some models have it, the mean is conditional on these models.
     """
     label = f"mean:{parameter(name)}"
     return Expectation(lambda t: column_of(t, name, label), label, conditional_on=(name,))
@@ -120,8 +124,8 @@ def second_moment(name: str) -> Target:
 def probability(predicate: str | Function, *, name: str | None = None) -> Target:
     """Posterior probability that a predicate holds.
 
-    The predicate is text, or a function of the batch of parameters. If some models lack a parameter that is in the
-    text, it does not hold for them: P(lam > 3) is the probability of a model with lam *and* of lam > 3.
+    The predicate is text, or a function of the batch of parameters. If a model lacks a parameter in the text, the
+    predicate is false for that model: P(lam > 3) is the probability of a model with lam *and* of lam > 3.
 
     >>> probability("abs(theta) < 2").name
     'probability:abs(theta) < 2'

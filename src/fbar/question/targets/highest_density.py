@@ -6,22 +6,22 @@ give λ (δU − δL) = −A and f'(U) δU − f'(L) δL = D, so that
 
     ψ_L = (D + f'(U) A/λ) / (f'(U) − f'(L)),    ψ_U = (D + f'(L) A/λ) / (f'(U) − f'(L)).
 
-f is not seen in a sample, and δ has no variance: a smoothed density f̂ takes its place. It is the slope of a local cubic
-fit to the distribution function (Cattaneo, Jansson & Ma 2020), f̂(x) = e₁ᵀ Γ⁻¹ Σ w K(u) r(u) F̂ with u = (θ − x)/b and
-r(u) = (1, u, u², u³), which needs no correction where the parameter has a bound; f̂' is its curvature. It is linear in
-F̂, so that its own influence function, e₁ᵀ Γ⁻¹ Σ w K r (1{θ ≤ ·} − F̂), takes the place of g. The probability of the
-interval is that of the sample, unsmoothed: smoothing does not widen the interval. What it may do is to shift it, by the
-error of f̂(U) − f̂(L), which is O(b⁴) inside and O(b³) at a bound, with b ∝ s n^(−1/9) (n is Kish's effective size; s the
-smaller of the standard deviation and the shortest half over 1.349). The error bars assume that this is small beside
-them: that the density is smooth on the scale of b. (The empirical shortest interval needs no density; its error falls
-as n^(−1/3) only, and is not normal.)
+f is not seen in a sample, and δ has no variance: a smoothed density f̂ takes its place. It is the slope of a local
+cubic fit to the distribution function (Cattaneo, Jansson & Ma 2020), f̂(x) = e₁ᵀ Γ⁻¹ Σ w K(u) r(u) F̂ with u = (θ −
+x)/b and r(u) = (1, u, u², u³), which needs no correction where the parameter has a bound; f̂' is its curvature. It is
+linear in F̂, so that its own influence function, e₁ᵀ Γ⁻¹ Σ w K r (1{θ ≤ ·} − F̂), takes the place of g. The probability
+of the interval is that of the sample, unsmoothed: smoothing does not widen the interval. What it may do is to shift it,
+by the error of f̂(U) − f̂(L), which is O(b⁴) inside and O(b³) at a bound, with b ∝ s n^(−1/9) (n is Kish's effective
+size; s the smaller of the standard deviation and the shortest half over 1.349). The error bars assume that this is
+small compared with them: that the density is smooth on the scale of b. (The empirical shortest interval needs no
+density; its error falls as n^(−1/3) only, and is not normal.)
 
 At a bound of the parameter, where the density does not fall before it ends, L or U is the outermost draw: the interval
 begins there, and its other end is a quantile. The error of such an end, about 1/(n f), is taken from the outermost
 draws' spacing.
 
-Where the density has several modes, the region {f ≥ λ} need not be an interval. The target is the shortest interval all
-the same; that it is not the region is a remark. Where another interval is as short up to its error, or where f hardly
+Where the density has several modes, the region {f ≥ λ} need not be an interval. The target is still the shortest
+interval; a remark says that it is not the region. Where another interval is as short up to its error, or where f hardly
 changes at the ends, the interval is not determined, and its error bars are unreliable.
 
 Cattaneo, Jansson & Ma, J. Amer. Statist. Assoc. 115 (2020) 1449.

@@ -323,7 +323,7 @@ class Quantile(Target):
 def quantile(name: str, level: float) -> Target:
     """Posterior quantile of a parameter.
 
-    Its confidence interval is read off the weighted distribution function, and is not symmetric.
+    Its confidence interval comes from the weighted distribution function, and is not symmetric.
     """
     parameter(name)
     at = number(level, "level")

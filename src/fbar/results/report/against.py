@@ -59,13 +59,13 @@ def pictures(problem: Problem, found: Predictions) -> Pictures:
         for series in _series(problem, found):
             title = " ".join(filter(None, [_title(part), series.title]))
             record = _record(series.observed, series.simulated[part.rows], None)
-            made.series.append(_drawn(record, f"new simulations{of} beside the data", title, series.axis, size))
+            made.series.append(_drawn(record, f"new simulations{of} and the data", title, series.axis, size))
         if _summaries_apart(problem, found):
             assert found.numbers is not None
             assert problem.observed is not None
             observed = np.ravel(problem.observed).astype(np.float64)
             record = _record(observed, found.numbers[part.rows], problem.summary_labels)
-            label = f"summaries{of} of new simulations beside those of the data"
+            label = f"summaries{of} of new simulations and of the data"
             small = (WIDTH, 0.8 + 0.3 * observed.size) if not record.series and observed.size > 1 else size
             made.numbers.append(_drawn(record, label, _title(part), "", small))
     return made
@@ -87,7 +87,7 @@ def _words(problem: Problem, found: Predictions, above: str) -> Iterator[Html]:
     if len(found):
         caption = (
             f"{counted(len(found), 'new simulation')} at parameters drawn from {found.about}{above}. Data "
-            "outside most of them are data that the model does not produce at the parameters that it finds likely."
+            "that lie outside most of them are data that the model does not produce at likely parameters."
         )
         yield paragraph(caption, class_="soft")
     if found.numbers is not None and problem.observed is not None:
@@ -114,7 +114,7 @@ def _checked(check: ModelCheck) -> Html:
         (one.name, f"{one.observed:.4g}", f"{one.low:.4g} to {one.high:.4g}", f"{one.p_value:.2g}")
         for one in check.unreachable
     ]
-    head = ["not reached", "data", "central 99% of simulations", "p-value"]
+    head = ["summary not reached", "data", "central 99% of simulations", "p-value"]
     return join([said, table(head, rows)])
 
 
@@ -183,7 +183,7 @@ def _outside(record: PredictiveRecord) -> str:
     name = record.names[extreme]
     return (
         f"{far} of {counted(record.tails.size, 'number')} {'lies' if far == 1 else 'lie'} outside the central 95% of "
-        f"the new simulations, where by chance 1 in 20 would; the furthest out is {name}, with a two-sided tail "
+        f"the new simulations; 1 in 20 is expected by chance. The most extreme is {name}, with a two-sided tail "
         f"probability {record.tail_in_words(extreme)}."
     )
 
@@ -196,4 +196,4 @@ def _numbers(record: PredictiveRecord) -> Html:
         for j, (name, seen) in enumerate(zip(record.names, record.observed.tolist(), strict=True))
     ]
     head = ["number", "data", "median of simulations", "central 95%", "tail probability"]
-    return details("The same as numbers", split_table(head, rows[:200]))
+    return details("The numbers", split_table(head, rows[:200]))

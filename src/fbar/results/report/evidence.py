@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fbar.diagnostics.explanation import VALUES, Explanation, regression_in_words
-from fbar.estimation.estimate import shorthand, worth
+from fbar.estimation.digits import worth
+from fbar.estimation.estimate import shorthand
 from fbar.methods.run import Stage
 from fbar.results.markup import Html, element, join, paragraph
 from fbar.results.report.answer import sentence
-from fbar.results.report.page import Section, details, figures, keys, notes, split_table, table
+from fbar.results.report.page import Section, breakable, details, figures, keys, notes, split_table, table
 from fbar.results.report.posterior import parameters
 from fbar.results.report.svg import inline, small, whole
 
@@ -36,10 +37,10 @@ def places(result: Result, explained: Explained) -> Section:
         for one in record.parameters
     ]
     smooth = not all(one.discrete for one in record.parameters)
-    scaled = "Each density is in terms of its largest value." if smooth else ""
+    scaled = "Each density is scaled to a maximum of 1." if smooth else ""
     caption = join([keys(OF_PLACES), scaled, sentence(record.message) if record.message else ""], " ")
     regions = [_regions(name, found) for name, found in explained.items() if found.regions]
-    folded = details("Shares of regions, for each target", element("div", *regions, class_="tables")) if regions else ""
+    folded = details("Shares by region, for each target", element("div", *regions, class_="tables")) if regions else ""
     body = join([figures(pictures, caption), folded, _pairs(result)])
     return Section("places", "Where simulations went", body)
 
@@ -47,17 +48,17 @@ def places(result: Result, explained: Explained) -> Section:
 def influence(explained: Explained) -> Section:
     """Weights and influence: which simulations carry each estimate."""
     rows = [_carried(name, found) for name, found in explained.items()]
-    head = ["target", "simulations", "worth", "half of the variance is in", "largest share", "at"]
+    head = ["target", "simulations", "effective sample size", "half of the variance is in", "largest share", "at"]
     others = [
-        (name, other.words, f"{other.standard_error:.3g}", shorthand(other.times, other.times_error))
+        (breakable(name), other.words, f"{other.standard_error:.3g}", shorthand(other.times, other.times_error))
         for name, found in explained.items()
         for other in found.alternatives
     ]
-    words = ["target", "another way", "its standard error", "simulations it needs, relative"]
+    words = ["target", "alternative", "its standard error", "relative number of simulations needed"]
     unknown = dict.fromkeys(text for found in explained.values() for text in found.unknown)
     body = [
         split_table(head, rows, left=6) if rows else "",
-        table(words, others, left=2, caption="What as many simulations would have given in other ways")
+        table(words, others, left=2, caption="What the same number of simulations would have given with alternatives")
         if others
         else "",
         notes(f"Not known: {text}." for text in unknown),
@@ -65,18 +66,18 @@ def influence(explained: Explained) -> Section:
     largest = [found.carriers.largest for found in explained.values() if found.carriers is not None]
     of_values = any(found.carriers is not None and found.carriers.what == VALUES for found in explained.values())
     part = "value of θ" if of_values else "simulation"
-    line = f"no {part} carries more than {100 * max(largest):.3g}% of a variance" if largest else ""
-    return Section("influence", "What carries the estimates", join(body), folded=True, line=line)
+    line = f"the largest share of one {part} in a variance is {100 * max(largest):.2g}%" if largest else ""
+    return Section("influence", "Most influential simulations", join(body), folded=True, line=line)
 
 
 def _carried(name: str, found: Explanation) -> tuple[object, ...]:
     used = f"{float(np.sum(found.estimate.accepted)):,.6g}"
     ess = "" if found.ess is None else worth(found.ess)
     if found.carriers is None:
-        return name, used, ess, "", "", ""
+        return breakable(name), used, ess, "", "", ""
     at = ", ".join(f"{key} = {_short(value)}" for key, value in found.carriers.theta.items())
     half = f"{found.carriers.half:,} of {found.carriers.number:,} {found.carriers.what}"
-    return name, used, ess, half, f"{100 * found.carriers.largest:.3g}%", at
+    return breakable(name), used, ess, half, f"{100 * found.carriers.largest:.3g}%", at
 
 
 def tolerance(result: Result, explained: Explained) -> Section:
@@ -85,8 +86,8 @@ def tolerance(result: Result, explained: Explained) -> Section:
 
     name, title = ("bandwidth", "Bandwidth") if result.is_at_data else ("tolerance", "Tolerance")
     if not result.is_at_data and result.tolerance is None:
-        text = "Simulations were accepted exactly or by a rule: there is no tolerance, and no bias from one."
-        return Section(name, title, paragraph(text), folded=True, line="no tolerance, no bias from one")
+        text = "Simulations were accepted by exact match or by a rule, so there is no tolerance that could cause bias."
+        return Section(name, title, paragraph(text), folded=True, line="there is no tolerance")
     record = plot.Tolerance.of(result)
     line = "estimates with other bandwidths" if result.is_at_data else "estimates at other tolerances"
     if record.empty:
@@ -98,19 +99,22 @@ def tolerance(result: Result, explained: Explained) -> Section:
         caption = (
             "Estimates with other bandwidths from the same simulations, against the share of the simulations within "
             "the bandwidth, with 95% confidence bands where they are reliable. The bands allow for bias. A line that "
-            "is level within its band shows none."
+            "stays level within its band shows no sign of bias."
         )
     else:
         caption = (
             "Estimates at other tolerances from the same simulations, against the tolerance, with 95% confidence bands "
-            "where they are reliable. A line that is level within its band shows no bias from the tolerance."
+            "where they are reliable. A line that stays level within its band shows no sign of bias from the tolerance."
         )
-    legend = {"estimate (hollow: unreliable)": "blue", "as chosen" if result.is_at_data else "the run's": "grey"}
+    legend = {
+        "estimate (hollow: unreliable)": "blue",
+        "chosen bandwidth" if result.is_at_data else "the run's tolerance": "grey",
+    }
     legend |= {} if result.is_at_data else {"extrapolated to 0": "green"}
     caption = f"{caption} {sentence(record.message)}" if record.message else caption
     made = [found.regression for found in explained.values() if found.regression is not None][:1]
-    chosen = [paragraph(sentence(" ".join(regression_in_words(regression)))) for regression in made]
-    body = join([paragraph(sentence(result.about)), *chosen, figures(pictures, join([keys(legend), caption], " "))])
+    words = [paragraph(sentence(" ".join(regression_in_words(regression)))) for regression in made]
+    body = join([paragraph(sentence(result.about)), *words, figures(pictures, join([keys(legend), caption], " "))])
     return Section(name, title, body, folded=True, line=line)
 
 
@@ -126,7 +130,7 @@ def rounds(result: Result) -> Section:
         "accepted": [_rate(stage) for stage in stages],
         "tolerance": [_tolerance(stage.tolerance) for stage in stages],
     }
-    body: list[object] = [_table_of(columns, 2, "Stages; the acceptance rate is at the tolerance of each")]
+    body: list[object] = [_table_of(columns, 2, "Stages; each acceptance rate is at the tolerance of its stage")]
     history = result.history
     columns = {
         "after round": [m.round for m in history],
@@ -136,7 +140,7 @@ def rounds(result: Result) -> Section:
         "tolerance": [_tolerance(m.tolerance) for m in history],
     }
     if history:
-        body.append(_table_of(columns, 1, "As the run went on, all its simulations taken together"))
+        body.append(_table_of(columns, 1, "After each round, from all simulations so far"))
     if len(stages) > 1:
         pictures = inline(lambda: plot.rounds(result), "tolerance, acceptance and effective sample size by round")
         body.insert(0, figures([pictures], kind="whole"))

@@ -29,7 +29,7 @@ def failures(result: Result) -> Section:
     head = ["parameter", "where", "failed", "share"]
     body = [
         paragraph(f"{seen.failures:,} of {result.run.simulations:,} simulations failed and were rejected."),
-        table(["kind", "how many", "for example"], [(k, n, element("code", text)) for k, n, text in kinds], left=3),
+        table(["kind", "number", "example"], [(k, n, element("code", text)) for k, n, text in kinds], left=3),
         table(head, rows, left=2, caption="Where they failed, of those that were watched") if rows else "",
     ]
     return Section("failures", "Failures", join(body))

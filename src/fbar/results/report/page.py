@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -12,6 +13,9 @@ from fbar.checks import path as as_path
 from fbar.errors import FbarError
 from fbar.results.markup import Html, element, html, join, paragraph
 from fbar.system.files import write_text
+
+SHORT_NAME = 16
+"""Letters that need not be broken on a phone."""
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """What a browser may load for the page: nothing."""
@@ -46,6 +50,13 @@ def table(
     title = paragraph(caption, class_="soft") if caption else Html("")
     body = element("tbody", *(row(cells, "td") for cells in rows))
     return Html(title + element("div", element("table", element("thead", row(head, "th")), body), class_="wide"))
+
+
+def breakable(name: str) -> Html:
+    """A target's name, which a browser may break after its punctuation where it is long, and not within a word."""
+    if len(name) <= SHORT_NAME:
+        return html(name)
+    return Html("".join(f"{html(part)}<wbr>" for part in re.split(r"(?<=[:,_|])", name)).removesuffix("<wbr>"))
 
 
 def notes(texts: Iterable[object], kind: str = "note") -> Html:

@@ -50,9 +50,9 @@ def _words(result: Result) -> str:
     logarithmic = any(source.log_scaled(name) for name in parameters(result))
     many, models = source.seen[MOST_PANELS:], structure(result.run.problem.prior).models
     said = [
-        "On logarithmic axes densities are those of the logarithm" if logarithmic else "",
-        "A parameter that not all models have is shown given those that have it" if models is not None else "",
-        f"The first {MOST_PANELS} of {len(source.seen)} parameters have a picture" if many else "",
+        "On logarithmic axes, densities are those of the logarithm" if logarithmic else "",
+        "A parameter that only some models have is shown conditional on those models" if models is not None else "",
+        f"Only the first {MOST_PANELS} of {len(source.seen)} parameters are shown" if many else "",
         source.unseen,
     ]
     return " ".join(f"{text[0].upper()}{text[1:]}." for text in said if text)
@@ -67,8 +67,8 @@ def _pairs(result: Result) -> Html:
     if len(numbers) < 2:
         return Html("")
     record = plot.Pairs.of(result)
-    caption = "Regions of highest density that hold 20, 50, 80 and 95% of the posterior."
+    caption = "Regions of highest density that contain 20, 50, 80 and 95% of the posterior."
     if len(numbers) > len(record.parameters):
-        caption += f" The first {len(record.parameters)} of {len(numbers)} parameters that are numbers."
+        caption += f" Only the first {len(record.parameters)} of {len(numbers)} numeric parameters are shown."
     made = whole(replace(record, message=""), "pairs of parameters")
     return details("Pairs of parameters", figures([made], caption, "whole"))

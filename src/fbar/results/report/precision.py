@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fbar.diagnostics.explanation import halving
-from fbar.methods.forecasts import brief
+from fbar.methods.forecasts import FORESEEABLE, Forecast, brief
 from fbar.question.targets import Target
 from fbar.results.markup import element, join, paragraph
-from fbar.results.report.page import Section, figures, split_table
+from fbar.results.report.page import Section, breakable, figures, split_table
 from fbar.results.report.svg import whole
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def precision(result: Result) -> Section:
 
     left: list[object] = []
     if not result.own:
-        left.append(paragraph("How the errors fell is known only of the run's own estimates."))
+        left.append(paragraph("How the errors fell is known only for the run's own estimates."))
     elif len(result.history) > 1:
         record = plot.Error.of(result)
         rows = (len(record.lines) + 4) // 3
@@ -32,13 +32,13 @@ def precision(result: Result) -> Section:
         left.append(figures([picture], f"How the errors fell.{missing}", "pictures"))
     else:
         left.append(paragraph("The errors were computed once, at the end, so how they fell is not known."))
-    head = ["target", "error now", "half of it", "more simulations", "80% interval"]
+    head = ["target", "error now", "half of that", "more simulations", "80% interval"]
     costs = [_cost(result, target) for target in result.targets]
     right: list[object] = [
-        paragraph("What half of each error would cost, if the run went on as it did.", class_="soft"),
+        paragraph("What halving each error would cost if the run continued as before.", class_="soft"),
         split_table(head, costs),
         *(
-            paragraph(f"{name} needs {found} for the precision that was requested.", class_="warning")
+            paragraph(f"{name} needs {found} to reach the requested precision.", class_="warning")
             for name, found in result.missing.items()
         ),
     ]
@@ -46,25 +46,31 @@ def precision(result: Result) -> Section:
     return Section("precision", "Precision", join([body]))
 
 
-def _cost(result: Result, target: Target) -> tuple[str, ...]:
+def _cost(result: Result, target: Target) -> tuple[object, ...]:
     """A target's largest error, half of it, and the simulations that halve it."""
     estimate = result.estimates[target.name]
     error, more = float(np.max(estimate.standard_error)), halving(result.run, result.posterior, target, estimate)
     name = f"{target.name} (largest)" if np.ndim(estimate.value) else target.name
     if more is None:
-        return name, f"{error:.2g}", f"{error / 2:.2g}", "not known", ""
-    return name, f"{error:.2g}", f"{error / 2:.2g}", _short(more.more), f"{_short(more.low)} to {_short(more.high)}"
+        return breakable(name), f"{error:.2g}", f"{error / 2:.2g}", "not known", ""
+    return breakable(name), f"{error:.2g}", f"{error / 2:.2g}", _short(more.more), _interval(more)
+
+
+def _interval(more: Forecast) -> str:
+    if more.low >= FORESEEABLE:
+        return ""
+    return f"at least {_short(more.low)}" if more.high >= FORESEEABLE else f"{_short(more.low)} to {_short(more.high)}"
 
 
 def _short(number: int) -> str:
     """A number of simulations in two digits.
 
     >>> _short(12345), _short(1_530_000), _short(10**13)
-    ('12,000', '1.5 million', 'over a trillion')
+    ('12,000', '1.5 million', 'more than can be forecast')
     """
     if number < 10**6:
         return brief(number)
     for name, size in (("million", 10**6), ("billion", 10**9)):
-        if number < 999 * size:
+        if number < min(999 * size, FORESEEABLE):
             return f"{float(f'{number / size:.2g}'):g} {name}"
-    return "over a trillion"
+    return "more than can be forecast"

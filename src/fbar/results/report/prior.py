@@ -39,7 +39,7 @@ def prior_rows(problem: Problem) -> list[PriorRow]:
     else:
         rows += _of_distribution(prior, drawn, "")
     for name in problem.derived:
-        words = "what the other shares leave of 1" if isinstance(problem.derived[name], Remainder) else "derived"
+        words = "1 minus the other shares" if isinstance(problem.derived[name], Remainder) else "derived"
         rows.append((name, words, *_quantiles(drawn, name)))
     rows += [(name, "recorded with each simulation", "", "") for name in problem.records]
     return rows
@@ -50,15 +50,15 @@ def in_words(marginal: Marginal) -> str:
 
     >>> from scipy import stats
     >>> in_words(Uniform(0.5, 4)), in_words(Scipy(stats.loguniform(0.1, 100))), in_words(Scipy(stats.gamma(2, scale=3)))
-    ('uniform on 0.5 to 4', 'log-uniform on 0.1 to 100', 'gamma(a=2, scale=3)')
+    ('uniform from 0.5 to 4', 'log-uniform from 0.1 to 100', 'gamma(a=2, scale=3)')
     """
     if isinstance(marginal, Uniform):
-        return f"uniform on {marginal.low:.6g} to {marginal.high:.6g}"
+        return f"uniform from {marginal.low:.6g} to {marginal.high:.6g}"
     if isinstance(marginal, Categorical):
         return _of_values(marginal.values.tolist(), marginal.probabilities.tolist())
     if isinstance(marginal, Truncated):
         low, high = marginal.support
-        return f"{in_words(marginal.base)}, truncated to {low:.6g} to {high:.6g}"
+        return f"{in_words(marginal.base)}, truncated to the range {low:.6g} to {high:.6g}"
     if isinstance(marginal, Scipy):
         return _of_scipy(marginal.given)
     if isinstance(marginal, Part):
@@ -95,13 +95,13 @@ def _of_scipy(given: Any) -> str:
     at, scale = arguments.get("loc", 0), arguments.get("scale", 1)
     name = inner.name
     if name in ("loguniform", "reciprocal") and at == 0 and scale == 1:
-        return f"log-uniform on {arguments['a']:.6g} to {arguments['b']:.6g}"
+        return f"log-uniform from {arguments['a']:.6g} to {arguments['b']:.6g}"
     if name == "norm":
         return f"normal, mean {at:.6g}, sd {scale:.6g}"
     if name == "lognorm" and at == 0:
         return f"log-normal, median {scale:.6g}, sd of the logarithm {arguments['s']:.6g}"
     if name == "randint" and at == 0:
-        return f"uniform on the whole numbers {arguments['low']:.6g} to {arguments['high'] - 1:.6g}"
+        return f"uniform over the whole numbers {arguments['low']:.6g} to {arguments['high'] - 1:.6g}"
     if name == "expon" and at == 0:
         return f"exponential, mean {scale:.6g}"
     return f"{name}({', '.join(f'{key}={_short(value)}' for key, value in arguments.items())})"
@@ -141,7 +141,7 @@ def _of_values(values: list[Any], probabilities: list[float]) -> str:
     if not equal:
         words = [f"{word} ({share:.3g})" for word, share in zip(words, probabilities, strict=False)]
     more = f", … ({len(unique)} values)" if len(unique) > MOST_VALUES else ""
-    ahead = "uniform on " if equal and len(unique) == len(values) and probabilities else ""
+    ahead = "uniform over " if equal and len(unique) == len(values) and probabilities else ""
     return f"{ahead}{', '.join(words)}{more}"
 
 

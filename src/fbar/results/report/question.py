@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fbar.estimation.at_data import PosteriorAtData
 from fbar.question.problem import Problem
 from fbar.question.simulators import KnownAcceptance, each
 from fbar.question.simulators.choice import Choice
@@ -50,7 +51,7 @@ def first_line(result: Result) -> str:
 def data(problem: Problem) -> str:
     """The data, as numbers where they are few."""
     if problem.raw is None:
-        return "Simulations only match the data or do not; the data themselves are not given."
+        return "Only whether a simulation matches the data is known; the data themselves are not given."
     parts = {} if problem.named_data is None else problem.named_data.split(problem.raw)
     words = "; ".join(f"{name} {_in_numbers(part)}" for name, part in parts.items()) or _in_numbers(problem.raw)
     text = f"Data: {words}."
@@ -58,9 +59,9 @@ def data(problem: Problem) -> str:
         return text
     names, values = problem.summary_labels, np.ravel(problem.observed)
     if len(names) > MOST_NUMBERS:
-        return f"{text} Compared by {_summaries(len(names))}."
+        return f"{text} Compared through {_summaries(len(names))}."
     listed = ", ".join(f"{name} {_number(value, 4)}" for name, value in zip(names, values.tolist(), strict=True))
-    return f"{text} Compared by {listed}."
+    return f"{text} Compared through {listed}."
 
 
 def model(result: Result) -> Section:
@@ -70,7 +71,7 @@ def model(result: Result) -> Section:
     words: list[object] = [_docstring(text, str(label)) for label, text in texts.items() if text]
     if not words:
         words.append(paragraph("The simulator has no docstring.", class_="soft"))
-    words.append(paragraph(_compared(problem), class_="soft"))
+    words.append(paragraph(_compared(result), class_="soft"))
     head, rows = ("parameter", "prior", "median", "central 95%"), prior_rows(problem)
     shown = len(head) if any(middle for _, _, middle, _ in rows) else 2  # labels have no quantiles
     priors = element("div", split_table(head[:shown], [row[:shown] for row in rows], left=2), class_="prior")
@@ -89,13 +90,17 @@ def _docstring(text: str, label: str) -> Html:
     return join([title, first, details("More about the model", element("pre", rest, class_="wrapped words"))])
 
 
-def _compared(problem: Problem) -> str:
+def _compared(result: Result) -> str:
     """By what simulations are compared with the data."""
+    problem, posterior = result.run.problem, result.posterior
+    if isinstance(posterior, PosteriorAtData) and posterior.step.moved.prepared.learned is not None:
+        learned = _summaries(posterior.step.moved.prepared.learned.dimension)
+        return f"Simulations and data are compared by {learned}, learned from the simulated data."
     if problem.raw is None:
         return "The probability that a simulation matches the data is known."
-    by = "the data as they are"
+    by = "directly"
     if problem.summary is not None:
-        by = f"{_name(problem.summary) or 'summary'}(x), {_summaries(len(problem.summary_labels))}"
+        by = f"through {_name(problem.summary) or 'summary'}(x), {_summaries(len(problem.summary_labels))}"
     arguments = problem.arguments
     if arguments["accept"] is not None:
         how = f"the rule {_name(arguments['accept']) or 'that was given'}"
@@ -103,7 +108,7 @@ def _compared(problem: Problem) -> str:
         how = f"the distance {_name(arguments['distance']) or 'that was given'}"
     else:
         how = "the Euclidean distance" if problem.compares_numbers else "equality"
-    return f"Simulations and data are compared by {by}, with {how}."
+    return f"Simulations are compared with the data {by}, using {how}."
 
 
 def _of_file(result: Result) -> str:

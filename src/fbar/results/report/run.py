@@ -81,7 +81,7 @@ def _pictures(result: Result, beside_data: against.Pictures) -> tuple[Html, list
     """
     series, numbers = beside_data.series, beside_data.numbers
     if series and structure(result.run.problem.prior).models is None:
-        caption = "New simulations at the posterior beside the data."
+        caption = "The data, and new simulations from the posterior."
         return figures(series[:1], caption, "pictures"), [*series[1:], *numbers]
     few = parameters(result)[:MOST_FIRST]
     return figures(marginals(result, few), keys(OF_POSTERIOR)), [*series, *numbers]

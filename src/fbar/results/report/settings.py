@@ -38,7 +38,7 @@ def settings(result: Result) -> Section:
         element("h3", "Versions"),
         table(["package", "version"], _versions(), left=2),
         details(
-            "Everything that decides the result", element("pre", json.dumps(decisive, indent=2, ensure_ascii=False))
+            "All settings that determine the result", element("pre", json.dumps(decisive, indent=2, ensure_ascii=False))
         )
         if asked
         else "",

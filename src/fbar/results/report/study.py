@@ -64,19 +64,20 @@ def _ranking(result: StudyResult) -> Section:
     overall = [(row["method"], row["better"], row["worse"], row["open"]) for row in ranking.overall()]
     body = [
         paragraph(
-            f"By {ranking.score}. {called} of {len(ranking.contested)} differences are real; the chance of any mistake "
-            f"is at most {ranking.level:.0%}. Methods whose places overlap could not be distinguished."
+            f"Ranked by {ranking.score}. {called} of {len(ranking.contested)} differences are significant; the "
+            f"probability of any error is at most {ranking.level:.0%}. Methods with overlapping places cannot be "
+            "distinguished."
         ),
         figures([inline(lambda: plot.ranking(result), "ranking of the methods")], kind="whole"),
-        table(["method", "better", "worse", "open"], overall, caption="Comparisons of each method with the others"),
+        table(["method", "better", "worse", "undecided"], overall, caption="Comparisons with the other methods"),
         table(["problem", "method", "budget", "place", "score", "failed", ""], rows, left=2),
     ]
-    return Section("ranking", "Who is better", join(body))
+    return Section("ranking", "Which method is better", join(body))
 
 
 def _doubt(standing: Any) -> str:
-    doubts = ["the truth is not known well enough"] if standing.rough_truth else []
-    doubts += [f"{standing.from_prior} from the prior"] if standing.from_prior else []
+    doubts = ["the truth is not known precisely enough"] if standing.rough_truth else []
+    doubts += [f"{standing.from_prior} scored with the prior"] if standing.from_prior else []
     return ", ".join(doubts)
 
 
@@ -106,8 +107,8 @@ def _versus(result: StudyResult) -> list[Section]:
         return []
     body = [
         paragraph(
-            "Each score against the error. Methods on one problem are joined: where the line does not go down to the "
-            "better score, the score would have you choose the worse method."
+            "Each score against the error. Lines join the methods on one problem. Where the error does not fall "
+            "towards the better score, the score prefers the worse method."
         ),
         figures([inline(lambda: plot.versus(result), "scores against the error")], kind="whole"),
         notes(str(result.against(score)) for score in others),
@@ -145,4 +146,4 @@ def _failures(result: StudyResult) -> Section:
 
 def _settings(result: StudyResult) -> Section:
     text = json.dumps(result.settings, indent=2, ensure_ascii=False, default=str)
-    return Section("settings", "Settings", details("Everything that decides the result", element("pre", text)))
+    return Section("settings", "Settings", details("All settings that determine the result", element("pre", text)))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from fbar.study.presets.base import Claim, Comparisons
 from fbar.study.presets.paper_claims import misleads
+from fbar.study.presets.systems.cells import table
 from fbar.study.presets.systems.studies import STUDIES
-from fbar.study.presets.systems.table import table
 from fbar.study.results import StudyResult
 from fbar.study.tables import write_csv
 

@@ -8,8 +8,8 @@ from scipy import stats
 
 import fbar
 from fbar.estimation.at_data import AtData
+from fbar.estimation.at_data.loss_at_unusual_data import USUAL, unusualness
 from fbar.estimation.at_data.prepared import MOST_LOSS
-from fbar.estimation.at_data.unusual import USUAL, unusualness
 
 NUMBERS = 12
 

@@ -1,4 +1,4 @@
-"""Summaries of low dimension, learnt from a run's own simulations and cross-fitted by group.
+"""Summaries of low dimension, learned from a run's own simulations and cross-fitted by group.
 
 Where the data are many numbers, a regression that is local in all of them has no neighbours. Here E[v|x] and the
 variance of v given x are predicted by functions linear in φ(x) (``fbar.estimation.at_data.basis``), v being the
@@ -41,10 +41,10 @@ NUMBERS_A_PARAMETER = 1.5
 """Summaries are worth learning from data with more numbers than this for each parameter."""
 
 FEWEST = 100
-"""With fewer simulations nothing is learnt."""
+"""With fewer simulations nothing is learned."""
 
 MOST_ROWS = 20_000
-"""Simulations that are learnt from, at most."""
+"""Simulations that are learned from, at most."""
 
 REGION = 0.8
 """The share of the simulations in the region."""
@@ -53,7 +53,7 @@ LEAST_EXPLAINED = 0.02
 """Out-of-group R² above which a function counts."""
 
 MOST_COLUMNS = 600
-"""Columns of a regression with varying coefficients, at most; and at most a third of the simulations learnt from."""
+"""Columns of a regression with varying coefficients, at most; and at most a third of the simulations learned from."""
 
 MOST_DEVIATIONS, MOST_SQUARE = 4.0, 9.0
 """Where targets are cut, in deviations, and squared residuals, in units of their mean."""
@@ -69,7 +69,7 @@ def worth_learning(numbers: int, parameters: int) -> bool:
 
 @dataclass(frozen=True)
 class Function:
-    """What is known of one learnt function.
+    """What is known of one learned function.
 
     ``of`` is the number of its parameter, ``kind`` "mean" or "spread", ``columns`` what it is linear in, ``explained``
     its R² out of group, ``loss`` its λ, and ``kept`` whether it is a coordinate.
@@ -85,7 +85,7 @@ class Function:
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """Simulations under learnt summaries: coordinates (n, k), 0 at the data, and which rows lie in the region."""
+    """Simulations under learned summaries: coordinates (n, k), 0 at the data, and which rows lie in the region."""
 
     coordinates: FloatArray
     inside: BoolArray
@@ -112,8 +112,8 @@ class _Stage:
 
 
 @dataclass(frozen=True, eq=False)
-class LearntSummaries:
-    """Learnt summaries; ``functions`` describes the second pass, which gives the coordinates."""
+class LearnedCoordinates:
+    """Learned summaries; ``functions`` describes the second pass, which gives the coordinates."""
 
     groups: IntArray
     wide: _Stage
@@ -167,7 +167,7 @@ class LearntSummaries:
     def _position(self, group: IntArray) -> IntArray:
         position = np.minimum(np.searchsorted(self.groups, group), self.groups.size - 1)
         if (self.groups[position] != group).any():
-            raise ValueError("summaries were learnt without some of these groups")
+            raise ValueError("summaries were learned without some of these groups")
         return position
 
     def _place(self, numbers: Numbers, position: IntArray) -> Placed:
@@ -185,14 +185,14 @@ _Sets = list[tuple[str, IntArray]]
 
 @dataclass(frozen=True, eq=False)
 class _About:
-    """Of the simulations that are learnt from: standardised targets, kernel weights, and the number of the group."""
+    """Of the simulations that are learned from: standardised targets, kernel weights, and the number of the group."""
 
     targets: FloatArray
     kernel: FloatArray
     position: IntArray
 
 
-def learn(x: FloatArray | Numbers, observed: FloatArray, v: FloatArray, group: IntArray) -> LearntSummaries | None:
+def learn(x: FloatArray | Numbers, observed: FloatArray, v: FloatArray, group: IntArray) -> LearnedCoordinates | None:
     """Summaries from simulated data x (n, d) or their `Numbers`, unconstrained parameters v (n, D) and groups.
 
     None if nothing is found.
@@ -236,7 +236,7 @@ def learn(x: FloatArray | Numbers, observed: FloatArray, v: FloatArray, group: I
     near, functions = _near(all_numbers[rows], star, first[rows][:, :means], about)
     if near is None:
         return None
-    return LearntSummaries(groups, stage, near, radius, functions, len(rows))
+    return LearnedCoordinates(groups, stage, near, radius, functions, len(rows))
 
 
 def _near(

@@ -10,13 +10,13 @@ simulations near the data, of which the raw numbers were kept:
 
 1. In one half of them, y is predicted from functions of the raw numbers and the bank of features
    (``fbar.estimation.at_data.basis``) together with functions of the summaries: g(x, s).
-2. In the other half, y and g are both regressed on the summaries, cross-fitted, with residuals r_y and r_g. If s
-   loses nothing, E[r_y r_g] is 0 whatever g is, up to the *product* of the errors of the two regressions: a
-   regression on s that is not flexible enough is not taken for a loss. The halves change places.
+2. In the other half, y and g are both regressed on the summaries, cross-fitted, with residuals r_y and r_g. If s loses
+   nothing, E[r_y r_g] is 0 whatever g is, up to the *product* of the errors of the two regressions: a regression on s
+   that is not flexible enough is not mistaken for a loss. Then the halves are exchanged.
 3. With b the coefficient of r_y on r_g in the other folds, λ̂ = Σ K (r_y² − (r_y − b r_g)²) / Σ K r_y². Its standard
    error is that of a ratio of sums over simulations, which pairs the two squared errors.
 
-λ̂ is a lower bound: a loss that no function of the bank reveals is not seen.
+λ̂ is a lower bound: a loss that no function of the bank reveals is not detected.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from scipy.special import ndtr, ndtri
 from fbar.arrays import BoolArray, FloatArray, IntArray
 from fbar.estimation.at_data.basis import Basis, Numbers
 from fbar.estimation.at_data.crossfit import Regressions
-from fbar.estimation.at_data.learnt import standardised
+from fbar.estimation.at_data.learned_summaries import standardised
 from fbar.estimation.at_data.nearness import differences, scaled
 
 FEWEST = 200
@@ -48,7 +48,7 @@ LEAST_LOSS = 0.02
 BEYOND_CHANCE = 2.0
 """Standard errors by which a loss must exceed 0; more where several are tested, see `Losses.found`."""
 
-MOST_SUMMARIES = 12
+MOST_SUMMARIES_IN_PRODUCTS = 12
 """Summaries whose products, and whose functions of pieces, enter the regression on the summaries."""
 
 KNOTS = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -195,7 +195,7 @@ class _Summaries:
 
     def __init__(self, z: FloatArray, summaries: FloatArray, kernel: FloatArray) -> None:
         ranks = np.stack([_normal_scores(column) for column in z.T], axis=1)
-        some = ranks[:, :MOST_SUMMARIES]
+        some = ranks[:, :MOST_SUMMARIES_IN_PRODUCTS]
         knots = np.quantile(some, KNOTS, axis=0)
         pieces = np.maximum(some[:, :, None] - knots.T, 0.0).reshape(len(z), -1)
         parts = [_squared(z), _squared(ranks), Numbers.of(summaries).bank, pieces, *_bumps(z, kernel)]
@@ -216,7 +216,7 @@ def _normal_scores(values: FloatArray) -> FloatArray:
 
 def _squared(z: FloatArray) -> FloatArray:
     """z with the squares, and the products of some."""
-    some = z[:, :MOST_SUMMARIES]
+    some = z[:, :MOST_SUMMARIES_IN_PRODUCTS]
     first, second = np.triu_indices(some.shape[1], 1)
     return np.hstack([z, z**2, some[:, first] * some[:, second]])
 

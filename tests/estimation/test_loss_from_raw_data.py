@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from fbar.estimation.at_data.summary_loss import Losses, RawSample
+from fbar.estimation.at_data.loss_from_raw_data import Losses, RawSample
 from fbar.question.outcomes import Batch
 from fbar.question.points import Points
 from fbar.question.raw_numbers import MOST_BYTES, RawNumbers, most_of_run, number_kept, places_kept

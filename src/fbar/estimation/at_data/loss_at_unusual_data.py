@@ -1,10 +1,10 @@
 """What learned summaries may lose where the data are unlike the simulations that have the same summaries.
 
-The loss λ of learned summaries (`fbar.estimation.at_data.learnt`) is a mean over simulations. Data of a misspecified
-model, or merely unusual ones, lie where hardly a simulation was, and there the functions that predict θ are
-extrapolations: E[θ|x*] may differ from E[θ|s(x*)] by far more than λ says. So the numbers of the data are compared with
-those of the simulations near them in s. With r the residuals of a linear regression of these numbers on s (r* that of
-the data at s*), and D² their squared Mahalanobis distance,
+The loss λ of learned summaries (`fbar.estimation.at_data.learned_summaries`) is a mean over simulations. Data of a
+misspecified model, or merely unusual ones, lie where hardly a simulation was, and there the functions that predict θ
+are extrapolations: E[θ|x*] may differ from E[θ|s(x*)] by far more than λ says. So the numbers of the data are compared
+with those of the simulations near them in s. With r the residuals of a linear regression of these numbers on s (r* that
+of the data at s*), and D² their squared Mahalanobis distance,
 
     p = P(D² ≥ D*²)    under the weights of the sample at the data.
 
@@ -47,7 +47,7 @@ def charged(step: Step) -> Step:
 def unusualness(step: Step) -> float | None:
     """p of the data's numbers among those of the simulations near them; None where they cannot be compared."""
     prepared, weights = step.moved.prepared, step.weights
-    if prepared.x is None or prepared.learnt is None or effective_size(weights.omega) < FEW:
+    if prepared.x is None or prepared.learned is None or effective_size(weights.omega) < FEW:
         return None
     rows = step.moved.rows[weights.at]
     observed = np.ravel(np.asarray(prepared.problem.observed, dtype=np.float64))

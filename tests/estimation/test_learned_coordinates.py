@@ -1,4 +1,4 @@
-"""Summaries learnt from simulations: what they find, what they leave out, and cross-fitting by brute force."""
+"""Summaries learned from simulations: what they find, what they leave out, and cross-fitting by brute force."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 
 from fbar.estimation.at_data.basis import Basis, Numbers
 from fbar.estimation.at_data.crossfit import Regressions
-from fbar.estimation.at_data.learnt import MOST_ROWS, learn, worth_learning
+from fbar.estimation.at_data.learned_summaries import MOST_ROWS, learn, worth_learning
 
 
 def groups(n):
@@ -25,23 +25,23 @@ OBSERVED = normals(1, seed=99)[1][0]
 
 
 @pytest.fixture(scope="module")
-def learnt():
+def learned():
     v, x = normals()
     found = learn(x, OBSERVED, v, groups(len(x)))
     assert found is not None
     return found
 
 
-def test_the_data_are_the_origin(learnt):
+def test_the_data_are_the_origin(learned):
     for group in range(4):
-        placed = learnt.place(OBSERVED[None], np.array([group]))
+        placed = learned.place(OBSERVED[None], np.array([group]))
         assert placed.inside.all()
         np.testing.assert_allclose(placed.coordinates, 0.0, atol=1e-12)
 
 
-def test_exchangeable_numbers_are_summarised_by_mean_and_deviation(learnt):
+def test_exchangeable_numbers_are_summarised_by_mean_and_deviation(learned):
     _, x = normals(2000, seed=2)
-    placed = learnt.place(x, groups(len(x)))
+    placed = learned.place(x, groups(len(x)))
     near = placed.coordinates[placed.inside]
     known = np.column_stack([x.mean(axis=1), np.log(x.std(axis=1))])[placed.inside]
     known = np.column_stack([np.ones(len(known)), known, known**2, known[:, :1] * known[:, 1:]])
@@ -49,22 +49,22 @@ def test_exchangeable_numbers_are_summarised_by_mean_and_deviation(learnt):
         fitted = known @ np.linalg.lstsq(known, near[:, function], rcond=None)[0]
         assert np.var(near[:, function] - fitted) < 0.1 * np.var(near[:, function])
     assert 0.7 < placed.inside.mean() < 0.9
-    means = [function for function in learnt.functions if function.kind == "mean"]
+    means = [function for function in learned.functions if function.kind == "mean"]
     assert [function.of for function in means] == [0, 1]
     assert means[0].explained > 0.8
     assert means[1].explained > 0.8  # raw numbers explain nothing of it
     assert "bank" in means[1].columns or means[1].columns == "varying coefficients"
-    assert 0 < learnt.loss < 0.5
+    assert 0 < learned.loss < 0.5
 
 
-def test_functions_that_a_row_was_not_used_for_predict_as_promised(learnt):
+def test_functions_that_a_row_was_not_used_for_predict_as_promised(learned):
     v, x = normals()
     fresh_v, fresh_x = normals(seed=5)
     for data, parameters in ((x, v), (fresh_x, fresh_v)):
-        placed = learnt.place(data, groups(len(data)))
+        placed = learned.place(data, groups(len(data)))
         inside, s = placed.inside, placed.coordinates
         correlation = np.corrcoef(s[inside, 0], parameters[inside, 0])[0, 1]
-        assert correlation**2 > learnt.functions[0].explained - 0.1
+        assert correlation**2 > learned.functions[0].explained - 0.1
 
 
 def test_symmetric_modes_are_found_by_the_spread():
@@ -137,7 +137,7 @@ def test_thousands_of_numbers():
     assert found.functions[0].explained > 0.9
 
 
-def test_more_simulations_than_are_learnt_from():
+def test_more_simulations_than_are_learned_from():
     rng = np.random.default_rng(12)
     n = 2 * MOST_ROWS - 1  # every second one has groups 0 and 2 only
     v = rng.standard_normal((n, 1))
@@ -151,16 +151,16 @@ def test_more_simulations_than_are_learnt_from():
     assert np.abs(placed.coordinates[nearest & placed.inside, 0]).max() < 0.5
 
 
-def test_the_description_is_json(learnt):
-    described = json.loads(json.dumps(learnt.describe()))
-    assert described["dimension"] == learnt.dimension
-    assert sum(function["kept"] for function in described["functions"]) == learnt.dimension
+def test_the_description_is_json(learned):
+    described = json.loads(json.dumps(learned.describe()))
+    assert described["dimension"] == learned.dimension
+    assert sum(function["kept"] for function in described["functions"]) == learned.dimension
 
 
-def test_unknown_groups_are_refused(learnt):
+def test_unknown_groups_are_refused(learned):
     with pytest.raises(ValueError, match="without some of these groups"):
-        learnt.coordinates(OBSERVED[None], np.array([7]))
-    assert learnt.coordinates(np.zeros((0, 30)), np.zeros(0, dtype=np.int64)).shape == (0, learnt.dimension)
+        learned.coordinates(OBSERVED[None], np.array([7]))
+    assert learned.coordinates(np.zeros((0, 30)), np.zeros(0, dtype=np.int64)).shape == (0, learned.dimension)
 
 
 def test_when_it_is_worth_it():

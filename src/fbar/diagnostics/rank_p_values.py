@@ -39,14 +39,14 @@ NO_VARIANCE = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
-class Unusual:
+class RankPValues:
     """Data among simulations: ``values`` (m + 1, d) are their summaries, the data last, ``weights`` (m + 1,)."""
 
     values: FloatArray
     weights: FloatArray
 
     @classmethod
-    def of(cls, observed: FloatArray, simulated: FloatArray, weights: FloatArray) -> Unusual:
+    def of(cls, observed: FloatArray, simulated: FloatArray, weights: FloatArray) -> RankPValues:
         own = (weights**2).sum() / weights.sum()
         return cls(np.concatenate([simulated, observed[None]]), np.append(weights, own))
 
