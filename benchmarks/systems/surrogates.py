@@ -19,7 +19,7 @@ Writes surrogates.csv next to it.
 
 Settings were chosen on these problems: the default scale, what other scales add to the error bars, how few simulations
 within the tolerance are flagged, and the tolerance at which ``eiv`` chooses points. So 3 is not a test on problems that
-had not been seen. The wide prior has 300 simulations since 120 were too few there. The rows of part 5 are of 6 runs each,
+had not been seen. The wide prior has 300 simulations since 120 were too few there. The rows of part 5 are of 6 runs,
 and older than the last of these changes.
 """
 
