@@ -1,6 +1,6 @@
 """Tables on pages that are written from the code, between two marks, so that they cannot drift.
 
-``python docs/_ext/page_tables.py`` writes those of the scores, of the problems and of the study against the true
+``python docs/_ext/page_tables.py`` writes those of the scores, of the problems and of the studies against the true
 posterior (``make tables``).
 """
 
@@ -66,8 +66,10 @@ def problems_table() -> str:
 
 
 if __name__ == "__main__":
+    import systems_table
     import truth_study
 
     write_between(DOCS / "scores.md", "scores", scores_table())
     write_between(DOCS / "problems.md", "problems", problems_table())
     write_between(DOCS / "truth-study.md", "truth-study", truth_study.found(table))
+    write_between(DOCS / "methods" / "index.md", "systems", systems_table.found(table))

@@ -80,6 +80,16 @@ def test_a_singular_covariance_is_worth_nothing():
     assert np.isneginf(found.log_plugged_in).all()
 
 
+def test_summaries_that_are_constant_are_named_as_the_reason():
+    problem = fbar.Problem(
+        fbar.Prior(theta=stats.norm(0, 1)),
+        lambda t, rng: np.stack([t["theta"] + rng.normal(size=t.rows), np.ones(t.rows)], axis=1),
+        [0.5, 1.0],
+    )
+    with pytest.raises(fbar.NoPosterior, match="covariance of the summaries is singular at nearly every draw"):
+        fbar.infer(problem, fbar.mean("theta"), budget=500, method="synthetic-likelihood", seed=1, progress=False)
+
+
 def test_shrinkage_makes_a_singular_covariance_regular():
     x = np.random.default_rng(4).normal(size=(1, 6, 10))
     failed = np.zeros((1, 6), dtype=bool)

@@ -335,6 +335,8 @@ class WorthRun(Run):
         if not self.store.simulations:
             raise NoPosterior("no generation of draws is complete yet; run more simulations")
         if not self.store.everything.accepted(self._worth)[0].size:
+            if why := self.valuation.why_nothing:
+                raise NoPosterior(f"none of {self.draws} draws is worth anything: {why}")
             raise all_rejected(self.simulations, self.seen, tolerance=False)
         posterior = self.store.posterior(self._worth, self.seen, self.simulations)
         if self.valuation.noisy:  # as an indicator's, the sum of a is a number of simulations

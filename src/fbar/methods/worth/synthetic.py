@@ -29,6 +29,9 @@ KINDS = ("unbiased", "gaussian")
 PLUGGED_IN, PLUGGED_IN_PER_NUMBER = 20, 10
 """Simulations that plugged-in covariances need, and for each number: with few, the posterior is too wide."""
 
+MOSTLY = 0.9
+"""The share of draws with singular covariances that explains why there is no posterior."""
+
 SKEWED, HEAVY = 1.0, 4.0
 """Mean absolute skewness and excess kurtosis of the summaries near the posterior above which they are not called
 normal. Of normal summaries, both are about 0."""
@@ -101,6 +104,7 @@ class NormalSummaries(ReplicatedValuation):
         self.method, self.observed = method, observed
         self._posterior = posterior
         self._doubt = ""
+        self._draws = self._singular = 0  # for a message
 
     @property
     def about(self) -> str:
@@ -109,6 +113,7 @@ class NormalSummaries(ReplicatedValuation):
     def value(self, waves: Sequence[Replicates]) -> Valued:
         (wave,) = waves
         fit = NormalFit.of(wave.summaries, wave.failed, self.observed, self.method.shrinkage)
+        self._draws, self._singular = self._draws + wave.draws, self._singular + int((~fit.regular).sum())
         log_a = fit.log_unbiased if self.unbiased else fit.log_plugged_in
         with np.errstate(divide="ignore"):
             log_a = log_a + np.log(fit.count / wave.each)  # those that fail have no summaries at all
@@ -131,6 +136,15 @@ class NormalSummaries(ReplicatedValuation):
     @property
     def doubts(self) -> tuple[str, ...]:
         return (self._doubt,) if self._doubt else ()
+
+    @property
+    def why_nothing(self) -> str:
+        if self._singular < MOSTLY * self._draws:
+            return ""
+        return (
+            "the covariance of the summaries is singular at nearly every draw: some of them are constant, or follow from "
+            "others; leave these out"
+        )
 
     @property
     def remark(self) -> str:

@@ -174,6 +174,11 @@ class Valuation(ABC):
         return ()
 
     @property
+    def why_nothing(self) -> str:
+        """What may be the reason if no draw is worth anything, and what to do about it."""
+        return ""
+
+    @property
     def remark(self) -> str:
         """What was learned, in a line."""
         return ""
