@@ -142,8 +142,8 @@ class NormalSummaries(ReplicatedValuation):
         if self._singular < MOSTLY * self._draws:
             return ""
         return (
-            "the covariance of the summaries is singular at nearly every draw: some of them are constant, or follow from "
-            "others; leave these out"
+            "the covariance of the summaries is singular at nearly every draw: some of them are constant, or follow "
+            "from others; leave these out"
         )
 
     @property
