@@ -341,6 +341,8 @@ class WorthRun(Run):
         posterior = self.store.posterior(self._worth, self.seen, self.simulations)
         if self.valuation.noisy:  # as an indicator's, the sum of a is a number of simulations
             posterior.accepted *= math.exp(self._worth.largest)
+        else:  # likelihoods have no scale: what is counted are the draws that have one
+            posterior.accepted, posterior.parts_in_words = float(posterior.points.rows), "draws of θ"
         posterior.about, posterior.remark = self.valuation.about, self.valuation.remark
         cut = (
             f"{self._cut_short} of {self.draws} draws were cut short by the budget, so the answer is biased; raise it"
