@@ -23,6 +23,7 @@ result = fbar.infer(problem, [mean, fbar.probability_between("theta", 0, 1)], bu
 assert_type(result, fbar.Result)
 assert_type(result.expect(mean), fbar.Estimate)
 assert_type(result.expect([mean]), fbar.Estimates)
+assert_type(result.expect("mean:theta"), fbar.Estimate)
 assert_type(result.posterior.expect(mean), fbar.Estimate)
 assert_type(result.posterior.expect((mean,)), fbar.Estimates)
 assert_type(result["theta"], fbar.Estimate)
@@ -47,9 +48,7 @@ def checked(directory: Path, text: str) -> str:
 
 
 def test_estimates_are_typed_and_mistakes_are_found(tmp_path):
-    wrong = (
-        SCRIPT + 'fbar.mean(3)\nresult.expect("mean:theta")\nfbar.interval("theta", 0, 1)\nresult["theta"].nothing\n'
-    )
+    wrong = SCRIPT + 'fbar.mean(3)\nresult.expect(3)\nfbar.interval("theta", 0, 1)\nresult["theta"].nothing\n'
     found = [line for line in checked(tmp_path, wrong).splitlines() if "error:" in line]
     last = len(SCRIPT.splitlines())
     assert [int(line.split(":")[1]) - last for line in found] == [1, 2, 3, 4], found
