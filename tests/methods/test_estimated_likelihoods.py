@@ -165,6 +165,17 @@ def test_the_estimates_that_are_averaged_make_the_log_variance_one():
     assert run.valuation.replicates == 1
 
 
+def test_draws_are_weighed_by_where_they_came_from():
+    """Proposals are wider than the posterior and about as centred: a variance shows whether w = p/q is used."""
+    problem = fbar.with_likelihood(
+        fbar.Prior(theta=stats.norm(0, 1)), lambda t, rng: stats.norm.logpdf(1.0, t["theta"], 1.0)
+    )
+    run = fbar.PseudoMarginal(replicates=1).start(problem, fbar.variance("theta"), 1, 10_000)
+    found = finish(run).expect(fbar.variance("theta"))
+    assert found.value == pytest.approx(0.5, abs=4 * found.standard_error)
+    assert found.standard_error < 0.02
+
+
 def test_inverse_binomial_sampling_is_unbiased():
     """a for m = 2 and three data of probability 0.3, 0.6 and 0.9; four standard errors."""
     rng, p, n = np.random.default_rng(5), np.array([0.3, 0.6, 0.9]), 40_000
