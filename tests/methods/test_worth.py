@@ -8,6 +8,8 @@ from scipy import stats
 
 import fbar
 from fbar.methods.worth.gaussian import NormalFit
+from fbar.methods.worth.replicates import ReplicatedValuation
+from fbar.methods.worth.valuation import Replicates, Valued
 from fbar.question.worth import Measured
 from fbar.testing import MethodConformance, finish
 
@@ -113,6 +115,29 @@ def test_the_number_of_simulations_makes_the_log_variance_one():
     finish(run)
     chosen = run.valuation.replicates
     assert 20 < chosen < 80  # (d + δ⁴)/2 = 36 with δ² = 8
+
+
+class OfKnownVariance(ReplicatedValuation):
+    """Draws whose log a has the variance 12 / R at the first of two, and 60 / R at the second."""
+
+    about = "nothing"
+
+    def value(self, waves):
+        return Valued.positive(np.zeros(2), np.array([12.0, 60.0]) / waves[0].each)
+
+
+@pytest.mark.parametrize("each", [5, 30])
+def test_the_weighted_variance_of_log_a_is_the_number_of_simulations(each):
+    """R e^(v/R) is least at R = v, here 0.75 · 12 + 0.25 · 60, whatever the number was that it was seen with."""
+    valuation = OfKnownVariance(None, least=2, first=each)
+    nothing = np.zeros((2, each))
+    wave = Replicates(nothing[:, :, None], nothing, nothing > 0, {}, {})
+    assert valuation.learn([[wave]], np.array([0.75, 0.25]), math.inf)
+    assert valuation.replicates == 24
+    numbers = np.arange(2, 200)
+    assert numbers[np.argmin(numbers * np.exp(24 / numbers))] == 24
+    valuation.learn([[wave]], np.array([0.75, 0.25]), 600)  # sixty draws of what is left
+    assert valuation.replicates == 10
 
 
 def test_skewed_summaries_are_noticed():
