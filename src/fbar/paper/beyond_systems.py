@@ -260,8 +260,96 @@ def _worst(record: FigureRecord, problem: str) -> Row | None:
     return max(found, key=lambda row: row.value, default=None)
 
 
+# ---------------------------------------------------------------- the picture
+
+SAME, OPPOSITE, UNDECIDED = "#0072B2", "#D55E00", "#c9ced6"
+
+FORMULAS = {
+    "mean:theta1": "E[θ₁]",
+    "probability:theta1 > 10": "P(θ₁ > 10)",
+    "probability:theta1 > -9": "P(θ₁ > −9)",
+}
+TITLES = {"filippi": "figure S5’s problem", "gaussian-mixture": "sbibm’s Gaussian mixture"}
+
+
 def draw(record: FigureRecord) -> Figure:
-    raise NotImplementedError
+    from fbar.plot.look import Picture
+
+    figure = Picture(figsize=(8.6, 10.4), layout="constrained")
+    grid = figure.add_gridspec(3, 2, height_ratios=(4, 4, 2))
+    for index, problem in enumerate(FUNCTIONS):
+        ax = figure.add_subplot(grid[index, :])
+        _draw_places(ax, record, [column for column in COLUMNS if column.problem == problem])
+        ax.set_title(f"({'ab'[index]}) places on {TITLES[problem]}, best at the top", loc="left")
+    for index, problem in enumerate(FUNCTIONS):
+        ax = figure.add_subplot(grid[2, index])
+        _draw_pairs(ax, record, problem)
+        ax.set_title(f"({'cd'[index]}) pairs on {TITLES[problem]}", loc="left")
+    return figure
+
+
+def _draw_places(ax: Any, record: FigureRecord, columns: Sequence[Column]) -> None:
+    """A line for each algorithm through its places, with bars for the places of 95% of the resampled trials."""
+    from fbar.plot.look import method_look
+
+    steps = np.linspace(0, 1, 40)
+    smooth = steps**2 * (3 - 2 * steps)
+    for method in METHODS:
+        targeted = method in TARGETED
+        look = method_look("targeted" if targeted else method, METHODS)
+        style = "--" if method == TARGETED[1] else "-"
+        known: dict[int, float] = {}
+        for x, column in enumerate(columns):
+            where: dict[str, Any] = {"setting": f"{column.problem}/{method}", "target": column.target}
+            ends = [
+                record.select(quantity=f"place{end}_by_{column.quantity}", **where) for end in ("", "_low", "_high")
+            ]
+            if not ends[0]:
+                continue
+            known[x], low, high = (rows[0].value for rows in ends)
+            ax.plot([x, x], [low, high], color=look["color"], lw=7, alpha=0.22, solid_capstyle="round", zorder=1)
+            ax.plot(
+                x, known[x], color=look["color"], marker=look["marker"], ms=10 if look["marker"] == "*" else 6.5,
+                mfc="white" if style == "--" else look["color"], ls="", zorder=3,
+            )  # fmt: skip
+        for x, after in zip(list(known)[:-1], list(known)[1:], strict=True):
+            line = known[x] + (known[after] - known[x]) * smooth
+            ax.plot(x + (after - x) * steps, line, color=look["color"], lw=1.5, ls=style, alpha=0.85, zorder=2)
+        for x, side, shift in ((min(known), "right", -0.09), (max(known), "left", 0.09)):
+            ax.text(x + shift, known[x], method, ha=side, va="center", color=look["color"], fontsize=8.5)
+    headings = ["acceptance rate", "ESS", *(f"error of {FORMULAS[c.target]}" for c in columns[len(SCORES) :])]
+    ax.set_xticks(range(len(columns)), headings, fontsize=9)
+    ax.xaxis.tick_top()
+    ax.tick_params(length=0)
+    ax.set(xlim=(-0.75, len(columns) - 0.25), ylim=(len(METHODS) + 0.6, 0.4))
+    ax.set_yticks([])
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+
+
+def _draw_pairs(ax: Any, record: FigureRecord, problem: str) -> None:
+    """How many pairs of algorithms two rankings order in opposite ways, in the same way, or not both."""
+    first, second = FUNCTIONS[problem]
+    rows = [(name, target) for name in ("acceptance_rate", "ess") for target in (first, second)] + [(first, second)]
+    words = {"acceptance_rate": "acceptance rate", "ess": "ESS", first: FORMULAS[first]}
+    for y, (name, target) in enumerate(rows):
+        left = 0.0
+        kinds = (("opposite", OPPOSITE, "white"), ("same", SAME, "white"), ("undecided", UNDECIDED, "#444444"))
+        for kind, colour, ink in kinds:
+            where = {"setting": f"{problem}/{name}", "target": target}
+            width = record.one(quantity=f"pairs_{kind}", **where).value
+            label = {"opposite": "opposite ways", "same": "the same way", "undecided": "undecided"}[kind]
+            ax.barh(y, width, left=left, color=colour, height=0.72, label=label if y == 0 else None)
+            if width >= 2:
+                ax.text(left + width / 2, y, f"{width:.0f}", ha="center", va="center", color=ink, fontsize=8)
+            left += width
+    ax.set_yticks(range(len(rows)), [f"{words[name]}, {FORMULAS[target]}" for name, target in rows])
+    ax.invert_yaxis()
+    ax.tick_params(length=0)
+    ax.set_xticks([])
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.4, -0.01), ncols=3, handlelength=1, columnspacing=1)
 
 
 EXPERIMENT = Experiment("beyond-systems", "The algorithms that the paper names, ranked by three scores", compute, draw)
