@@ -97,7 +97,8 @@ def _line(ax: Any, points: Sequence[Point], style: Mapping[str, str], *, wide: b
 def _legend(ax: Any, methods: Sequence[str]) -> None:
     from matplotlib.lines import Line2D
 
-    handles = [Line2D([], [], **_style(name, methods), lw=1.3, ms=5.5, label=name) for name in methods]
+    styles: dict[str, dict[str, Any]] = {name: dict(_style(name, methods)) for name in methods}
+    handles = [Line2D([], [], **style, lw=1.3, ms=5.5, label=name) for name, style in styles.items()]
     ax.legend(handles=handles, loc="center left", fontsize=8.5, labelspacing=0.55, handlelength=3.2)
 
 

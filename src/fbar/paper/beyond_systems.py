@@ -172,10 +172,7 @@ def compute(options: Options) -> FigureRecord:
         def progress(share: float, done: int, whole: int, index: int = index) -> None:
             options.progress((index + share) / len(FUNCTIONS))
 
-        result = study(name, trials, options.seed).run(workers=options.workers, progress=progress)
-        found = [column for column in COLUMNS if column.problem == name]
-        _add_scores(record, result, found)
-        _add_disagreements(record, result, found)
+        add_rankings(record, name, study(name, trials, options.seed).run(workers=options.workers, progress=progress))
     _claims(record)
     record.notes += [
         f"{trials} trials of {BUDGET:,} simulations each; b² is about the true posterior, and methods with a tolerance "
@@ -184,6 +181,12 @@ def compute(options: Options) -> FigureRecord:
         "multilevel ABC has weights of both signs and no ESS; surrogates are left out: their draws are not simulations",
     ]
     return record
+
+
+def add_rankings(record: FigureRecord, problem: str, result: StudyResult) -> None:
+    columns = [column for column in COLUMNS if column.problem == problem]
+    _add_scores(record, result, columns)
+    _add_disagreements(record, result, columns)
 
 
 def _add_scores(record: FigureRecord, result: StudyResult, columns: Sequence[Column]) -> None:
