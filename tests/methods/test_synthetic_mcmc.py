@@ -49,6 +49,10 @@ class TestTheRun:
         assert result.tolerance is None
         assert "if summaries are normal at each θ (synthetic likelihood)" in str(result)
         assert "10 simulations at each step" in str(result)
+        explained = str(result.explain())
+        assert "for steps of the chains, 10 for each, in their burn-in" in explained
+        assert "states of the chains account for half of the variance" in explained
+        assert "what rejection would have given: proposals of chains have no weights" in explained
 
     def test_more_summaries_have_more_simulations(self):
         assert [SyntheticLikelihoodMCMC().replicates_for(d) for d in (1, 5, 10)] == [10, 20, 65]

@@ -59,6 +59,9 @@ TARGETED = ("targeted, f₁", "targeted, f₂")
 DEFAULT = "default"
 METHODS = (*AT_TOLERANCE, *TARGETED, *WITHOUT_TOLERANCE, DEFAULT)
 
+WITHOUT_SCORE: dict[str, tuple[str, ...]] = {RATE: WITHOUT_TOLERANCE, ESS: ("multilevel",), ERROR: ()}
+"""A synthetic likelihood accepts no simulations, and multilevel ABC has weights of both signs."""
+
 RESAMPLED = 1000
 
 
@@ -117,10 +120,16 @@ class Column:
     def values(self, result: StudyResult) -> FloatArray:
         """One row for each trial, one column for each algorithm; NaN where the score is not defined."""
         target = self.target or None
-        return np.column_stack([result.values(self.score, self.problem, name, BUDGET, target) for name in METHODS])
+        found = [result.values(self.score, self.problem, name, BUDGET, target) for name in METHODS]
+        has = [name not in WITHOUT_SCORE[self.score] for name in METHODS]
+        return np.where(has, np.column_stack(found), np.nan)
 
     def ranking(self, result: StudyResult) -> Ranking:
-        return result.ranking(self.score, target=self.target or None, level=LEVEL / len(COLUMNS))
+        """Of the algorithms that have the score."""
+        without = WITHOUT_SCORE[self.score]
+        trials = {key: record for key, record in result.trials.items() if key[0].method not in without}
+        part = StudyResult(trials, result.arenas, result.scores, result.settings)
+        return part.ranking(self.score, target=self.target or None, level=LEVEL / len(COLUMNS))
 
     @property
     def quantity(self) -> str:
@@ -178,7 +187,8 @@ def compute(options: Options) -> FigureRecord:
         f"{trials} trials of {BUDGET:,} simulations each; b² is about the true posterior, and methods with a tolerance "
         f"accept at the one that {SHARE:.1%} of the prior's simulations reach",
         f"the chance of any wrong verdict on a pair is at most {LEVEL:.0%} (Holm's method, {len(COLUMNS)} rankings)",
-        "multilevel ABC has weights of both signs and no ESS; surrogates are left out: their draws are not simulations",
+        "synthetic likelihoods have no acceptance rate and multilevel ABC, whose weights have both signs, has no ESS; "
+        "that of Markov chains is from their autocorrelation",
     ]
     return record
 
@@ -213,7 +223,7 @@ def _add_scores(record: FigureRecord, result: StudyResult, columns: Sequence[Col
 
 
 def _add_disagreements(record: FigureRecord, result: StudyResult, columns: Sequence[Column]) -> None:
-    """How many pairs of algorithms two columns order in the same way, in opposite ways, or not both."""
+    """Of the pairs that have both scores: how many these order in the same way, in opposite ways, or not both."""
     rankings = {column: column.ranking(result) for column in columns}
     errors = columns[len(SCORES) :]
     pairs = [(score, error) for score in columns[: len(SCORES)] for error in errors] + [(errors[0], errors[1])]
@@ -221,7 +231,9 @@ def _add_disagreements(record: FigureRecord, result: StudyResult, columns: Seque
         counts = {"same": 0, "opposite": 0, "undecided": 0}
         where: dict[str, Any] = {"target": second.target, "n": BUDGET, "trials": result.number_of_trials}
         name = f"{first.problem}/{first.target or first.quantity}"
-        for u, v in zip(rankings[first].verdicts, rankings[second].verdicts, strict=True):
+        by_error = {(v.first, v.second): v for v in rankings[second].verdicts}
+        for u in rankings[first].verdicts:
+            v = by_error[u.first, u.second]
             if u.better is None or v.better is None:
                 counts["undecided"] += 1
                 continue
