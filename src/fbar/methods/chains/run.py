@@ -338,6 +338,7 @@ class ChainRun(Run):
         )
         errors = ChainErrors(states, draws, self.visited.take(rows).x)
         found = Posterior(points, states.weights, errors, self.simulations, float(states.weight.sum()))
+        found.parts_in_words = "states of the chains"
         if not len(self._trace):
             found.doubts = (IN_BURN_IN,)
         elif not self.moves:
@@ -353,11 +354,14 @@ class ChainRun(Run):
         steps = [len(self._burnt), len(self._trace)]
         each = self.plan.chains * self.replicates
         burnt, used = (each * number for number in steps)
+        words = (
+            "steps of the chains" if self.replicates == 1 else f"for steps of the chains, {self.replicates} for each"
+        )
         found = [Stage("from the prior, to start the chains", self.simulations - burnt - used)]
         if burnt:
-            found.append(Stage("steps of the chains in their burn-in", burnt))
+            found.append(Stage(f"{words}, in their burn-in", burnt))
         if used:
-            found.append(Stage("steps of the chains", used, float(self.moves), self.present_tolerance))
+            found.append(Stage(words, used, float(self.moves * self.replicates), self.present_tolerance))
         return found
 
     def theta_of(self, rows: IntArray) -> Points:
