@@ -1,7 +1,7 @@
 """Synthetic likelihood on the Ricker map and on ma2: how the posterior and the efficiency depend on R.
 
-``python benchmarks/systems/synthetic_likelihood.py [RUNS]`` writes ``synthetic_likelihood.csv``, a row for each problem,
-method and number R of simulations at each θ, and ``synthetic_likelihood_claims.csv``.
+``python benchmarks/systems/synthetic_likelihood.py [RUNS]`` writes ``synthetic_likelihood.csv``: a row for each
+problem, method and number R of simulations at each θ.
 
 Claims of Price, Drovandi, Lee & Nott (2018), and of the R package of their group (An, South & Drovandi 2022):
 
@@ -11,10 +11,10 @@ Claims of Price, Drovandi, Lee & Nott (2018), and of the R package of their grou
 
 *Ricker* (Wood 2010): N_t = r N_{t−1} exp(−N_{t−1} + σ e_t), and 50 counts y_t ~ Poisson(φ N_t) after 50 steps, at
 log r = 3.8, σ = 0.3, φ = 10, with Wood's 13 summaries: the mean, the number of zeros, autocovariances of lags 0 to 5,
-the two coefficients of y_{t+1}^0.3 on y_t^0.3 and y_t^0.6, and the three of the ordered differences on the data's, cubic
-without an intercept. Our departures: data are ours, and the prior is that of Gutmann & Corander (2016), uniform with
-log r in (3, 5), σ in (0, 0.6) and φ in (5, 15); we did not find what Price et al. used. The posterior is not known: the
-reference is a long run with R = 500, and the parameters that made the data.
+the two coefficients of y_{t+1}^0.3 on y_t^0.3 and y_t^0.6, and the three of a cubic regression of the ordered
+differences on the data's, without an intercept. Our departures: data are ours, and the prior is that of Gutmann &
+Corander (2016), uniform with log r in (3, 5), σ in (0, 0.6) and φ in (5, 15); we did not find what Price et al. used.
+The posterior is not known: the reference is a long run with R = 500, and the parameters that made the data.
 
 *ma2*: the catalogue's, 100 numbers with the autocovariances of lags 0, 1 and 2 as summaries. There the true posterior
 is known, but it is that of the data and not of their summaries, so the reference for claim 1 is a long run here too.

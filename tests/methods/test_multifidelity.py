@@ -377,3 +377,7 @@ def test_a_cheap_simulator_that_cannot_be_used_is_named(cheap):
         return
     result = infer(problem, budget=300)  # what the cheap one cannot decide, the real one does
     assert "the cheap simulator: ValueError: no such model" in str(result)
+
+
+def test_simulators_that_share_random_numbers_are_not_called_deterministic():
+    assert not any("deterministic" in text for text in infer(normal_problem(), budget=400).all_remarks)

@@ -184,7 +184,12 @@ def read_progress(directory: Path) -> RecordedProgress | None:
         check_progress(tree)
         now = tree["now"]
         state = State(
-            **{field.name: now[field.name] for field in fields(State) if field.name != "estimates"}, estimates=None
+            **{
+                field.name: now[field.name]
+                for field in fields(State)
+                if field.name in now and field.name != "estimates"
+            },
+            estimates=None,
         )
         return RecordedProgress(
             tree["leg"],
