@@ -21,6 +21,7 @@ from fbar.methods.worth.multifidelity import (
 from fbar.methods.worth.valuation import DrawsSoFar, Replicates
 from fbar.question.simulators.fidelities import CHEAP, FIDELITY, REAL, SEED
 from fbar.question.worth import UNSIGNED
+from fbar.running import repeat
 from fbar.testing import MethodConformance, finish
 
 REAL_P, CHEAP_P = np.array([0.3, 0.05, 0.2, 0.6]), np.array([0.4, 0.04, 0.2, 0.5])
@@ -218,6 +219,18 @@ def test_shared_random_numbers_depend_on_the_seed_of_the_row_only():
     assert not np.isin(noise.normal(3), x).any()
 
 
+def test_shared_random_numbers_do_not_make_a_simulator_look_deterministic(monkeypatch):
+    monkeypatch.setattr(repeat, "CHEAP", 100.0)  # on a busy machine too
+    assert not any("deterministic" in remark for remark in infer(normal_problem()).remarks)
+
+    def fixed(theta, rng, noise):
+        return theta["theta"]
+
+    pair = fbar.Fidelities(fixed, fixed, shares_noise=True, cheap_cost=1.0)
+    without_noise = fbar.Problem(fbar.Prior(theta=stats.norm(0, 1)), pair, 1.0, cost=50.0)
+    assert any("deterministic" in remark for remark in infer(without_noise).remarks)
+
+
 def test_simulators_of_one_parameter_set_share_the_generator_of_a_draw():
     real = fbar.each(lambda theta, rng: theta["theta"] + rng.normal())
     cheap = fbar.each(lambda theta, rng: 2 * theta["theta"] + rng.normal())
@@ -377,7 +390,3 @@ def test_a_cheap_simulator_that_cannot_be_used_is_named(cheap):
         return
     result = infer(problem, budget=300)  # what the cheap one cannot decide, the real one does
     assert "the cheap simulator: ValueError: no such model" in str(result)
-
-
-def test_simulators_that_share_random_numbers_are_not_called_deterministic():
-    assert not any("deterministic" in text for text in infer(normal_problem(), budget=400).all_remarks)

@@ -82,6 +82,7 @@ class Run(AskTell, OtherTolerances):
 
     def __init__(self, start: Start) -> None:
         super().__init__(start)
+        self._ended = ""  # the reason, once one has ended it
         self.warnings: list[str] = []
         self.expected: Forecast | None = None
         """What is left to do, as it was forecast at the end of the last round, where somebody watches."""
@@ -226,9 +227,14 @@ class Run(AskTell, OtherTolerances):
         return ACCEPTED
 
     @property
+    def finished(self) -> bool:
+        """Whether it has nothing more to ask: a reason has ended it."""
+        return bool(self._ended)
+
+    @property
     def ended(self) -> str:
         """Why a finished run ended."""
-        return "budget spent"
+        return self._ended or "budget spent"
 
     @property
     def posterior_is_slow(self) -> bool:

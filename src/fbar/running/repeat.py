@@ -200,9 +200,8 @@ def _wrong_noise(problem: Problem, batch: Batch, before: Simulated) -> list[str]
 
 def _with_other_numbers(problem: Problem, batch: Batch, theta: Points, number: int) -> Simulated | None:
     """Simulations with random numbers that no run comes to; None if some failed, or are not numbers."""
-    other = theta.without((SEED,)) if SEED in theta else theta  # noise that two simulators share is drawn again too
-    try:
-        outcomes = simulate(problem, Batch(batch.round, UNUSED + number, other, None, batch.seeds))
+    try:  # without the seeds of draws that two fidelities share, which would repeat their numbers
+        outcomes = simulate(problem, Batch(batch.round, UNUSED + number, theta.without((SEED,)), None, batch.seeds))
     except FbarError:
         return None
     if not isinstance(outcomes, Simulated) or outcomes.summaries.dtype.kind not in "biuf" or _failed(outcomes).any():
