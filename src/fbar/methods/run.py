@@ -18,6 +18,7 @@ from fbar.checks import positive_integer, positive_number, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.at_data import AtData, PosteriorAtData
 from fbar.estimation.at_data.prepared import Prepared
+from fbar.estimation.counted import ACCEPTED, Counted
 from fbar.estimation.estimate import Estimate
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.sequential import with_error_of_prior
@@ -219,6 +220,11 @@ class Run(AskTell, OtherTolerances):
     def final_tolerance(self) -> float | None:
         """The tolerance that it ends at; None where there is none, or it is not known yet."""
         return None
+
+    @property
+    def counted_as(self) -> Counted:
+        """What its posterior counts as accepted, in words."""
+        return ACCEPTED
 
     @property
     def finished(self) -> bool:

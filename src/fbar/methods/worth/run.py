@@ -20,6 +20,7 @@ import numpy.typing as npt
 from fbar.arrays import FloatArray, IntArray
 from fbar.designs.proposals import FromPrior, Learned
 from fbar.errors import InputError, NoPosterior
+from fbar.estimation.counted import CORRECTED, DRAWS, Counted
 from fbar.estimation.crossfitted import Crossfitted
 from fbar.estimation.doubts import all_rejected
 from fbar.estimation.posterior import Posterior
@@ -105,6 +106,10 @@ class WorthRun(Run):
     @property
     def reported_tolerance(self) -> float | None:
         return self.valuation.tolerance or None
+
+    @property
+    def counted_as(self) -> Counted:
+        return CORRECTED if self.valuation.noisy else DRAWS
 
     @property
     def draws(self) -> int:
@@ -333,6 +338,7 @@ class WorthRun(Run):
             posterior.accepted *= math.exp(self._worth.largest)
         else:  # likelihoods have no scale: what is counted are the draws that have one
             posterior.accepted, posterior.parts_in_words = float(posterior.points.rows), "draws of θ"
+        posterior.counted_as = self.counted_as
         posterior.about, posterior.remark = self.valuation.about, self.valuation.remark
         cut = (
             f"{self._cut_short} of {self.draws} draws were cut short by the budget, so the answer is biased; raise it"
