@@ -137,11 +137,14 @@ class Moved:
 
 def polynomial(u: FloatArray, order: int) -> FloatArray:
     """1, u and for the second order all products of two."""
-    columns = [np.ones((len(u), 1)), u]
-    if order == 2:
-        first, second = np.triu_indices(u.shape[1])
-        columns.append(u[:, first] * u[:, second])
-    return np.concatenate(columns, axis=1)
+    n, d = u.shape
+    found = np.empty((n, columns_of(d, order)))
+    found[:, 0], found[:, 1 : d + 1] = 1.0, u
+    end = d + 1
+    for k in range(d if order == 2 else 0):
+        np.multiply(u[:, k : k + 1], u[:, k:], out=found[:, end : end + d - k])
+        end += d - k
+    return found
 
 
 def columns_of(dimension: int, order: int) -> int:
@@ -219,16 +222,17 @@ def _cross_fitted(
     penalty = np.diag(np.r_[1e-12, np.full(x.shape[1] - 1, ridge)])
     rows = [np.flatnonzero(fold == k) for k in range(int(fold.max()) + 1)]
     sums = [float(omega[own].sum()) for own in rows]
-    weighted = [x[own] * omega[own, None] for own in rows]
-    grams = [part.T @ x[own] for part, own in zip(weighted, rows, strict=True)]
-    products = [part.T @ y[own] for part, own in zip(weighted, rows, strict=True)]
+    parts = [x[own] for own in rows]
+    weighted = [part * omega[own, None] for part, own in zip(parts, rows, strict=True)]
+    grams = [each.T @ part for each, part in zip(weighted, parts, strict=True)]
+    products = [each.T @ y[own] for each, own in zip(weighted, rows, strict=True)]
     gram, product, total = np.sum(grams, axis=0), np.sum(products, axis=0), sum(sums)
     residual, middle, inverses = np.zeros_like(y), np.zeros_like(y), []
     for k, own in enumerate(rows):
         others = total - sums[k]
         inverse = np.linalg.inv((gram - grams[k]) / others + penalty) / others
         beta = inverse @ (product - products[k])
-        residual[own], middle[own] = y[own] - x[own] @ beta, beta[0]
+        residual[own], middle[own] = y[own] - parts[k] @ beta, beta[0]
         inverses.append(inverse)
     return residual, middle, inverses
 
