@@ -123,9 +123,19 @@ class AtData:
                 whole = step.moved.prepared is some
                 kept = prepared if whole else prepared.take(np.flatnonzero(within_reach(step, prepared)))
                 found = self._searched(kept, step.moved.order, step.moved.share)
+                if found is not None and whole and self.search:
+                    found = self._within_reach_of(found, prepared)
                 if found is not None:  # what some of them chose may not do for all: then all choose
                     return found
         return self._of_least_error(prepared)
+
+    def _within_reach_of(self, step: Step, prepared: Prepared) -> Step:
+        """The step, or the one that a search from it finds among the simulations within its reach, if it is better."""
+        kept = np.flatnonzero(within_reach(step, prepared))
+        if not LEAST <= kept.size < len(prepared):
+            return step
+        found = self._searched(prepared.take(kept), step.moved.order, step.moved.share)
+        return step if found is None or found.error >= step.error else found
 
     def _of_least_error(self, prepared: Prepared) -> Step | None:
         """The step of least total error, of all simulations or of those within reach of the first estimate."""
