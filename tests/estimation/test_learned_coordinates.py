@@ -129,6 +129,17 @@ def test_concordances_are_those_of_the_definition():
     assert Basis.near(numbers, star, v).concordant.size == 0
 
 
+@pytest.mark.parametrize("rho", [-0.9, 0.0, 0.5])
+def test_the_mean_concordance_of_normal_pairs_is_known_for_all_scales(rho):
+    rng = np.random.default_rng(6)
+    z, scale = rng.standard_normal((2, 40_000, 2)), np.exp(2 * rng.standard_normal((2, 40_000, 1)))
+    x = np.hstack([3 + scale[0] * z[0], scale[1] * (rho * z[0] + np.sqrt(1 - rho**2) * z[1])])
+    star = Numbers(np.array([[0.0, 1.0, 0.0, 1.0]]), np.zeros((1, 0)))
+    basis = Basis(star, np.ones(4), np.zeros(0), np.arange(4), np.array([[0, 1, 2, 3]]))
+    columns = basis(Numbers(x, np.zeros((len(x), 0))))[:, basis.columns()["concordances"]]
+    assert columns.mean() + 1 == pytest.approx(2 / np.pi * np.arcsin(rho), abs=5 / np.sqrt(40_000))
+
+
 def test_noise_has_no_concordances():
     rng = np.random.default_rng(4)
     x, v = rng.standard_normal((2000, 20)), rng.standard_normal((2000, 2))
