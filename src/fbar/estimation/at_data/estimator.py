@@ -21,7 +21,7 @@ from fbar.weights import effective_size
 SHARE, MOST_OF_ALL = 0.2, 400_000
 """The share of a large run's simulations that is used, nearest first, and the largest number."""
 
-CHOOSING, CHOOSING_ON_THE_WAY = 5000, 3000
+CHOOSING, CHOOSING_ON_THE_WAY = 5000, 2500
 """Simulations that order, region and reach are chosen from where they are many; and for the rounds of a long run."""
 
 LONG = 10_000
