@@ -46,6 +46,8 @@ def of_draws(run: Run, posterior: Posterior, target: Target, simulated: Points |
         return Shares(alternatives=others, unknown=(*unknown, *why_not))
     if draws.cluster is not None:
         unknown.append("the contributions of single draws to the error of evenly spread sets: shares are of Σz²")
+    if draws.scheme == "chains":
+        unknown.append("how much the states of one chain add to each other's error: shares are of Σz²")
     square = (z**2).sum(axis=1)
     parameter, regions = regions_of(run, draws.points, weights, draws.weight, target, square, simulated)
     carriers = carriers_of(posterior.parts_in_words, square, draws.points, run.problem.prior.names)
@@ -63,7 +65,10 @@ def _rejection(
 ) -> tuple[tuple[Alternative, ...], tuple[str, ...]]:
     """Draws from the prior, see the module's text, with the standard error of the ratio of variances; or why not."""
     if draws.relative:
-        return (), ("what rejection would have given: the weights are relative within each round",)
+        why = (
+            "proposals of chains have no weights" if draws.scheme == "chains" else "weights are relative within a round"
+        )
+        return (), (f"what rejection would have given: {why}",)
     independent = draws.scheme == "independent"
     if draws.design is run.problem.prior and independent and square is not None:
         return (), ()  # that is what it was
@@ -73,7 +78,8 @@ def _rejection(
         return (), ()
     # Draws outside the support are in the sizes of strata; of clusters these are the numbers.
     number = float(draws.simulations if draws.cluster is not None else draws.stratum_sizes.sum())
-    variance = float(number / posterior.simulations * top.sum() / bottom.sum() ** 2)
+    # As many draws from the prior, which may take several simulations each.
+    variance = float(number / draws.simulations * top.sum() / bottom.sum() ** 2)
     estimate = posterior.expect(target)
     if estimate.inverted is not None and posterior.errors is not None:
         if not np.isfinite(estimate.variance).all():
@@ -84,5 +90,5 @@ def _rejection(
     achieved = float(np.sum(parts))  # what was added for simulations that were not seen is no part of a comparison
     # The relative errors of A/B² and of the ratio to Σz², as sums over independent draws.
     part = top / top.sum() - (2 * bottom / bottom.sum() if square is None else square / square.sum())
-    found = alternative("rejection (draws from the prior)", variance, achieved, math.sqrt((part**2).sum()))
+    found = alternative(posterior.counted_as.from_prior, variance, achieved, math.sqrt((part**2).sum()))
     return (found,), ()

@@ -23,6 +23,7 @@ from fbar.arrays import BoolArray, FloatArray, IntArray
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.chains import ChainErrors, States
 from fbar.estimation.coordinates import Coordinates
+from fbar.estimation.counted import STATES, Counted
 from fbar.estimation.doubts import all_rejected
 from fbar.estimation.draws import Draws
 from fbar.estimation.kept import Kept
@@ -144,6 +145,10 @@ class ChainRun(Run):
     def finished(self) -> bool:
         need = self.replicates * (1 if self.phase is Phase.PILOT else self.plan.chains)
         return self._absorbed == self._asked == 0 and self._most - self._simulations < need
+
+    @property
+    def counted_as(self) -> Counted:
+        return STATES
 
     @property
     def simulations(self) -> int:
@@ -338,6 +343,7 @@ class ChainRun(Run):
         )
         errors = ChainErrors(states, draws, self.visited.take(rows).x)
         found = Posterior(points, states.weights, errors, self.simulations, float(states.weight.sum()))
+        found.counted_as, found.parts_in_words = self.counted_as, "states of the chains"
         if not len(self._trace):
             found.doubts = (IN_BURN_IN,)
         elif not self.moves:
@@ -353,11 +359,14 @@ class ChainRun(Run):
         steps = [len(self._burnt), len(self._trace)]
         each = self.plan.chains * self.replicates
         burnt, used = (each * number for number in steps)
+        words = (
+            "steps of the chains" if self.replicates == 1 else f"for steps of the chains, {self.replicates} for each"
+        )
         found = [Stage("from the prior, to start the chains", self.simulations - burnt - used)]
         if burnt:
-            found.append(Stage("steps of the chains in their burn-in", burnt))
+            found.append(Stage(f"{words}, in their burn-in", burnt))
         if used:
-            found.append(Stage("steps of the chains", used, float(self.moves), self.present_tolerance))
+            found.append(Stage(words, used, float(self.moves * self.replicates), self.present_tolerance))
         return found
 
     def theta_of(self, rows: IntArray) -> Points:
