@@ -120,7 +120,7 @@ def _remembered(self: subprocess.Popen[Any], *arguments: Any, **options: Any) ->
     _opened.add(self)
 
 
-subprocess.Popen.__init__ = _remembered  # type: ignore[method-assign]
+subprocess.Popen.__init__ = _remembered  # type: ignore[method-assign]  # every process that a test starts is seen
 
 
 def children(process: int | str = "self") -> set[int]:

@@ -23,7 +23,10 @@ def found(table: Table) -> str:
             runs = sorted({int(row["trials"]) for row in own})
             parts.append(f"**{budget:,} simulations** (study `{study}`, {' or '.join(map(str, runs))} runs of each)")
             lines = [_line(method, problems, own) for method in dict.fromkeys(row["method"] for row in own)]
-            parts.append(table(["method", *problems, "seconds"], lines))
+            costs = {row["method"]: row["cost"] for row in own if row.get("cost")}
+            if costs:  # in real simulations, where a cheap simulator ran too
+                lines = [[*line, f"{float(costs[line[0].strip('`')]):,.0f}"] for line in lines]
+            parts.append(table(["method", *problems, "seconds", *(["cost"] if costs else [])], lines))
     return "\n\n".join(parts)
 
 

@@ -28,7 +28,10 @@ def test_one_dimensional_designs_are_their_formulas():
     assert np.allclose(pdf(optimal.max_ess(LAPLACE), x), np.exp(-np.abs(x) / 2) / 4, rtol=1e-7)
     assert np.allclose(pdf(optimal.targeted(LAPLACE, target), x), np.abs(x) * np.exp(-np.abs(x) / 2) / 8, rtol=1e-6)
     half = fbar.probability("theta < 0.5")
-    raw = lambda t: np.sqrt(t * (1 - t)) * np.where(t < 0.5, 0.75, 0.25)  # noqa: E731
+
+    def raw(t):
+        return np.sqrt(t * (1 - t)) * np.where(t < 0.5, 0.75, 0.25)
+
     total = quad(raw, 0, 0.5)[0] + quad(raw, 0.5, 1)[0]
     t = np.array([0.1, 0.49, 0.51, 0.9])
     assert np.allclose(pdf(optimal.stratified(RAMP, half), t), raw(t) / total, rtol=1e-6)

@@ -21,6 +21,7 @@ from fbar.methods.worth.multifidelity import (
 from fbar.methods.worth.valuation import DrawsSoFar, Replicates
 from fbar.question.simulators.fidelities import CHEAP, FIDELITY, REAL, SEED
 from fbar.question.worth import UNSIGNED
+from fbar.running import repeat
 from fbar.testing import MethodConformance, finish
 
 REAL_P, CHEAP_P = np.array([0.3, 0.05, 0.2, 0.6]), np.array([0.4, 0.04, 0.2, 0.5])
@@ -216,6 +217,18 @@ def test_shared_random_numbers_depend_on_the_seed_of_the_row_only():
     assert abs(x.mean()) < 4 / math.sqrt(x.size)
     assert abs(np.corrcoef(x.T) - np.eye(3)).max() < 4.5 / math.sqrt(4000)
     assert not np.isin(noise.normal(3), x).any()
+
+
+def test_shared_random_numbers_do_not_make_a_simulator_look_deterministic(monkeypatch):
+    monkeypatch.setattr(repeat, "CHEAP", 100.0)  # on a busy machine too
+    assert not any("deterministic" in remark for remark in infer(normal_problem()).remarks)
+
+    def fixed(theta, rng, noise):
+        return theta["theta"]
+
+    pair = fbar.Fidelities(fixed, fixed, shares_noise=True, cheap_cost=1.0)
+    without_noise = fbar.Problem(fbar.Prior(theta=stats.norm(0, 1)), pair, 1.0, cost=50.0)
+    assert any("deterministic" in remark for remark in infer(without_noise).remarks)
 
 
 def test_simulators_of_one_parameter_set_share_the_generator_of_a_draw():

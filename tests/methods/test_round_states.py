@@ -11,7 +11,8 @@ from scipy import stats
 
 import fbar
 from fbar.ledger.codec import checksum, pack, unpack
-from fbar.methods.targeted.phases import Descent, Learning, RecordedRound, RoundPlan, Sampling, name_of, state_as_now
+from fbar.methods.aiming.plan import RoundPlan
+from fbar.methods.targeted.phases import Descent, Learning, RecordedRound, Sampling, name_of, state_as_now
 
 PROBLEM = fbar.Problem(
     fbar.Prior(a=stats.uniform(-5, 10)),

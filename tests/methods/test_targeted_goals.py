@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import fbar
-from fbar.methods.targeted.aim import FLOOR, Aim
+from fbar.methods.aiming.aim import FLOOR, Aim
 from fbar.question.space import Particles
 from targeted_runs import EXPONENTIAL, THETA, A, Z, ask, gauss, normal
 

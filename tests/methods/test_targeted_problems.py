@@ -14,8 +14,8 @@ from scipy import stats
 import fbar
 from fbar.designs.proposals import Learned
 from fbar.designs.proposals.learned import Table
-from fbar.methods.targeted.aim import Aim
-from fbar.methods.targeted.learning import learn
+from fbar.methods.aiming.aim import Aim
+from fbar.methods.aiming.learning import learn
 from fbar.question.acceptance import Acceptance
 from fbar.testing import same
 from targeted_runs import EXPONENTIAL, NESTED, THETA, A, ask, gauss, normal, until

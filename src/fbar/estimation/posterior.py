@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from fbar.arrays import BoolArray, FloatArray
+from fbar.checks import counted
+from fbar.estimation.counted import ACCEPTED, Counted
 from fbar.estimation.estimate import ErrorBars, Estimate, Estimates
 from fbar.estimation.joined import joined
 from fbar.estimation.rare import independent_draws, with_least_error
@@ -156,13 +158,16 @@ class Posterior(ShownInNotebooks):
             )
         ess = self.ess
         worth = "" if ess is None else f", effective sample size {float(ess):,.6g}"
-        return (
-            f"{self.points.rows:,} weighted points, {float(self.accepted):,.6g} of {int(self.simulations):,} "
-            f"simulations accepted{worth}"
-        )
+        ran, used = counted(int(self.simulations), "simulation"), float(self.accepted)
+        same = self.counted_as.words == ACCEPTED.words
+        parts = f"{used:,.6g} of {ran} accepted" if same else f"{self.counted_as.of(used)} from {ran}"
+        return f"{self.points.rows:,} weighted points, {parts}{worth}"
 
     doubts: tuple[str, ...] = ()
     """Why all of its estimates are unreliable, whatever the target."""
+
+    counted_as: Counted = ACCEPTED
+    """What ``accepted`` counts, in words."""
 
     parts_in_words: str = "accepted simulations"
     """What its estimates are sums over."""

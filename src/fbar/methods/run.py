@@ -18,6 +18,7 @@ from fbar.checks import positive_integer, positive_number, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.at_data import AtData, PosteriorAtData
 from fbar.estimation.at_data.prepared import Prepared
+from fbar.estimation.counted import ACCEPTED, Counted
 from fbar.estimation.estimate import Estimate
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.sequential import with_error_of_prior
@@ -81,6 +82,7 @@ class Run(AskTell, OtherTolerances):
 
     def __init__(self, start: Start) -> None:
         super().__init__(start)
+        self._ended = ""  # the reason, once one has ended it
         self.warnings: list[str] = []
         self.expected: Forecast | None = None
         """What is left to do, as it was forecast at the end of the last round, where somebody watches."""
@@ -220,9 +222,19 @@ class Run(AskTell, OtherTolerances):
         return None
 
     @property
+    def counted_as(self) -> Counted:
+        """What its posterior counts as accepted, in words."""
+        return ACCEPTED
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has nothing more to ask: a reason has ended it."""
+        return bool(self._ended)
+
+    @property
     def ended(self) -> str:
         """Why a finished run ended."""
-        return "budget spent"
+        return self._ended or "budget spent"
 
     @property
     def posterior_is_slow(self) -> bool:

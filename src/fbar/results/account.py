@@ -11,6 +11,7 @@ import numpy as np
 
 from fbar.arrays import BoolArray
 from fbar.checks import counted
+from fbar.estimation.counted import ACCEPTED, Counted
 from fbar.estimation.estimate import BIASED, RELIABLE, Comparison, Estimate, Estimates
 from fbar.methods.forecasts import Forecast
 from fbar.system.terminal import clean
@@ -38,6 +39,8 @@ class Account:
     title: str = ""
     at_data: bool = False
     """Whether the answer is at the data, where simulations are used by nearness and none is accepted."""
+    counted_as: Counted = ACCEPTED
+    """What ``accepted`` counts, in words."""
 
     @classmethod
     def of(cls, result: Result) -> Account:
@@ -56,6 +59,7 @@ class Account:
             result.missing,
             result.what,
             result.is_at_data,
+            result.posterior.counted_as,
         )
 
     @classmethod
@@ -77,6 +81,7 @@ class Account:
                 for name, found in result.get("missing", {}).items()
             },
             at_data=result.get("at_data", False),
+            counted_as=Counted.named(result.get("counted_as", "")),
         )
 
     @property
@@ -101,7 +106,8 @@ class Account:
     def how_it_went(self) -> list[str]:
         """Lines below the estimates and warnings."""
         cost = cost_in_words(self.cost, self.in_seconds)
-        summary = f"{simulations_in_words(self.simulations, self.accepted, self.at_data)}; {self.stopped_by}"
+        ran = simulations_in_words(self.simulations, self.accepted, self.at_data, self.counted_as)
+        summary = f"{ran}; {self.stopped_by}"
         unused = f"{counted(self.unused, 'more simulation')} ran in advance and went unused"
         return [
             *([self.about] if self.about else []),
@@ -112,13 +118,13 @@ class Account:
         ]
 
 
-def simulations_in_words(simulations: int, accepted: float, at_data: bool) -> str:
+def simulations_in_words(simulations: int, accepted: float, at_data: bool, counted_as: Counted = ACCEPTED) -> str:
     """How many simulations were run, and how many of them the answer uses.
 
     >>> simulations_in_words(20_000, 512.0, False), simulations_in_words(20_000, 4000.0, True)
     ('20,000 simulations, 512 accepted', '20,000 simulations, the 4,000 nearest used')
     """
-    used = f"the {accepted:,.6g} nearest used" if at_data else f"{accepted:,.6g} accepted"
+    used = f"the {accepted:,.6g} nearest used" if at_data else counted_as.of(accepted)
     return f"{counted(simulations, 'simulation')}, {used}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fbar.estimation.counted import ACCEPTED
 from fbar.estimation.estimate import whole
 from fbar.methods import Run
 from fbar.results.summary_table import summary_or_none
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 def described(result: Result) -> dict[str, Any]:
     """The estimates and how the run went."""
     bias, summary = result.bias, summary_or_none(result)
+    counted_as = result.posterior.counted_as.words
     return {
         **({} if result.own else {"what": result.what, "how": result.how[1:]}),
         "about": result.about,
@@ -26,6 +28,7 @@ def described(result: Result) -> dict[str, Any]:
         **({} if bias is None else {"bias": {item.name: item.as_dict(brief=True) for item in bias}}),
         "simulations": as_json(result.simulations),
         "accepted": whole(as_json(result.accepted)),
+        **({} if counted_as == ACCEPTED.words else {"counted_as": counted_as}),
         **({"unused": result.unused} if result.unused else {}),
         **spent(result.run),
         "failures": {kind.name.lower(): count for kind, count in result.run.seen.counts.items()},

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fbar.errors import FbarError
+from fbar.estimation.counted import ACCEPTED, Counted
 from fbar.estimation.estimate import Estimate, Estimates
 from fbar.methods import Run
 from fbar.methods.stopping import Both, Either, RelativeError, StandardError, StoppingRule
@@ -67,6 +68,7 @@ class State:
     estimates: Estimates | None
     title: str = ""
     estimating: bool = False
+    counted_as: str = ACCEPTED.words
 
     @property
     def left(self) -> float | None:
@@ -98,7 +100,7 @@ class State:
         found = [self.title] if self.title else []
         found.append(f"round {self.round + 1}")
         found += [self.tolerance_in_words] if self.tolerance_in_words else []
-        return found + ([] if self.accepted is None else [f"{self.accepted:,.6g} accepted"])
+        return found + ([] if self.accepted is None else [Counted.named(self.counted_as).of(self.accepted)])
 
     @property
     def tolerance_in_words(self) -> str:
@@ -202,6 +204,7 @@ class Observer:
             None,
             self._title,
             run.estimating,
+            run.counted_as.words,
         )
         if falling or self._title:
             return state

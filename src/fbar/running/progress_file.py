@@ -183,9 +183,8 @@ def read_progress(directory: Path) -> RecordedProgress | None:
         tree = json.loads(read_text(directory / NAME, MOST_BYTES))
         check_progress(tree)
         now = tree["now"]
-        state = State(
-            **{field.name: now[field.name] for field in fields(State) if field.name != "estimates"}, estimates=None
-        )
+        known = {field.name: now[field.name] for field in fields(State) if field.name in now}
+        state = State(**{**known, "estimates": None})
         return RecordedProgress(
             tree["leg"],
             tree["machine"],

@@ -41,6 +41,7 @@ from fbar.errors import FbarError
 from fbar.question.outcomes import Batch, Outcomes, Simulated
 from fbar.question.points import Points
 from fbar.question.problem import Problem
+from fbar.question.simulators.fidelities import SEED
 
 CHEAP = 0.1
 """Seconds that a block may have taken to be simulated again, whatever the budget."""
@@ -199,8 +200,8 @@ def _wrong_noise(problem: Problem, batch: Batch, before: Simulated) -> list[str]
 
 def _with_other_numbers(problem: Problem, batch: Batch, theta: Points, number: int) -> Simulated | None:
     """Simulations with random numbers that no run comes to; None if some failed, or are not numbers."""
-    try:
-        outcomes = simulate(problem, Batch(batch.round, UNUSED + number, theta, None, batch.seeds))
+    try:  # without the seeds of draws that two fidelities share, which would repeat their numbers
+        outcomes = simulate(problem, Batch(batch.round, UNUSED + number, theta.without((SEED,)), None, batch.seeds))
     except FbarError:
         return None
     if not isinstance(outcomes, Simulated) or outcomes.summaries.dtype.kind not in "biuf" or _failed(outcomes).any():

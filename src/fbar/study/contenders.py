@@ -28,6 +28,9 @@ MethodFor = Callable[[int], Method]
 Question = Callable[[Posed, Sequence[Target], Seeds], Any]
 """An algorithm that is told the study's targets too, such as `fbar.infer` itself."""
 
+COST = "cost"
+"""What a trial's simulations cost, among what it told."""
+
 Watch = Callable[[Run, StoppingRule, dict[str, float]], None]
 
 
@@ -51,7 +54,12 @@ class Contender:
     question: Question | None = None
 
     def run(self, posed: Posed, targets: Sequence[Target], seeds: Seeds) -> Approximation:
-        """One trial; may raise anything."""
+        """One trial; may raise anything. Where costs were given with the problem, it tells the ``cost``."""
+        found = self._run(posed, targets, seeds)
+        cost = posed.spent_cost
+        return found if cost is None else replace(found, told={**found.told, COST: cost})
+
+    def _run(self, posed: Posed, targets: Sequence[Target], seeds: Seeds) -> Approximation:
         if self.algorithm is not None:
             rng = seeds.generator(Purpose.DESIGN, 0, 0)
             return as_approximation(self.algorithm(posed, posed.budget, rng), posed, posed.spent)

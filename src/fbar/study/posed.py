@@ -25,14 +25,17 @@ class BudgetExceeded(EndsRun, RuntimeError):
 
 
 class Meter:
-    """Counts simulations, and refuses those beyond the budget before they are run."""
+    """Counts simulations, and refuses those beyond the budget before they are run.
+
+    ``cost`` is what they cost together, as far as costs were given with the problem.
+    """
 
     def __init__(self, budget: int) -> None:
         self.reset(budget)
 
     def reset(self, budget: int) -> None:
         """For another trial."""
-        self.budget, self.spent, self.refused = budget, 0, 0
+        self.budget, self.spent, self.refused, self.cost = budget, 0, 0, 0.0
 
     def charge(self, simulations: int) -> None:
         if repeating.get():
@@ -63,7 +66,14 @@ class _Counted(Simulator):
     def __call__(self, theta: Any, rng: np.random.Generator) -> Any:
         points = _named(theta, self._problem)
         self._meter.charge(points.rows)
+        self._charge_cost(points)
         return self._simulator.output(points, rng)
+
+    def _charge_cost(self, points: Points) -> None:
+        given = self._simulator.cost_of(points)
+        cost = self._problem.cost_of(points) if given is None else given
+        if cost is not None and not repeating.get():
+            self._meter.cost += float(np.sum(cost))
 
     def output(self, theta: Points, rng: np.random.Generator) -> Any:
         return self(theta, rng)
@@ -88,6 +98,7 @@ class _CountedRows(_Counted, RowByRow):
         make = self._simulator.rows
         assert make is not None
         self._meter.charge(theta.rows)
+        self._charge_cost(theta)
         return make(theta)
 
 
@@ -163,6 +174,11 @@ class Posed(Problem):
     def spent(self) -> int:
         """Simulations so far."""
         return self.meter.spent
+
+    @property
+    def spent_cost(self) -> float | None:
+        """What they cost, where costs were given with the problem."""
+        return self.meter.cost or None
 
     @property
     def left(self) -> int:

@@ -57,6 +57,7 @@ def explain(run: Run, posterior: Posterior, target: str | Target | None = None) 
         shares.alternatives,
         unknown,
         regression=regression_of(posterior, estimate) if isinstance(posterior, PosteriorAtData) else None,
+        counted_as=posterior.counted_as,
     )
 
 

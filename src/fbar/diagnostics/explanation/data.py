@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fbar.diagnostics.explanation.words import lines_of
+from fbar.estimation.counted import ACCEPTED, Counted
 from fbar.estimation.estimate import Estimate, whole
 from fbar.methods.forecasts import Forecast
 from fbar.methods.run import Stage
@@ -110,6 +111,8 @@ class Explanation:
     """What the estimate is if it is not the run's own, such as one at another tolerance."""
     regression: Regression | None = None
     """Of an estimate at the data."""
+    counted_as: Counted = ACCEPTED
+    """What the estimate's ``accepted`` counts, in words."""
 
     @property
     def at_data(self) -> bool:

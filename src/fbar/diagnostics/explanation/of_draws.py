@@ -78,7 +78,8 @@ def _rejection(
         return (), ()
     # Draws outside the support are in the sizes of strata; of clusters these are the numbers.
     number = float(draws.simulations if draws.cluster is not None else draws.stratum_sizes.sum())
-    variance = float(number / posterior.simulations * top.sum() / bottom.sum() ** 2)
+    # As many draws from the prior, which may take several simulations each.
+    variance = float(number / draws.simulations * top.sum() / bottom.sum() ** 2)
     estimate = posterior.expect(target)
     if estimate.inverted is not None and posterior.errors is not None:
         if not np.isfinite(estimate.variance).all():
@@ -89,5 +90,5 @@ def _rejection(
     achieved = float(np.sum(parts))  # what was added for simulations that were not seen is no part of a comparison
     # The relative errors of A/B² and of the ratio to Σz², as sums over independent draws.
     part = top / top.sum() - (2 * bottom / bottom.sum() if square is None else square / square.sum())
-    found = alternative("rejection (draws from the prior)", variance, achieved, math.sqrt((part**2).sum()))
+    found = alternative(posterior.counted_as.from_prior, variance, achieved, math.sqrt((part**2).sum()))
     return (found,), ()

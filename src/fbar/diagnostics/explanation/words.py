@@ -35,7 +35,8 @@ def lines_of(found: Explanation) -> list[str]:
 def _title(found: Explanation) -> list[str]:
     estimate = found.estimate
     ess = "" if found.ess is None else f", effective sample size {worth(found.ess)}"
-    used = f"the {estimate.accepted:,.6g} nearest used" if found.at_data else f"{estimate.accepted:,.6g} accepted"
+    number = estimate.accepted
+    used = f"the {number:,.6g} nearest used" if found.at_data else found.counted_as.of(float(number))
     return [
         f"{estimate.name} = {estimate}" + (f", {found.what}" if found.what else ""),
         *(() if np.all(estimate.trusted) else (f"warning: {text}" for text in estimate.warnings)),
@@ -99,7 +100,7 @@ def _why(found: Explanation) -> list[str]:
     if not found.regions:
         return []
     by = "each value of θ" if found.parameter is None else f"each region of {found.parameter}"
-    used = "used" if found.at_data else "acceptances"
+    used = "used" if found.at_data else found.counted_as.share
     rows: list[tuple[str, ...]] = [("", "posterior", "simulations", used, "variance")]
     rows += [
         (r.words, *(_percent(share) for share in (r.posterior, r.simulations, r.accepted, r.variance)))

@@ -23,6 +23,7 @@ from fbar.arrays import BoolArray, FloatArray, IntArray
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.chains import ChainErrors, States
 from fbar.estimation.coordinates import Coordinates
+from fbar.estimation.counted import STATES, Counted
 from fbar.estimation.doubts import all_rejected
 from fbar.estimation.draws import Draws
 from fbar.estimation.kept import Kept
@@ -144,6 +145,10 @@ class ChainRun(Run):
     def finished(self) -> bool:
         need = self.replicates * (1 if self.phase is Phase.PILOT else self.plan.chains)
         return self._absorbed == self._asked == 0 and self._most - self._simulations < need
+
+    @property
+    def counted_as(self) -> Counted:
+        return STATES
 
     @property
     def simulations(self) -> int:
@@ -338,7 +343,7 @@ class ChainRun(Run):
         )
         errors = ChainErrors(states, draws, self.visited.take(rows).x)
         found = Posterior(points, states.weights, errors, self.simulations, float(states.weight.sum()))
-        found.parts_in_words = "states of the chains"
+        found.counted_as, found.parts_in_words = self.counted_as, "states of the chains"
         if not len(self._trace):
             found.doubts = (IN_BURN_IN,)
         elif not self.moves:

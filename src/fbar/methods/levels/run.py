@@ -72,7 +72,6 @@ class MultilevelRun(Run):
         self._piloting, self._swept = True, False
         self._level_end = math.inf  # the number of simulations at which the pilot leaves its present level
         self._sizes: list[int] = []  # simulations of the levels in the first sweep
-        self._ended = ""
         cube = np.zeros(self.problem.prior.dimension), np.ones(self.problem.prior.dimension)
         self._open(True, *cube)
         self._plan([(0, int(min(4 * self._trials, max(self._pilot_most / 2, 20))))])
@@ -116,14 +115,6 @@ class MultilevelRun(Run):
                 check_signed(target)
 
     # ------------------------------------------------------------ state
-
-    @property
-    def finished(self) -> bool:
-        return bool(self._ended)
-
-    @property
-    def ended(self) -> str:
-        return self._ended
 
     @property
     def simulations(self) -> int:

@@ -74,7 +74,6 @@ class ReplicaRun(Run):
         wanted = max(LEAST_BLOCK, min(self.particles * self.replicas // 8, MOST_BLOCK))
         size = start.block_size or self._default_block(wanted)
         self._each = max(1, size // self.replicas)  # θ in a block
-        self._ended = ""
         self._descended = False  # without a final tolerance: as far as moves are accepted
         self.rates: list[float] = []
         """The share of the moves that was accepted, in each step."""
@@ -85,14 +84,6 @@ class ReplicaRun(Run):
         self._first_round()
 
     # ------------------------------------------------------------ state
-
-    @property
-    def finished(self) -> bool:
-        return bool(self._ended)
-
-    @property
-    def ended(self) -> str:
-        return self._ended
 
     @property
     def simulations(self) -> int:

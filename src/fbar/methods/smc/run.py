@@ -64,7 +64,6 @@ class SMCRun(Run):
         self._measuring = Measuring(self.problem, method.distance)
         wanted = method.accepted if method.simulations is None else method.simulations
         self.block_size = start.block_size or self._default_block(max(1, min(wanted // 8, MOST_BLOCK)))
-        self._ended = ""
         self._extra = 0
         self._stuck = False  # no simulation came closer, so the tolerance stays
         self._was_at_data = False
@@ -72,14 +71,6 @@ class SMCRun(Run):
         self._open(FromPrior(self.space), math.inf if pilot else self.schedule.first())
 
     # ------------------------------------------------------------ state
-
-    @property
-    def finished(self) -> bool:
-        return bool(self._ended)
-
-    @property
-    def ended(self) -> str:
-        return self._ended
 
     @property
     def simulations(self) -> int:

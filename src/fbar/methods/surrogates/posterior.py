@@ -23,6 +23,7 @@ from scipy.special import log_ndtr, ndtr
 
 from fbar.arrays import FloatArray
 from fbar.checks import counted
+from fbar.estimation.counted import WITHIN
 from fbar.estimation.estimate import ErrorBars
 from fbar.estimation.posterior import ErrorModel, Posterior
 from fbar.methods.surrogates.gaussian_process import GaussianProcess
@@ -85,7 +86,7 @@ def surrogate_posterior(
     apart = [weighted(other, other.at(found.x), found.log_ratio, threshold).weights for other, threshold in others]
     errors = SurrogateErrors(found.weights, drawn, np.reshape(apart, (len(apart), -1)), len(process.x))
     posterior = Posterior(points, found.weights, errors, len(process.x), float(accepted))
-    posterior.parts_in_words = "points of a surrogate"
+    posterior.counted_as, posterior.parts_in_words = WITHIN, "points of a surrogate"
     posterior.doubts = tuple(_doubts(process, found))
     return posterior
 

@@ -102,7 +102,6 @@ class SurrogateRun(Run):
         self._fitted_to = 0
         self._x: list[FloatArray] = []
         self._distance: list[FloatArray] = []
-        self._ended = ""
         self._latest: Answer | None = None
         rng = self.seeds.generator(Purpose.DESIGN, 0, ACQUIRED)
         self._batch = prior_points(self.space, int(min(self.initial, self._most)), rng)
@@ -136,14 +135,6 @@ class SurrogateRun(Run):
     @property
     def _most(self) -> float:
         return min(super()._most, MOST_SIMULATIONS)
-
-    @property
-    def finished(self) -> bool:
-        return bool(self._ended)
-
-    @property
-    def ended(self) -> str:
-        return self._ended
 
     @property
     def simulations(self) -> int:

@@ -27,9 +27,9 @@ from fbar.estimation.at_data.choice import Step
 from fbar.estimation.at_data.local import local
 from fbar.estimation.at_data.moving import move
 from fbar.estimation.at_data.prepared import Prepared
+from fbar.methods.aiming.aim import Aim
 from fbar.methods.run import Stage
 from fbar.methods.start import Start
-from fbar.methods.targeted.aim import Aim
 from fbar.methods.targeted.rounds import LEAST_ROUND, TargetedRounds
 from fbar.methods.total_error import GROWTH
 from fbar.question.space import Particles, Proposal

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from fbar.checks import choice, non_negative_number, positive_integer, shown, store_number
 from fbar.errors import InputError
+from fbar.methods.aiming.aim import Aim, check_importance
 from fbar.methods.finite.adaptive import AdaptiveAllocation
 from fbar.methods.method import Method
 from fbar.methods.registry import register
 from fbar.methods.run import Run
 from fbar.methods.start import Start
-from fbar.methods.targeted.aim import Aim, check_importance
 from fbar.methods.targeted.at_data import TargetedAtDataRun
 from fbar.methods.targeted.run import TargetedRun
 from fbar.question.acceptance import Acceptance

@@ -1,4 +1,4 @@
-"""The phases of a targeted run, and the plan of a round.
+"""The phases of a targeted run, and what is recorded of a round.
 
 ``Descent``, while the tolerance is above the requested one: proposals follow ABC's posterior at falling tolerances,
 since targeting f at this stage would leave too few draws near the data to descend. ``Learning``, at the requested
@@ -8,7 +8,6 @@ fixed.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fbar.question.space import Proposal
-
-SCRAMBLES = 32
-"""Scrambles of a round whose points are spread evenly, at least; they are independent, which gives its variance."""
 
 State = Mapping[str, npt.NDArray[Any]]
 """What a round's draws depend on beyond the seed, as it is recorded."""
@@ -46,30 +42,6 @@ class Sampling:
 
 
 Phase = Descent | Learning | Sampling
-
-
-@dataclass(frozen=True)
-class RoundPlan:
-    """The sizes of a round's blocks, and whether the points of each are spread evenly; block b is of group b mod k."""
-
-    sizes: tuple[int, ...]
-    evenly: bool
-
-    @classmethod
-    def of(cls, size: int, groups: int, block_size: int, evenly: bool) -> RoundPlan:
-        """About equal parts for the groups, in blocks of at most ``block_size``."""
-        each = [size // groups + (a < size % groups) for a in range(groups)]
-        blocks = max(1, math.ceil(each[0] / block_size))
-        if evenly:  # two scrambles of a group at least, or nothing would show their variance
-            blocks = max(blocks, SCRAMBLES // groups, 2)
-        sizes = [n // blocks + (b < n % blocks) for b in range(blocks) for n in each]
-        while len(sizes) > 1 and sizes[-1] == 0:  # fewer simulations than groups
-            sizes.pop()
-        return cls(tuple(sizes), evenly)
-
-    @property
-    def simulations(self) -> int:
-        return sum(self.sizes)
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from fbar.errors import InputError, NoPosterior
 from fbar.estimation.crossfitted import Crossfitted
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.store import Entry, failures, numbers
+from fbar.methods.aiming.plan import RoundPlan, defence_in
 from fbar.methods.forecasts import VarianceAfter
 from fbar.methods.run import Run, Stage
 from fbar.methods.start import Start
 from fbar.methods.targeted import account
-from fbar.methods.targeted.phases import RoundPlan
 from fbar.question.acceptance import Acceptance, accepted
 from fbar.question.outcomes import Batch, Outcomes, Tally, require_simulated
 from fbar.question.points import Points
@@ -40,9 +40,6 @@ LEAST_ROUND = 256
 
 CURVE_ABOVE = 4
 """Tolerances above its own that a curve shows, each √2 times the one below."""
-
-DEFENCE = (0.1, 0.1, 0.2, 0.2, 0.3)
-"""The share of draws from the prior in one, two, … five dimensions and more."""
 
 MOST_ROUND = 2**30
 """Simulations of a round, whose blocks are planned together."""
@@ -69,9 +66,8 @@ class TargetedRounds(Run):
             needs_costs=method.per == "second",
             needs_summaries=self.at_data,
         )
-        self.defence = method.defence or DEFENCE[min(max(self.space.dimension, 1), len(DEFENCE)) - 1]
+        self.defence = method.defence or defence_in(self.space.dimension)
         self.block_size = start.block_size or self._default_block(BLOCK_SIZE)
-        self._ended = ""
         self._latest: dict[bool, tuple[Acceptance, int, Posterior]] = {}  # its own, and another one
         self._reached: list[float] = []  # the tolerance of every round's proposals
 
@@ -80,14 +76,6 @@ class TargetedRounds(Run):
         return Acceptance(tolerance, self.method.kernel if 0 < tolerance < math.inf else "uniform")
 
     # ------------------------------------------------------------ state
-
-    @property
-    def finished(self) -> bool:
-        return bool(self._ended)
-
-    @property
-    def ended(self) -> str:
-        return self._ended
 
     @property
     def simulations(self) -> int:

@@ -3,7 +3,7 @@
 Proposals follow ABC's posterior at falling tolerances down to the requested one. There they follow the design with the
 smallest error, q ∝ p √E[a²|θ] g, g² = Σ_j c_j ψ_j² (the optimum for independent draws of section S5.1, for several
 targets), which is learned in rounds that double the number of acceptances, and then fixed. See
-`fbar.methods.targeted.phases` for the phases, `fbar.methods.targeted.learning` for the fit, and
+`fbar.methods.targeted.phases` for the phases, `fbar.methods.aiming.learning` for the fit, and
 `fbar.estimation.crossfitted` for the groups, which ensure that proposals do not weight the draws that they were fitted
 to.
 
@@ -22,13 +22,13 @@ import numpy.typing as npt
 from fbar.arrays import IntArray
 from fbar.designs.proposals import FromPrior, Learned
 from fbar.errors import InputError, NoPosterior
+from fbar.methods.aiming.aim import Aim
+from fbar.methods.aiming.learning import FittedProposal, learn
+from fbar.methods.aiming.plan import SCRAMBLES
 from fbar.methods.start import Start
-from fbar.methods.targeted.aim import Aim
-from fbar.methods.targeted.learning import FittedProposal, learn
 from fbar.methods.targeted.phases import (
     LEARNING,
     SAMPLING,
-    SCRAMBLES,
     Descent,
     Learning,
     Phase,

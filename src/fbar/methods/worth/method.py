@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from fbar.checks import choice, non_negative_number, positive_integer, shown
 from fbar.errors import InputError
+from fbar.methods.aiming.aim import check_importance
 from fbar.methods.method import Method
 from fbar.methods.start import Start
-from fbar.methods.targeted.aim import check_importance
 from fbar.methods.worth.pieces import Settings
 from fbar.methods.worth.run import WorthRun
 from fbar.methods.worth.valuation import Valuation

@@ -20,16 +20,16 @@ import numpy.typing as npt
 from fbar.arrays import FloatArray, IntArray
 from fbar.designs.proposals import FromPrior, Learned
 from fbar.errors import InputError, NoPosterior
+from fbar.estimation.counted import CORRECTED, DRAWS, Counted
 from fbar.estimation.crossfitted import Crossfitted
 from fbar.estimation.doubts import all_rejected
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.store import Entry
+from fbar.methods.aiming.aim import Aim
+from fbar.methods.aiming.learning import learn
+from fbar.methods.aiming.plan import RoundPlan, defence_in
 from fbar.methods.run import Run, Stage
 from fbar.methods.start import Start
-from fbar.methods.targeted.aim import Aim
-from fbar.methods.targeted.learning import learn
-from fbar.methods.targeted.phases import RoundPlan
-from fbar.methods.targeted.rounds import DEFENCE
 from fbar.methods.worth.pieces import Piece, Settings
 from fbar.methods.worth.so_far import draws_so_far
 from fbar.methods.worth.valuation import Asked, Replicates, Valuation
@@ -67,12 +67,11 @@ class WorthRun(Run):
         self.valuation, self.settings = valuation, settings
         self.aim = Aim.of(self.targets, settings.goal, settings.importance)
         self.space = Space(self.problem.prior, "normal")
-        self.defence = settings.defence or DEFENCE[min(max(self.space.dimension, 1), len(DEFENCE)) - 1]
+        self.defence = settings.defence or defence_in(self.space.dimension)
         self.store = self._new_store()
         self._block_size = start.block_size or self._default_block(BLOCK_SIZE)
         self._simulations = self._cut_short = self._draws_before = 0
         self._wave = 0
-        self._ended = ""
         self._latest: Posterior | None = None
         self._asked_for: dict[int, tuple[Piece, Asked]] = {}
         self._told_pieces: list[Piece] = []
@@ -97,14 +96,6 @@ class WorthRun(Run):
     # ------------------------------------------------------------ state
 
     @property
-    def finished(self) -> bool:
-        return bool(self._ended)
-
-    @property
-    def ended(self) -> str:
-        return self._ended
-
-    @property
     def simulations(self) -> int:
         return self._simulations
 
@@ -115,6 +106,10 @@ class WorthRun(Run):
     @property
     def reported_tolerance(self) -> float | None:
         return self.valuation.tolerance or None
+
+    @property
+    def counted_as(self) -> Counted:
+        return CORRECTED if self.valuation.noisy else DRAWS
 
     @property
     def draws(self) -> int:
@@ -343,6 +338,7 @@ class WorthRun(Run):
             posterior.accepted *= math.exp(self._worth.largest)
         else:  # likelihoods have no scale: what is counted are the draws that have one
             posterior.accepted, posterior.parts_in_words = float(posterior.points.rows), "draws of θ"
+        posterior.counted_as = self.counted_as
         posterior.about, posterior.remark = self.valuation.about, self.valuation.remark
         cut = (
             f"{self._cut_short} of {self.draws} draws were cut short by the budget, so the answer is biased; raise it"

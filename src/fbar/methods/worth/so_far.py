@@ -6,7 +6,7 @@ import numpy as np
 
 from fbar.arrays import FloatArray, IntArray
 from fbar.estimation.crossfitted import Crossfitted
-from fbar.methods.targeted.aim import Aim
+from fbar.methods.aiming.aim import Aim
 from fbar.methods.worth.valuation import DrawsSoFar
 from fbar.question.worth import Worth
 from fbar.weights import relative

@@ -111,7 +111,7 @@ class DrawsSoFar:
     """All draws of a run, in order: what was kept of them, and what they add to the variance of the targets.
 
     ``last_generation`` begins at this draw. ``variance_parts`` gives w²g² at some of them, g² = Σ c ψ² as in
-    `fbar.methods.targeted.aim`; times a² it is what a draw adds to the variance. The rows must have all draws with
+    `fbar.methods.aiming.aim`; times a² it is what a draw adds to the variance. The rows must have all draws with
     a ≠ 0 among them.
     """
 

@@ -83,7 +83,8 @@ def _between(part: Estimate) -> str:
 
 
 def accepted_of(result: Result) -> str:
-    return simulations_in_words(int(np.sum(result.simulations)), float(np.sum(result.accepted)), result.is_at_data)
+    ran, used = int(np.sum(result.simulations)), float(np.sum(result.accepted))
+    return simulations_in_words(ran, used, result.is_at_data, result.posterior.counted_as)
 
 
 def _reliability(result: Result, found: SummaryTable | None) -> str:

@@ -135,7 +135,7 @@ def rounds(result: Result) -> Section:
     columns = {
         "after round": [m.round for m in history],
         "simulations": [f"{m.simulations:,}" for m in history],
-        "used" if result.run.at_data else "accepted": [f"{m.accepted:,.6g}" for m in history],
+        "used" if result.run.at_data else result.run.counted_as.words: [f"{m.accepted:,.6g}" for m in history],
         "effective sample size": ["" if m.ess is None else worth(m.ess) for m in history],
         "tolerance": [_tolerance(m.tolerance) for m in history],
     }
@@ -174,7 +174,13 @@ def _regions(name: str, found: Explanation) -> Html:
         (r.words, *(_percent(share) for share in (r.posterior, r.simulations, r.accepted, r.variance)))
         for r in found.regions
     ]
-    head = [by, "posterior", "simulations", "used" if found.at_data else "acceptances", "variance of the error"]
+    head = [
+        by,
+        "posterior",
+        "simulations",
+        "used" if found.at_data else found.counted_as.share,
+        "variance of the error",
+    ]
     return element("div", element("h3", name), table(head, rows))
 
 

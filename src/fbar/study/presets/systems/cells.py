@@ -1,17 +1,22 @@
-"""A row for each cell of the preset "systems": b², how often intervals held, ESS, acceptance rate and seconds."""
+"""A row for each cell of the preset "systems": b², how often intervals held, ESS, acceptance rate and seconds.
+
+Seconds are the median over runs, which other programs on the machine disturb less than the mean.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from fbar.errors import InputError
+from fbar.study.contenders import COST
 from fbar.study.paired import mean_and_error
 from fbar.study.ranking import ERROR
 from fbar.study.results import StudyResult
 from fbar.study.tables import Row
+from fbar.study.trials import TrialRecord
 
 COVERAGE, ESS, RATE = "coverage", "ess", "acceptance-rate"
 
@@ -40,10 +45,17 @@ def _rows(study: str, result: StudyResult) -> list[Row]:
                 "b2": _short(mean),
                 "b2_error": _short(error),
                 **{name: _short(_mean(result, name, cell.key)) for name in (COVERAGE, ESS, RATE)},
-                "seconds": _short(float(np.mean([record.seconds for record in answered])) if answered else math.nan),
+                "seconds": _short(float(np.median([record.seconds for record in answered])) if answered else math.nan),
+                "cost": _short(_cost(answered)),
             }
         )
     return found
+
+
+def _cost(records: Sequence[TrialRecord]) -> float:
+    """What a trial's simulations cost on average, in real ones, where costs were given with the problem."""
+    costs = [record.told[COST] for record in records if COST in record.told]
+    return float(np.mean(costs)) if costs else math.nan
 
 
 def _mean(result: StudyResult, score: str, key: tuple[str, str, int]) -> float:

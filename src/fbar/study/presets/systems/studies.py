@@ -4,7 +4,8 @@
 10⁴ simulations and ``most`` has 10⁵, without the surrogates. They take problems of the catalogue that suit some methods
 and do not suit others: summaries that are normal (ma2) and not (two-moons), one mode and several, data that are
 independent numbers (g-and-k) and a series (sir).
-``counts`` and ``likelihoods`` are for methods that need such data or a likelihood estimate.
+``counts`` and ``likelihoods`` are for methods that need such data or a likelihood estimate, and ``fidelities`` for
+those that make use of a cheap simulator.
 
 Methods with a tolerance accept at the one that 1% of the prior's simulations reach (0.1% for 10⁴ and 10⁵).
 """
@@ -24,6 +25,8 @@ from fbar.methods.registry import find
 from fbar.question.points import Points
 from fbar.question.priors import Prior
 from fbar.question.problem import Problem
+from fbar.question.simulators import Fidelities
+from fbar.question.simulators.fidelities import RowNoise
 from fbar.question.truth import Known
 from fbar.study.contenders import Contender
 from fbar.study.presets.base import SCORES, loaded
@@ -84,12 +87,20 @@ def likelihoods(trials: int, seed: int) -> Study:
     return Study({name: random_effects()}, methods, (1000, 10_000), trials, SCORES, seed, tolerance={name: 1.0})
 
 
+def fidelities(trials: int, seed: int) -> Study:
+    """Budgets count cheap simulations too; costs are in real ones."""
+    methods = [default(), "rejection", "targeted", "multifidelity"]
+    name = "noisy-decay"
+    return Study({name: noisy_decay()}, methods, (1000, 10_000), trials, SCORES, seed, tolerance={name: 0.5})
+
+
 STUDIES: Mapping[str, Callable[[int, int], Study]] = {
     "few": few,
     "many": many,
     "most": most,
     "counts": counts,
     "likelihoods": likelihoods,
+    "fidelities": fidelities,
 }
 
 
@@ -139,3 +150,42 @@ def _with_effects(theta: Points, rng: np.random.Generator) -> dict[str, Any]:
     effect = rng.normal(size=(n, DRAWS, EFFECTS.size))
     density = np.exp(-0.5 * (EFFECTS - centre[:, None] - effect) ** 2).mean(axis=1) / math.sqrt(2 * math.pi)
     return {"x": x, "log_likelihood": np.log(np.maximum(density, 1e-300)).sum(axis=1)}
+
+
+DECAYED: FloatArray = np.array([6.1, 3.5])
+STEPS, CHEAP_STEPS, START = 256, 8, 10.0
+
+
+def noisy_decay() -> Problem:
+    """x' = −θ x with noise from x = 10, seen at times ½ and 1: in 256 steps, or cheaply in 8 with the same noise.
+
+    In a step x becomes a x + e, with a = exp(−θ/256) and e ~ N(0, 1/256). So both data are normal given the one before,
+    with mean a^128 x and variance (1 − a^256)/(256 (1 − a²)), and the posterior of θ, uniform in (0, 3), is a
+    one-dimensional integral.
+    """
+    theta = (np.arange(200_000) + 0.5) * 3 / 200_000
+    a = np.exp(-theta / STEPS)
+    half, variance = a ** (STEPS // 2), (1 - a**STEPS) / (STEPS * (1 - a**2))
+    first, second = DECAYED
+    log_p = -np.log(variance) - ((first - half * START) ** 2 + (second - half * first) ** 2) / (2 * variance)
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+    moments = [float(p @ theta**k) for k in range(5)]
+    truth = {
+        "mean:theta": Known("mean:theta", moments[1], 0.0, math.sqrt(moments[2] - moments[1] ** 2)),
+        "second_moment:theta": Known("second_moment:theta", moments[2], 0.0, math.sqrt(moments[4] - moments[2] ** 2)),
+    }
+    pair = Fidelities(_decay(STEPS), _decay(CHEAP_STEPS), shares_noise=True, cheap_cost=CHEAP_STEPS / STEPS)
+    return Problem(Prior(theta=stats.uniform(0, 3)), pair, DECAYED, cost=1.0, truth=truth)
+
+
+def _decay(steps: int) -> Callable[[Points, np.random.Generator, RowNoise], Any]:
+    def simulate(theta: Points, rng: np.random.Generator, noise: RowNoise) -> Any:
+        shocks = noise.normal(STEPS).reshape(theta.rows, steps, -1).sum(axis=2) / math.sqrt(STEPS)
+        x, seen = np.full(theta.rows, START), []
+        for k in range(steps):
+            x = x * np.exp(-theta["theta"] / steps) + shocks[:, k]
+            seen.append(x)
+        return np.stack([seen[steps // 2 - 1], seen[-1]], axis=1)
+
+    return simulate

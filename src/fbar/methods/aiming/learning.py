@@ -1,7 +1,7 @@
 """From simulations to a proposal: the design with the smallest error, fitted to the accepted draws.
 
 For independent draws the least error of Σ_j c_j E[ψ_j]² is at q ∝ p √m2 g, with m2(θ) = E[a²|θ] and g² = Σ_j c_j ψ_j²
-(per second: divided by √c(θ), the cost of a simulation there); see `fbar.methods.targeted.aim` for g.
+(per second: divided by √c(θ), the cost of a simulation there); see `fbar.methods.aiming.aim` for g.
 
 Accepted draws of weight w = p/q̄ are draws from p m1; so a mixture is fitted to them with the weights ω = w a² g/√m2.
 In one and two dimensions m2 is the mean of a² over a draw's nearest neighbours among *all* other simulations: with the
@@ -24,7 +24,7 @@ from fbar.designs.proposals import Learned
 from fbar.designs.proposals.learned import Part, Table
 from fbar.designs.proposals.student import fit
 from fbar.estimation.crossfitted import Crossfitted
-from fbar.methods.targeted.aim import Aim
+from fbar.methods.aiming.aim import Aim
 from fbar.question.space import Particles, Space
 from fbar.question.worth import Worth
 from fbar.weights import effective_size, relative, systematic
