@@ -1,8 +1,12 @@
 """fbar paper beyond-systems: places, their agreement, and pairs that two scores order in opposite ways."""
 
+import csv
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from fbar.estimation.estimate import shorthand
 from fbar.paper import FigureRecord, beyond_systems
 from fbar.paper.beyond_systems import BUDGET, FUNCTIONS, METHODS, add_rankings, agreement, draw, places
 from fbar.plot.look import look
@@ -10,6 +14,7 @@ from fbar.study.presets.base import loaded
 from fbar.study.results import StudyResult
 from fbar.study.trials import Cell, TrialRecord
 
+ROOT = Path(__file__).parents[2]
 TRIALS = 40
 PROBLEM = "gaussian-mixture"
 
@@ -112,9 +117,43 @@ def test_the_picture_has_every_method_and_count(record):
     assert len(figure.axes) == 2 * len(FUNCTIONS)
     for ax, problem in zip(figure.axes, FUNCTIONS, strict=False):
         labels = [text.get_text() for text in ax.texts]
-        assert all(labels.count(method) == 2 for method in METHODS)
+        assert all(labels.count(method) == 2 - (method in beyond_systems.WITHOUT_TOLERANCE) for method in METHODS)
         assert problem in beyond_systems.TITLES
     counts = {text.get_text() for text in figure.axes[-1].texts}
     second = FUNCTIONS[PROBLEM][1]
     opposite = record.one(quantity="pairs_opposite", setting=f"{PROBLEM}/ess", target=second).value
-    assert f"{opposite:.0f}" in counts
+    assert f"{opposite:.0f} opposite" in counts
+
+
+def test_the_page_has_the_stored_numbers():
+    with (ROOT / "benchmarks" / "systems" / "beyond-systems.csv").open(encoding="utf-8", newline="") as file:
+        rows = {(row["quantity"], row["setting"], row["target"]): row for row in csv.DictReader(file)}
+    text = " ".join((ROOT / "docs" / "explanation" / "the-measure.md").read_text(encoding="utf-8").split())
+    for problem, title in (("filippi", "figure S5"), ("gaussian-mixture", "Gaussian mixture")):
+        for target in FUNCTIONS[problem]:
+            cells = []
+            for score in ("acceptance_rate", "ess"):
+                kinds = ("opposite", "same", "undecided")
+                counts = [int(float(rows[f"pairs_{kind}", f"{problem}/{score}", target]["value"])) for kind in kinds]
+                pairs = "pairs " if (problem, target, score) == ("filippi", "mean:theta1", "acceptance_rate") else ""
+                cells.append(f"{counts[0]} of {sum(counts)} {pairs}opposite, {counts[1]} the same")
+            assert f"| {title}, {beyond_systems.FORMULAS[target]} | {cells[0]} | {cells[1]} |" in text
+    tail, mean = "probability:theta1 > 10", "mean:theta1"
+    for setting, target, digits in (
+        ("filippi/ess/targeted, f₂ before default", tail, "squared error is {} times smaller"),
+        ("filippi/acceptance_rate/multilevel before smc", mean, "mean is {} times smaller"),
+        ("gaussian-mixture/acceptance_rate/mcmc before smc", "probability:theta1 > -9", "with {} times the error"),
+        (
+            "gaussian-mixture/ess/synthetic-likelihood-mcmc before rejection",
+            "probability:theta1 > -9",
+            "with {} times the error",
+        ),
+    ):
+        row = rows["opposite_ratio", setting, target]
+        assert digits.format(shorthand(float(row["value"]), float(row["standard_error"]))) in text, setting
+    abc = [float(rows["b2", f"filippi/{name}", tail]["value"]) for name in ("mcmc", "smc", "smc-replicas")]
+    abc += [float(rows["b2", f"filippi/{name}", tail]["value"]) for name in beyond_systems.TARGETED]
+    assert f"lies between {min(abc):.2f} and {max(abc):.2f}" in text
+    sizes = [float(rows["ess", f"filippi/{name}", ""]["value"]) for name in ("smc-replicas", "targeted, f₁", "default")]
+    assert f"whose ESS is {sizes[0]:.0f} to {sizes[1]:,.0f}" in text
+    assert f"to the default with {sizes[2]:,.0f}" in text

@@ -284,22 +284,22 @@ FORMULAS = {
     "probability:theta1 > 10": "P(θ₁ > 10)",
     "probability:theta1 > -9": "P(θ₁ > −9)",
 }
-TITLES = {"filippi": "figure S5’s problem", "gaussian-mixture": "sbibm’s Gaussian mixture"}
+TITLES = {"filippi": "problem of figure S5", "gaussian-mixture": "Gaussian mixture of sbibm"}
 
 
 def draw(record: FigureRecord) -> Figure:
     from fbar.plot.look import Picture
 
-    figure = Picture(figsize=(8.6, 10.4), layout="constrained")
-    grid = figure.add_gridspec(3, 2, height_ratios=(4, 4, 2))
+    figure = Picture(figsize=(8.6, 10.2), layout="constrained")
+    grid = figure.add_gridspec(3, 2, height_ratios=(4, 4, 1.9))
     for index, problem in enumerate(FUNCTIONS):
         ax = figure.add_subplot(grid[index, :])
         _draw_places(ax, record, [column for column in COLUMNS if column.problem == problem])
-        ax.set_title(f"({'ab'[index]}) places on {TITLES[problem]}, best at the top", loc="left")
+        ax.set_title(f"({'ab'[index]}) {TITLES[problem]}: places, with their 95% intervals", loc="left", pad=12)
     for index, problem in enumerate(FUNCTIONS):
         ax = figure.add_subplot(grid[2, index])
         _draw_pairs(ax, record, problem)
-        ax.set_title(f"({'cd'[index]}) pairs on {TITLES[problem]}", loc="left")
+        ax.set_title(f"({'cd'[index]}) pairs, {TITLES[problem]}", loc="left")
     return figure
 
 
@@ -309,37 +309,36 @@ def _draw_places(ax: Any, record: FigureRecord, columns: Sequence[Column]) -> No
 
     steps = np.linspace(0, 1, 40)
     smooth = steps**2 * (3 - 2 * steps)
-    for method in METHODS:
-        targeted = method in TARGETED
-        look = method_look("targeted" if targeted else method, METHODS)
-        style = "--" if method == TARGETED[1] else "-"
+    for index, method in enumerate(METHODS):
+        look = method_look("targeted" if method in TARGETED else method, METHODS)
+        colour, second = look["color"], method == TARGETED[1]
+        size, face = 10 if look["marker"] == "*" else 6.5, "white" if second else colour
+        beside = 0.016 * (index - (len(METHODS) - 1) / 2)  # bars of different algorithms do not cover each other
         known: dict[int, float] = {}
         for x, column in enumerate(columns):
             where: dict[str, Any] = {"setting": f"{column.problem}/{method}", "target": column.target}
-            ends = [
-                record.select(quantity=f"place{end}_by_{column.quantity}", **where) for end in ("", "_low", "_high")
-            ]
-            if not ends[0]:
+            if not record.select(quantity=column.quantity, **where):
                 continue
-            known[x], low, high = (rows[0].value for rows in ends)
-            ax.plot([x, x], [low, high], color=look["color"], lw=7, alpha=0.22, solid_capstyle="round", zorder=1)
-            ax.plot(
-                x, known[x], color=look["color"], marker=look["marker"], ms=10 if look["marker"] == "*" else 6.5,
-                mfc="white" if style == "--" else look["color"], ls="", zorder=3,
-            )  # fmt: skip
+            known[x], low, high = (
+                record.one(quantity=f"{place}_by_{column.quantity}", **where).value
+                for place in ("place", "place_low", "place_high")
+            )
+            if low < high:
+                ends = [x + beside, x + beside], [low, high]
+                ax.plot(*ends, color=colour, lw=2.2, alpha=0.45, solid_capstyle="round", zorder=1)
+            ax.plot(x, known[x], color=colour, marker=look["marker"], ms=size, mfc=face, ls="", zorder=3)
         for x, after in zip(list(known)[:-1], list(known)[1:], strict=True):
             line = known[x] + (known[after] - known[x]) * smooth
-            ax.plot(x + (after - x) * steps, line, color=look["color"], lw=1.5, ls=style, alpha=0.85, zorder=2)
-        for x, side, shift in ((min(known), "right", -0.09), (max(known), "left", 0.09)):
-            ax.text(x + shift, known[x], method, ha=side, va="center", color=look["color"], fontsize=8.5)
+            ax.plot(x + (after - x) * steps, line, color=colour, lw=1.5, ls="--" if second else "-", alpha=0.85)
+        ax.text(max(known) + 0.11, known[max(known)], method, ha="left", va="center", color=colour, fontsize=8.5)
+        if 0 in known:
+            ax.text(-0.11, known[0], method, ha="right", va="center", color=colour, fontsize=8.5)
     headings = ["acceptance rate", "ESS", *(f"error of {FORMULAS[c.target]}" for c in columns[len(SCORES) :])]
     ax.set_xticks(range(len(columns)), headings, fontsize=9)
     ax.xaxis.tick_top()
-    ax.tick_params(length=0)
-    ax.set(xlim=(-0.75, len(columns) - 0.25), ylim=(len(METHODS) + 0.6, 0.4))
+    ax.set(xlim=(-0.75, len(columns) - 0.1), ylim=(len(METHODS) + 0.5, 0.5))
     ax.set_yticks([])
-    for spine in ax.spines.values():
-        spine.set_visible(False)
+    _without_frame(ax)
 
 
 def _draw_pairs(ax: Any, record: FigureRecord, problem: str) -> None:
@@ -347,24 +346,30 @@ def _draw_pairs(ax: Any, record: FigureRecord, problem: str) -> None:
     first, second = FUNCTIONS[problem]
     rows = [(name, target) for name in ("acceptance_rate", "ess") for target in (first, second)] + [(first, second)]
     words = {"acceptance_rate": "acceptance rate", "ess": "ESS", first: FORMULAS[first]}
+    kinds = (("opposite", OPPOSITE, "opposite ways"), ("same", SAME, "the same way"), ("undecided", UNDECIDED, "open"))
     for y, (name, target) in enumerate(rows):
+        where = {"setting": f"{problem}/{name}", "target": target}
+        counts = {kind: record.one(quantity=f"pairs_{kind}", **where).value for kind, _, _ in kinds}
         left = 0.0
-        kinds = (("opposite", OPPOSITE, "white"), ("same", SAME, "white"), ("undecided", UNDECIDED, "#444444"))
-        for kind, colour, ink in kinds:
-            where = {"setting": f"{problem}/{name}", "target": target}
-            width = record.one(quantity=f"pairs_{kind}", **where).value
-            label = {"opposite": "opposite ways", "same": "the same way", "undecided": "undecided"}[kind]
-            ax.barh(y, width, left=left, color=colour, height=0.72, label=label if y == 0 else None)
-            if width >= 2:
-                ax.text(left + width / 2, y, f"{width:.0f}", ha="center", va="center", color=ink, fontsize=8)
-            left += width
+        for kind, colour, label in kinds:
+            ax.barh(y, counts[kind], left=left, color=colour, height=0.7, label=label if y == 0 else None)
+            if kind != "opposite" and counts[kind] > 1:
+                middle, ink = left + counts[kind] / 2, "white" if kind == "same" else "#444444"
+                ax.text(middle, y, f"{counts[kind]:.0f}", ha="center", va="center", color=ink, fontsize=8)
+            left += counts[kind]
+        ax.text(left + 1, y, f"{counts['opposite']:.0f} opposite", va="center", color=OPPOSITE, fontsize=8)
     ax.set_yticks(range(len(rows)), [f"{words[name]}, {FORMULAS[target]}" for name, target in rows])
     ax.invert_yaxis()
-    ax.tick_params(length=0)
     ax.set_xticks([])
+    ax.set_xlim(0, 1.25 * len(METHODS) * (len(METHODS) - 1) / 2)
+    _without_frame(ax)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.35, -0.01), ncols=3, handlelength=1, columnspacing=1)
+
+
+def _without_frame(ax: Any) -> None:
+    ax.tick_params(length=0)
     for spine in ax.spines.values():
         spine.set_visible(False)
-    ax.legend(loc="upper center", bbox_to_anchor=(0.4, -0.01), ncols=3, handlelength=1, columnspacing=1)
 
 
 EXPERIMENT = Experiment("beyond-systems", "The algorithms that the paper names, ranked by three scores", compute, draw)
