@@ -118,12 +118,13 @@ def measured(method, make, simulations):
 
 def main(names: list[str]) -> int:
     rows, over = [], False
-    measured(fbar.Rejection(tolerance=0.3), normal, 20_000)  # imports, and tables that are made once
+    measured(fbar.Rejection(tolerance=0.3), normal, 20_000)
     for name in names or CASES:
         make, simulations, tolerance, of_rejection = CASES[name]
         method = find(name).make()
         method = method if tolerance is None else method.at_tolerance(tolerance)
         rejection = max(measured(fbar.Rejection(tolerance=of_rejection), make, simulations), LEAST)
+        measured(method, make, max(simulations // 20, 100))  # imports, and functions that are compiled once
         micro = measured(method, make, simulations)
         bound = BOUND if simulations == MANY else SURROGATE_BOUND
         over |= micro > bound

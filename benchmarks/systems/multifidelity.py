@@ -1,7 +1,7 @@
 """Multifidelity ABC on a network of Kuramoto oscillators: what the cheap simulator and learned proposals gain.
 
-``python benchmarks/systems/multifidelity.py [RUNS [COVERAGE_RUNS [PROBLEM …]]]`` writes ``multifidelity.csv`` beside this
-file; with problems given, only their rows are replaced.
+``python benchmarks/systems/multifidelity.py [RUNS [COVERAGE_RUNS [PROBLEM …]]]`` writes ``multifidelity.csv`` beside
+this file; with problems given, only their rows are replaced.
 
 Prescott & Baker (2021) claim that the gains of multifidelity and of proposals that are learned amplify each other when
 both are used together. Their example is a network of 256 oscillators whose cheap version is the equation of Ott &
@@ -148,11 +148,10 @@ def compare(name, problem, target, real, cheap, tolerance, runs, budgets=None):
     }
     rows = []
     for (proposals, simulators), method in methods.items():
+        budget = (budgets or BUDGETS)[simulators]
         found, errors, costs, shares = [], [], [], []
         for seed in range(runs):
-            result = fbar.infer(
-                problem, target, budget=(budgets or BUDGETS)[simulators], method=method, seed=seed, progress=False
-            )
+            result = fbar.infer(problem, target, budget=budget, method=method, seed=seed, progress=False)
             found.append(result.estimates[0].value)
             errors.append(result.estimates[0].standard_error)
             costs.append(result.run.spent_cost)
