@@ -12,7 +12,7 @@ Rows are compared by the covariance of the other half of them, so that rows and 
 diagonal by the share of numbers to effective simulations. Among data from the model p is about uniform. Where it is
 small, the loss is taken for the most that it ever is, `MOST_LOSS`: for all of that at p = 0, and for less the larger p
 is, up to `USUAL`. What it really is there cannot be seen in the simulations. In the boarding school of `examples/` p is
-0.0007; without this the mean infectious time was five error bars off.
+below 0.001; without this the mean infectious time was five error bars off.
 """
 
 from __future__ import annotations

@@ -162,8 +162,10 @@ class PosteriorAtData(Posterior):
         p = self.step.unusual
         if p is None or p > UNLIKE:
             return ""
+        least = 1 / effective_size(self.step.weights.omega)
+        chance = f"p = {p:.1g}" if p > least else f"p < {least:.1g}"
         return (
-            f"the data are unlike simulations with the same summaries (p = {p:.1g}): more may be lost, and the errors "
+            f"the data are unlike simulations with the same summaries ({chance}): more may be lost, and the errors "
             "allow for it"
         )
 
