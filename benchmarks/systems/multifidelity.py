@@ -1,6 +1,7 @@
 """Multifidelity ABC on a network of Kuramoto oscillators: what the cheap simulator and learned proposals gain.
 
-``python benchmarks/systems/multifidelity.py [RUNS]`` writes ``multifidelity.csv`` beside this file.
+``python benchmarks/systems/multifidelity.py [RUNS [COVERAGE_RUNS [PROBLEM …]]]`` writes ``multifidelity.csv`` beside
+this file; with problems given, only their rows are replaced.
 
 Prescott & Baker (2021) claim that the gains of multifidelity and of proposals that are learned amplify each other when
 both are used together. Their example is a network of 256 oscillators whose cheap version is the equation of Ott &
@@ -10,6 +11,9 @@ simulator does not have, so that there are none to share.
 
 A second problem, "shared noise", is a noisy decay in 256 or in 8 time steps that use the same noise, like a
 stochastic process and its coarser discretisation; the target is the rate, and the cost the number of steps.
+
+A third, "repressilator", is the example of Prescott & Baker (2020), see ``repressilator.py``; the target is E[n], and
+the data are its first data set.
 
 Four algorithms estimate E[K]: draws from the prior or from learned proposals, with the real simulator only or with
 both. ``efficiency`` is 1/(variance × cost), with the variance between runs, and in ``efficiency_reported`` that of the
@@ -45,6 +49,7 @@ HALF_WIDTH = 2.8
 
 TIMES = np.arange(0.0, END + STEP / 2, STEP)
 TRUTH = {"K": 2.0, "omega": math.pi / 3, "gamma": 0.1}
+PROBLEMS = ("oscillators", "shared noise", "repressilator")
 BUDGETS = {"real": 2000, "both": 30_000}
 
 
@@ -125,7 +130,15 @@ def shared_noise():
     return problem, fbar.mean("rate"), 256.0, 8.0
 
 
-def compare(name, problem, target, real, cheap, tolerance, runs):
+def repressilator_pair(runs=3, rows=1000):
+    """Costs are CPU seconds in batches of a thousand."""
+    import repressilator
+
+    _, _, (cheap, real) = repressilator.both(runs * rows)
+    return repressilator.problem((cheap, real)), fbar.mean("n"), real, cheap
+
+
+def compare(name, problem, target, real, cheap, tolerance, runs, budgets=None):
     """Rows of the table for one problem."""
     methods = {
         ("prior", "real"): fbar.Rejection(tolerance=tolerance),
@@ -135,9 +148,10 @@ def compare(name, problem, target, real, cheap, tolerance, runs):
     }
     rows = []
     for (proposals, simulators), method in methods.items():
+        budget = (budgets or BUDGETS)[simulators]
         found, errors, costs, shares = [], [], [], []
         for seed in range(runs):
-            result = fbar.infer(problem, target, budget=BUDGETS[simulators], method=method, seed=seed, progress=False)
+            result = fbar.infer(problem, target, budget=budget, method=method, seed=seed, progress=False)
             found.append(result.estimates[0].value)
             errors.append(result.estimates[0].standard_error)
             costs.append(result.run.spent_cost)
@@ -168,13 +182,24 @@ def compare(name, problem, target, real, cheap, tolerance, runs):
     return rows
 
 
-def main(runs: int) -> None:
-    rows = compare("oscillators", *oscillators(), 0.2, runs) + compare("shared noise", *shared_noise(), 0.5, runs)
+def rows_of(name, runs):
+    if name == "oscillators":
+        return compare(name, *oscillators(), 0.2, runs)
+    if name == "shared noise":
+        return compare(name, *shared_noise(), 0.5, runs)
+    return compare(name, *repressilator_pair(), 50.0, runs, {"real": 600, "both": 6000})
+
+
+def main(runs: int, *names: str) -> None:
+    rows = [row for name in names or PROBLEMS for row in rows_of(name, runs)]
+    rows = [{name: f"{v:.4g}" if isinstance(v, float) else v for name, v in row.items()} for row in rows]
+    if names:
+        with OUT.open(newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.DictReader(file) if row["problem"] not in names] + rows
     with OUT.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, rows[0].keys())
+        writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
         writer.writeheader()
-        for row in rows:
-            writer.writerow({name: f"{v:.4g}" if isinstance(v, float) else v for name, v in row.items()})
+        writer.writerows(rows)
 
 
 def noisy(slope, shift):
@@ -226,5 +251,7 @@ def coverage(runs: int, tolerance: float = 0.5) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10)
-    coverage(int(sys.argv[2]) if len(sys.argv) > 2 else 100)
+    given = sys.argv[1:]
+    main(int(given[0]) if given else 10, *given[2:])
+    if not given[2:]:
+        coverage(int(given[1]) if given[1:] else 100)

@@ -12,6 +12,7 @@ import fbar
 from fbar.designs.proposals import Learned
 from fbar.designs.proposals.learned import Table
 from fbar.designs.proposals.student import DF, StudentMixture, fit, widened
+from fbar.methods.aiming.learning import sums_of_nearest
 from fbar.question.space import Particles, Space
 
 
@@ -175,3 +176,12 @@ def test_a_proposal_comes_back_from_its_arrays_bit_for_bit():
     assert np.array_equal(ours.x, theirs.x)
     assert np.array_equal(q.log_density(ours), again.log_density(ours))
     assert again.parts[3] is None
+
+
+@pytest.mark.parametrize(("number", "k"), [(50, 7), (200, 200), (10, 1)])
+def test_sums_over_the_nearest_in_one_dimension(number, k):
+    rng = np.random.default_rng(1)
+    x, values = rng.normal(size=number), rng.integers(0, 3, number) * 1.0
+    at = np.concatenate([x[:5], rng.normal(scale=2, size=20)])
+    nearest = np.argsort(np.abs(at[:, None] - x), axis=1)[:, :k]
+    assert (sums_of_nearest(x, values, at, k) == values[nearest].sum(axis=1)).all()

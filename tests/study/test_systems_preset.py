@@ -97,3 +97,11 @@ def test_costs_are_in_real_simulations():
     rows = {row["method"]: row for row in table({"fidelities": result})}
     assert float(rows["rejection"]["cost"]) == 600
     assert 600 / 32 < float(rows["multifidelity"]["cost"]) < 400
+
+
+def test_a_method_that_did_not_reach_the_tolerance_is_scored_by_what_it_answers():
+    problem = problems.load("gaussian-linear")
+    share = {"gaussian-linear": problem.tolerances[1e-3]}
+    study = fbar.Study({"gaussian-linear": problem}, ["multilevel"], 3000, 1, ("mse",), 1, tolerance=share)
+    [(_, record)] = study.run().records("gaussian-linear", "multilevel", 3000)
+    assert record.status == "ok"

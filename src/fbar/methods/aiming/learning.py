@@ -39,6 +39,9 @@ where the best is flat, so that the tails of z are lighter and the estimate of t
 FEW, FEW_SHARE = 5, 0.2
 """Models with fewer acceptances than that share at least this part of the simulations: too little is known of them."""
 
+MOST_AVERAGED = 4000
+"""Draws whose neighbours are averaged over, about at most: of more, each takes the mean of the nearest of these."""
+
 PROBED = 300
 """Draws of a model that tell its acceptance probability where neighbours are not used for the fit."""
 
@@ -225,5 +228,28 @@ def _near(x: FloatArray, square: FloatArray, at: FloatArray, own: FloatArray) ->
     spread = at.std(axis=0)
     scale = np.where(spread > 0, spread, 1.0)
     k = int(min(len(x) - 1, max(4, 2 * np.sqrt(len(at)))))
-    _, near = cKDTree(x / scale).query(at / scale, k=k + 1)
-    return np.asarray((square[near].sum(axis=1) - own + 0.25) / (k + 0.5))
+    if x.shape[1] == 1:
+        return np.asarray((sums_of_nearest(x[:, 0], square, at[:, 0], k + 1) - own + 0.25) / (k + 0.5))
+    every = -(-len(at) // MOST_AVERAGED)
+    some = at[::every] / scale
+    _, near = cKDTree(x / scale).query(some, k=k + 1)
+    found = np.asarray((square[near].sum(axis=1) - own[::every] + 0.25) / (k + 0.5))
+    return found if every == 1 else np.asarray(found[cKDTree(some).query(at / scale)[1]])
+
+
+def sums_of_nearest(x: FloatArray, values: FloatArray, at: FloatArray, k: int) -> FloatArray:
+    """The sum of the values of the k of x that are nearest to each of some places: k that follow one another in order.
+
+    >>> sums_of_nearest(np.array([3.0, 0.0, 1.0]), np.array([4.0, 1.0, 2.0]), np.array([0.2, 2.5]), 2).tolist()
+    [3.0, 6.0]
+    """
+    order = np.argsort(x, kind="stable")
+    ordered, sums = x[order], np.concatenate([[0.0], np.cumsum(values[order])])
+    low = np.zeros(len(at), dtype=np.int64)
+    high = np.full(len(at), len(x) - k)
+    while (low < high).any():  # the first of k is farther than the one behind the last: further on
+        middle = (low + high) // 2
+        farther = at - ordered[middle] > ordered[np.minimum(middle + k, len(x) - 1)] - at
+        going = low < high
+        low, high = np.where(going & farther, middle + 1, low), np.where(going & ~farther, middle, high)
+    return np.asarray(sums[low + k] - sums[low])

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fbar.arrays import FloatArray
+from fbar.arrays import BoolArray, FloatArray
 from fbar.methods.worth.valuation import Asked, Replicates, Valuation
 
 LEAST_DRAWS = 60
@@ -43,6 +43,9 @@ class ReplicatedValuation(Valuation):
 
     def ask(self, wave: int, draws: int, rng: np.random.Generator) -> Asked:
         return Asked(self._chosen)
+
+    def complete(self, waves: Sequence[Replicates]) -> BoolArray:
+        return np.ones(waves[0].draws, dtype=bool)
 
     def learn(self, draws: Sequence[Sequence[Replicates]], weights: FloatArray, left: float) -> bool:
         if self._given is not None:

@@ -215,7 +215,7 @@ class WorthRun(Run):
         """Draws that are complete, and those that need a further wave."""
         complete, waiting = [], []
         for piece in told:
-            done = self.valuation.value(piece.waves).complete
+            done = self.valuation.complete(piece.waves)
             if done.all():
                 complete.append(piece)
                 continue

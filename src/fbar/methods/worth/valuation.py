@@ -151,6 +151,10 @@ class Valuation(ABC):
     def value(self, waves: Sequence[Replicates]) -> Valued:
         """What draws are worth after one wave or more, of which every one has the same draws."""
 
+    def complete(self, waves: Sequence[Replicates]) -> BoolArray:
+        """Which draws need no further wave."""
+        return self.value(waves).complete
+
     def learn(self, draws: Sequence[Sequence[Replicates]], weights: FloatArray, left: float) -> bool:
         """Learn from the draws of a generation; whether what later ones are worth is something else now.
 

@@ -2,10 +2,9 @@
 
 ``few`` has the budgets of expensive simulators, 200 and 1,000, with the surrogates that are made for them. ``many`` has
 10⁴ simulations and ``most`` has 10⁵, without the surrogates. They take problems of the catalogue that suit some methods
-and do not suit others: summaries that are normal (ma2) and not (two-moons), one mode and several, data that are
-independent numbers (g-and-k) and a series (sir).
-``counts`` and ``likelihoods`` are for methods that need such data or a likelihood estimate, and ``fidelities`` for
-those that make use of a cheap simulator.
+and do not suit others: ten summaries that are normal (gaussian-linear) and two that are not (two-moons), one mode and
+several, data that are independent numbers (g-and-k) and a series (sir). ``counts`` and ``likelihoods`` are for methods
+that need such data or a likelihood estimate, and ``fidelities`` for those that make use of a cheap simulator.
 
 Methods with a tolerance accept at the one that 1% of the prior's simulations reach (0.1% for 10⁴ and 10⁵).
 """
@@ -39,7 +38,7 @@ PUBLISHED = ("pmc", "adaptive-weights", "smc-replicas", "mcmc", "multilevel")
 LIKELIHOODS = ("synthetic-likelihood", "synthetic-likelihood-mcmc")
 SURROGATES = ("bolfi", "bolfi-eiv")
 
-PROBLEMS = ("gaussian-mixture", "two-moons", "ma2", "sir", "g-and-k")
+PROBLEMS = ("gaussian-mixture", "two-moons", "gaussian-linear", "sir", "g-and-k")
 
 LEVELS = {200: 1e-2, 1000: 1e-2, 10_000: 1e-3, 100_000: 1e-3}
 """The share of the prior's simulations that tolerances accept."""
