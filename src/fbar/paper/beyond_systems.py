@@ -190,6 +190,8 @@ def compute(options: Options) -> FigureRecord:
         "synthetic likelihoods have no acceptance rate and multilevel ABC, whose weights have both signs, has no ESS; "
         "that of Markov chains is from their autocorrelation",
     ]
+    if trials < TRIALS:
+        record.notes.append(f"{TRIALS} trials decide one pair in three; with fewer, fewer pairs can be decided")
     return record
 
 
