@@ -1,7 +1,7 @@
 """Tables on pages that are written from the code, between two marks, so that they cannot drift.
 
 ``python docs/_ext/page_tables.py`` writes those of the scores, of the problems and of the studies against the true
-posterior (``make tables``).
+posterior, and draws the picture of the study of systems (``make tables``).
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ def problems_table() -> str:
 
 
 if __name__ == "__main__":
+    import systems_picture
     import systems_table
     import truth_study
 
@@ -73,3 +74,4 @@ if __name__ == "__main__":
     write_between(DOCS / "problems.md", "problems", problems_table())
     write_between(DOCS / "truth-study.md", "truth-study", truth_study.found(table))
     write_between(DOCS / "methods" / "index.md", "systems", systems_table.found(table))
+    systems_picture.write()

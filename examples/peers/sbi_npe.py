@@ -92,7 +92,7 @@ def main():
     read.add_argument("--budget", type=int, default=10_000)
     read.add_argument("--trainings", type=int, default=2)
     read.add_argument("--networks", type=Path, default=Path("results/npe"))
-    given = read.parse_args()
+    given = read.parse_intermixed_args()  # options may come before the problems
     torch.set_num_threads(1)
     kept = Kept(given.out)
     truths = kept.truths

@@ -11,7 +11,7 @@ from scipy import stats
 
 import fbar
 from fbar.estimation.at_data import AtData
-from fbar.estimation.at_data.choice import choose, ladder
+from fbar.estimation.at_data.choice import choose, choose_from, ladder
 from fbar.estimation.at_data.moments import Companions, Difference, Moments
 from fbar.estimation.at_data.moving import move
 from fbar.estimation.at_data.prepared import prepare
@@ -182,6 +182,29 @@ def test_the_step_that_is_chosen_has_the_least_error_of_all():
     assert (found.moved.order, found.moved.share, found.share) == (best.moved.order, best.moved.share, best.share)
     assert found.error == pytest.approx(best.error, rel=1e-9)
     assert choose(prepared, regions, orders, halves, below=0.99 * best.error) is None
+
+
+@pytest.mark.parametrize("begin", [(1, 0.8), (2, 0.8), (1, 0.1)])
+def test_a_search_ends_where_neither_the_other_order_nor_half_of_the_region_is_better(begin):
+    prepared = prepare(straight(5))
+    halves = [0.5**k for k in range(4)]
+    found = choose_from(prepared, *begin, halves)
+    order, share = found.moved.order, found.moved.share
+    assert share <= begin[1]
+    assert found.error <= choose(prepared, [begin[1]], [begin[0]], halves).error
+    for cell in ((3 - order, share), (order, share / 2)):
+        if cell[1] >= 0.05:
+            assert choose(prepared, [cell[1]], [cell[0]], halves, below=found.error) is None
+
+
+def test_all_simulations_improve_on_what_some_of_them_chose():
+    simulations = straight(6, n=4000)
+    some, searched, by_all = (
+        AtData(choosing=choosing, search=search).posterior(simulations).step
+        for choosing, search in ((1000, False), (1000, True), (10_000, True))
+    )
+    assert searched.error <= some.error
+    assert abs(searched.error - by_all.error) < abs(some.error - by_all.error)
 
 
 def cloud(seed, curve, n=6000):

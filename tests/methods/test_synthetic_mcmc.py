@@ -6,6 +6,7 @@ from scipy import stats
 
 import fbar
 from fbar import InputError, NoPosterior, SyntheticLikelihoodMCMC
+from fbar.methods.worth.normality import doubt_of, skewness_and_kurtosis
 from fbar.testing import MethodConformance, finish
 
 
@@ -48,6 +49,10 @@ class TestTheRun:
         assert result.tolerance is None
         assert "if summaries are normal at each θ (synthetic likelihood)" in str(result)
         assert "10 simulations at each step" in str(result)
+        explained = str(result.explain())
+        assert "for steps of the chains, 10 for each, in their burn-in" in explained
+        assert "states of the chains account for half of the variance" in explained
+        assert "what rejection would have given: proposals of chains have no weights" in explained
 
     def test_more_summaries_have_more_simulations(self):
         assert [SyntheticLikelihoodMCMC().replicates_for(d) for d in (1, 5, 10)] == [10, 20, 65]
@@ -71,6 +76,42 @@ class TestTheRun:
         again = fbar.infer(problem, target, **options, run=tmp_path / "run")
         assert again.run.replayed > 600
         assert again.estimates[0].value == whole.estimates[0].value
+
+
+class TestNormality:
+    def test_skewness_and_kurtosis_are_those_of_scipy(self):
+        x = np.random.default_rng(1).gamma(2.0, size=(3, 25, 2))
+        skewness, kurtosis = stats.skew(x, axis=1), stats.kurtosis(x, axis=1)
+        expected = np.stack([np.abs(skewness).mean(axis=1), kurtosis.mean(axis=1)], axis=1)
+        assert skewness_and_kurtosis(x, np.zeros((3, 25), dtype=bool)) == pytest.approx(expected)
+
+    def test_failed_simulations_and_constant_summaries_are_left_out(self):
+        x = np.random.default_rng(2).gamma(2.0, size=(2, 25, 2))
+        failed = np.zeros((2, 25), dtype=bool)
+        failed[0, 20:] = failed[1] = True
+        x[failed] = np.nan
+        x[0, :20, 1] = 7.0
+        found = skewness_and_kurtosis(x, failed)
+        assert found[0] == pytest.approx([abs(stats.skew(x[0, :20, 0])), stats.kurtosis(x[0, :20, 0])])
+        assert found[1].tolist() == [0, 0]
+
+    def test_normal_summaries_raise_no_doubt(self):
+        x = np.random.default_rng(3).normal(size=(400, 10, 3))
+        shape = skewness_and_kurtosis(x, np.zeros((400, 10), dtype=bool)).mean(axis=0)
+        assert doubt_of(shape) == ""
+        assert "skewness 2.0, excess kurtosis 0.0" in doubt_of(np.array([2.0, 0.0]))
+        assert "excess kurtosis 6.0" in doubt_of(np.array([0.0, 6.0]))
+
+    @pytest.mark.parametrize("skewed", [True, False])
+    def test_skewed_summaries_are_flagged(self, skewed):
+        def simulate(theta, rng):
+            return np.exp(theta["theta"] + 2 * rng.standard_normal(theta.rows))
+
+        skew = fbar.Problem(fbar.Prior(theta=stats.norm(0, 1)), simulate, observed=2.0)
+        method = SyntheticLikelihoodMCMC(replicates=20, chains=4)
+        run = method.start(skew if skewed else mean_of_twenty(), fbar.mean("theta"), seed=1, budget=4000)
+        warnings = finish(run).expect(fbar.mean("theta")).warnings
+        assert any("not normal near the posterior" in warning for warning in warnings) is skewed
 
 
 class TestBadInput:

@@ -103,6 +103,9 @@ def test_the_power_of_a_worth_flattens_it():
     columns = {"log |a|": np.log([1.0, 0.01]), "sign of a": np.array([1.0, -1.0])}
     assert Measured(0.0).of(columns) == pytest.approx([1.0, -0.01])
     assert Measured(0.0, power=0.5).of(columns) == pytest.approx([1.0, 0.1])
+    nothing = {"log |a|": np.array([-np.inf, -3.0]), "sign of a": np.ones(2)}
+    for power in (0.0, 0.5, 1.0):  # the flattest one too leaves out what is worth nothing
+        assert Measured(0.0, power=power).of(nothing) == pytest.approx([0.0, np.exp(-3 * power)])
 
 
 def test_the_number_of_simulations_makes_the_log_variance_one():

@@ -26,11 +26,14 @@ SMC = ("local-mvn", "uniform", "local-mvn-fast")
 COLUMNS = "experiment,setting,target,n,x_name,x,quantity,value,standard_error,trials,epsilon"
 
 
-FEW = ("fig3", "fig4", "fig5", "figS5", "beyond-continuous")
+FEW = ("fig3", "fig4", "fig5", "beyond-continuous")
 """What takes long, and of which only the files are looked at: ten trials are enough."""
 
-FEWEST = ("beyond-figS5",)
+FEWEST = ("figS5", "beyond-figS5")
 """What takes a second a trial."""
+
+ALL_SYSTEMS = ("beyond-systems",)
+"""What takes eight seconds a trial; its numbers have tests of their own."""
 
 
 def fbar_command(*arguments):
@@ -51,8 +54,9 @@ def printed(once):
 
     def run(directory):
         found = {}
-        others = [name for name in EXPERIMENTS if name not in (*FEW, *FEWEST)]
-        for names, size in ((others, ["--quick"]), (FEW, ["--trials", "10"]), (FEWEST, ["--trials", "3"])):
+        sizes = {FEW: ["--trials", "10"], FEWEST: ["--trials", "3"], ALL_SYSTEMS: ["--trials", "2"]}
+        sizes[tuple(set(EXPERIMENTS) - {name for names in sizes for name in names})] = ["--quick"]
+        for names, size in sizes.items():
             out, error, status = fbar_command("paper", *names, *size, "--json", "--out", str(directory))
             assert (error, status) == ("", 0)
             found |= json.loads(out)["experiments"]
@@ -155,8 +159,8 @@ def test_at_the_data_the_bias_of_the_tolerance_is_gone(records):
     assert record.one(quantity="standard_error", setting="uniform/at-data", target="variance:theta1").value > 0
 
 
-def test_figs5_and_what_is_beyond_it_are_the_same_runs():
-    of_figure, beyond = (experiment(name).compute(Options(trials=2, workers=1)) for name in ("figS5", "beyond-figS5"))
+def test_figs5_and_what_is_beyond_it_are_the_same_runs(records):
+    of_figure, beyond = records["figS5"], records["beyond-figS5"]
     for setting in ("uniform/last", "rejection/last"):
         where = {"quantity": "mse", "setting": setting, "target": "covariance", "epsilon": 1.0}
         assert beyond.one(**where).value == pytest.approx(of_figure.one(**where).value, rel=1e-6)

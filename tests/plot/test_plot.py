@@ -377,6 +377,8 @@ def test_text_is_shown_as_it_stands():
 
 def test_methods_keep_their_colours():
     known = ["targeted", "rejection", "smc", "smc-last", "smc-ess", "posterior", "max-ess", "stratified", "adaptive"]
+    known += ["default", "pmc", "adaptive-weights", "smc-replicas", "mcmc", "synthetic-likelihood", "density", "bolfi"]
+    known += ["synthetic-likelihood-mcmc", "pseudo-marginal", "until-match", "multilevel", "multifidelity", "bolfi-eiv"]
     looks = [tuple(method_look(name).values()) for name in known]
     assert len(set(looks)) == len(looks)
     for others in (["mine"], ["mine", "targeted", "yours"]):

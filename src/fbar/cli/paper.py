@@ -43,7 +43,7 @@ def paper(
 
     Each experiment writes NAME.csv, NAME.png and NAME.svg. Without names, all are run:
     fig1 fig2 table3 fig3 fig4 fig5 figS1 figS2 figS3 figS4 figS5 beyond-continuous
-    beyond-figS5.
+    beyond-figS5 beyond-systems.
 
     Examples: "fbar paper", "fbar paper fig1 table3 --quick", "fbar paper figS2 --trials 500 --json".
 

@@ -24,6 +24,7 @@ EXPERIMENTS = (
     "figS5",
     "beyond-continuous",
     "beyond-figS5",
+    "beyond-systems",
 )
 
 

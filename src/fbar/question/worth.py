@@ -61,5 +61,7 @@ class Measured(Worth):
         return LOG_SIZE, SIGN
 
     def of(self, columns: Mapping[str, npt.NDArray[Any]]) -> FloatArray:
-        size = np.exp(self.power * np.minimum(columns[LOG_SIZE] - self.largest, 0.0))
+        away = np.minimum(columns[LOG_SIZE] - self.largest, 0.0)
+        with np.errstate(invalid="ignore"):  # a = 0 stays 0 where the power is 0 too
+            size = np.where(np.isneginf(away), 0.0, np.exp(self.power * away))
         return np.asarray(size if self.power != 1 else size * columns[SIGN])

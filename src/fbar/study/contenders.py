@@ -11,6 +11,7 @@ import numpy as np
 
 from fbar.checks import shown
 from fbar.errors import InputError
+from fbar.estimation.posterior import Posterior
 from fbar.ledger.settings import describe
 from fbar.methods import Importance, Method, Rejection, Run
 from fbar.methods.registry import Registered, find, registered
@@ -120,11 +121,19 @@ def _at_the_tolerance(method: Method, posed: Posed) -> Method:
 
 
 def _found(run: Run, posed: Posed) -> Approximation:
-    # At the study's tolerance, also where the rounds did not come down to it.
-    missed = posed.has_summaries and (run.at_data or not run.at_final_tolerance)
-    found = as_approximation(run.posterior_at(posed.tolerance) if missed else run.posterior(), posed, run.simulations)
+    found = as_approximation(_posterior(run, posed), posed, run.simulations)
     likelihood = run.log_likelihood()
     return found if likelihood is None else replace(found, likelihood=np.asarray(likelihood.value))
+
+
+def _posterior(run: Run, posed: Posed) -> Posterior:
+    """At the study's tolerance, also where the rounds did not come down to it; otherwise what the run answers."""
+    if not posed.has_summaries or (run.at_final_tolerance and not run.at_data):
+        return run.posterior()
+    try:
+        return run.posterior_at(posed.tolerance)
+    except InputError:  # it has a posterior only at the tolerances that it came to
+        return run.posterior()
 
 
 def _known(entry: Registered) -> Contender:

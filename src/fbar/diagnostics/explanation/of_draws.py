@@ -46,6 +46,8 @@ def of_draws(run: Run, posterior: Posterior, target: Target, simulated: Points |
         return Shares(alternatives=others, unknown=(*unknown, *why_not))
     if draws.cluster is not None:
         unknown.append("the contributions of single draws to the error of evenly spread sets: shares are of Σz²")
+    if draws.scheme == "chains":
+        unknown.append("how much the states of one chain add to each other's error: shares are of Σz²")
     square = (z**2).sum(axis=1)
     parameter, regions = regions_of(run, draws.points, weights, draws.weight, target, square, simulated)
     carriers = carriers_of(posterior.parts_in_words, square, draws.points, run.problem.prior.names)
@@ -63,7 +65,10 @@ def _rejection(
 ) -> tuple[tuple[Alternative, ...], tuple[str, ...]]:
     """Draws from the prior, see the module's text, with the standard error of the ratio of variances; or why not."""
     if draws.relative:
-        return (), ("what rejection would have given: the weights are relative within each round",)
+        why = (
+            "proposals of chains have no weights" if draws.scheme == "chains" else "weights are relative within a round"
+        )
+        return (), (f"what rejection would have given: {why}",)
     independent = draws.scheme == "independent"
     if draws.design is run.problem.prior and independent and square is not None:
         return (), ()  # that is what it was

@@ -237,17 +237,47 @@ def choose(
     There is none where simulations are too few for any. Candidates wait with what their errors are not below, and only
     the first in the queue is looked at more closely.
     """
-    ladders = _Ladders(prepared, steps, steps if first else [0.5**k for k in range(STEPS_UNMOVED)])
+    ladders = _ladders(prepared, steps, first)
+    moved = [(order, share) for order in orders if order for share in shares]
+    unmoved = 0 in orders and (len(orders) == 1 or prepared.z.shape[1] <= MOST_UNMOVED)
+    return _least(ladders, [*([(0, shares[0])] if unmoved else []), *moved], first, below)
+
+
+def choose_from(
+    prepared: Prepared, order: int, share: float, steps: Sequence[float], *, first: bool = False
+) -> Step | None:
+    """The step of least total error, searched from an order and a region that fewer simulations chose.
+
+    More simulations may be worth a smaller region or another order. So the other order and half of the region are
+    compared with the best so far, as long as one of them is better; both were fitted to estimate its bias.
+    """
+    ladders = _ladders(prepared, steps, first)
+    best = _least(ladders, [(order, share)], first, math.inf)
+    seen = {(order, share)}
+    better = best
+    while better is not None:
+        best = better
+        order, share = best.moved.order, best.moved.share
+        others = [(3 - order, share), (order, share / 2)] if order else [(1, share), (2, share)]
+        new = [cell for cell in others if cell not in seen and cell[1] >= SHARES[-1]]
+        seen.update(new)
+        better = _least(ladders, new, first, best.error)
+    return best
+
+
+def _ladders(prepared: Prepared, steps: Sequence[float], first: bool) -> _Ladders:
+    return _Ladders(prepared, steps, steps if first else [0.5**k for k in range(STEPS_UNMOVED)])
+
+
+def _least(ladders: _Ladders, cells: Sequence[tuple[int, float]], first: bool, below: float) -> Step | None:
+    """The step of least total error in the ladders of some orders and regions; None where none is below a number."""
     queue: list[tuple[float, int, _Ladder, int, Iterator[float]]] = []
-    for order in orders:
-        if order == 0 and len(orders) > 1 and prepared.z.shape[1] > MOST_UNMOVED:
-            continue
-        for share in shares if order else shares[:1]:
-            made = ladders.of(order, share)
-            for j in range(0 if made is None else len(made))[: 1 if first else None]:
-                assert made is not None
-                errors = made.errors(j)
-                heappush(queue, (next(errors), len(queue), made, j, errors))
+    for order, share in cells:
+        made = ladders.of(order, share)
+        for j in range(0 if made is None else len(made))[: 1 if first else None]:
+            assert made is not None
+            errors = made.errors(j)
+            heappush(queue, (next(errors), len(queue), made, j, errors))
     while queue and queue[0][0] < below:
         error, place, made, j, errors = heappop(queue)
         further = next(errors, None)

@@ -9,7 +9,7 @@ import numpy as np
 
 from fbar.checks import share, shown
 from fbar.errors import InputError, NoPosterior
-from fbar.estimation.at_data.choice import ORDERS, SHARES, STEPS, Step, choose
+from fbar.estimation.at_data.choice import ORDERS, SHARES, STEPS, Step, choose, choose_from
 from fbar.estimation.at_data.loss_at_unusual_data import charged
 from fbar.estimation.at_data.nearness import nearest
 from fbar.estimation.at_data.posterior import PosteriorAtData
@@ -21,8 +21,11 @@ from fbar.weights import effective_size
 SHARE, MOST_OF_ALL = 0.2, 400_000
 """The share of a large run's simulations that is used, nearest first, and the largest number."""
 
-CHOOSING = 5000
-"""Simulations that order, region and reach are chosen from where they are many."""
+CHOOSING, CHOOSING_ON_THE_WAY = 5000, 2500
+"""Simulations that order, region and reach are chosen from where they are many; and for the rounds of a long run."""
+
+LONG = 10_000
+"""A run of more simulations is long."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class AtData:
         given neither a summary function nor a distance.
     choosing
         The largest number of simulations that all choose order and region; of more, some thousands do.
+    search
+        Whether all simulations then compare that choice with the other order and with smaller regions.
     """
 
     order: int | None = None
@@ -49,6 +54,7 @@ class AtData:
     bandwidth: float | None = None
     learn: bool = True
     choosing: int = 2 * CHOOSING
+    search: bool = True
 
     def __post_init__(self) -> None:
         if self.order is not None and self.order not in ORDERS:
@@ -105,21 +111,31 @@ class AtData:
         """The step of least total error.
 
         Of many simulations, some thousands that are spread evenly over them, so that all rounds are among them, choose
-        order, region and reach.
+        order, region and reach. Their choice is one for the error that so few have: from there all simulations search
+        on.
         """
         if len(prepared) < LEAST:
             return None
         if len(prepared) > self.choosing and self.order is None and self.region is None:
-            some = prepared.take(np.arange(0, len(prepared), -(-len(prepared) // CHOOSING)))
+            some = prepared.take(np.arange(0, len(prepared), -(-len(prepared) // min(self.choosing, CHOOSING))))
             step = self._of_least_error(some)
             if step is not None:
-                like = replace(self, order=step.moved.order, region=step.moved.share)
                 whole = step.moved.prepared is some
                 kept = prepared if whole else prepared.take(np.flatnonzero(within_reach(step, prepared)))
-                found = like._chosen_from(kept)
+                found = self._searched(kept, step.moved.order, step.moved.share)
+                if found is not None and whole and self.search:
+                    found = self._within_reach_of(found, prepared)
                 if found is not None:  # what some of them chose may not do for all: then all choose
                     return found
         return self._of_least_error(prepared)
+
+    def _within_reach_of(self, step: Step, prepared: Prepared) -> Step:
+        """The step, or the one that a search from it finds among the simulations within its reach, if it is better."""
+        kept = np.flatnonzero(within_reach(step, prepared))
+        if not LEAST <= kept.size < len(prepared):
+            return step
+        found = self._searched(prepared.take(kept), step.moved.order, step.moved.share)
+        return step if found is None or found.error >= step.error else found
 
     def _of_least_error(self, prepared: Prepared) -> Step | None:
         """The step of least total error, of all simulations or of those within reach of the first estimate."""
@@ -132,12 +148,23 @@ class AtData:
         return self._chosen_from(prepared.take(kept), step.error) or step
 
     def _chosen_from(self, prepared: Prepared, below: float = math.inf) -> Step | None:
-        halves = [0.5**k for k in range(STEPS)]
         orders = ORDERS if self.order is None else (self.order,)
         shares = SHARES if self.region is None else (self.region,)
-        steps = halves if self.bandwidth is None else [self.bandwidth * half for half in halves]
-        return choose(prepared, shares, orders, steps, first=self.bandwidth is not None, below=below)
+        return choose(prepared, shares, orders, self._steps, first=self.bandwidth is not None, below=below)
+
+    def _searched(self, prepared: Prepared, order: int, region: float) -> Step | None:
+        """The step of least total error for an order and a region, or for what a search from there finds."""
+        first = self.bandwidth is not None
+        if not self.search:
+            return choose(prepared, (region,), (order,), self._steps, first=first)
+        return choose_from(prepared, order, region, self._steps, first=first)
+
+    @property
+    def _steps(self) -> list[float]:
+        """Bandwidths, as shares of a region."""
+        return [(1.0 if self.bandwidth is None else self.bandwidth) * 0.5**k for k in range(STEPS)]
 
     def provisional(self, prepared: Prepared) -> PosteriorAtData:
         """An estimate while a run goes on: like `of`, but fewer simulations choose, and summaries are as prepared."""
-        return replace(self, learn=False, choosing=CHOOSING).of(prepared)
+        choosing = CHOOSING if prepared.simulations <= LONG else CHOOSING_ON_THE_WAY
+        return replace(self, learn=False, choosing=choosing, search=False).of(prepared)

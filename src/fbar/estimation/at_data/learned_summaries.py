@@ -213,7 +213,7 @@ def learn(x: FloatArray | Numbers, observed: FloatArray, v: FloatArray, group: I
     about = _About(
         standardised(v[everywhere], np.ones(len(everywhere))), np.ones(len(everywhere)), position[everywhere]
     )
-    basis = Basis.near(numbers[half], star, about.targets[half])
+    basis = Basis.near(numbers[half], star, about.targets[half], concordances=True)
     columns = basis(numbers)
     regressions = Regressions(columns, about.kernel, about.position)
     wide = _fit(regressions, None, columns, basis.sets(), [], about)
@@ -243,7 +243,7 @@ def _near(
     numbers: Numbers, star: Numbers, first: FloatArray, about: _About
 ) -> tuple[_Stage | None, tuple[Function, ...]]:
     """The second pass, on simulations near the data; None if no function counts."""
-    basis = Basis.near(numbers, star, about.targets)
+    basis = Basis.near(numbers, star, about.targets, concordances=True)
     columns, sets = basis(numbers), basis.sets()
     constant = Regressions(columns, about.kernel, about.position)
     most = min(MOST_COLUMNS, len(columns) // 3) // (1 + first.shape[1])

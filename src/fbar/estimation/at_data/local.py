@@ -75,7 +75,10 @@ class Local:
     def residuals(self, psi: FloatArray) -> FloatArray:
         """z of each of its rows."""
         beta = self.inverse @ ((self.kernel[:, None] * self.x).T @ psi)
-        return np.asarray((self.ell / (1 - self.leverage))[:, None] * (psi - self.x @ beta))
+        left = self.x @ beta
+        np.subtract(psi, left, out=left)
+        left *= (self.ell / (1 - self.leverage))[:, None]
+        return np.asarray(left)
 
 
 def local(moved: Moved, share: float, order: int = 1) -> Local | None:
@@ -104,7 +107,9 @@ def local(moved: Moved, share: float, order: int = 1) -> Local | None:
 
 def _equivalent(x: FloatArray, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
     """G⁻¹ and ℓ; the ridge is more than rounding also where all draws are at one place far from the data."""
-    variance, square = omega @ (x - omega @ x) ** 2, omega @ x**2
+    away = x - omega @ x
+    variance = omega @ np.square(away, out=away)
+    square = omega @ np.square(x, out=away)
     ridge = RIDGE * np.maximum(variance, np.maximum(LEAST_VARIANCE * square, 1e-6))
     ridge[0] = 0.0
     inverse = np.linalg.inv((omega[:, None] * x).T @ x + np.diag(ridge))

@@ -86,24 +86,33 @@ class Companions:
 
     def moments(self, moved: Moved, weights: Local) -> Moments:
         prepared, at, v = moved.prepared, moved.rows[weights.at], moved.v[weights.at]
+        (n, d), levels = v.shape, len(self.borders)
         unit = np.where(moved.spread > 0, moved.spread, 1.0)
         c, step = (v - self.centre) / unit, WINDOW * unit
-        below = [(v <= border).astype(np.float64) for border in self.borders]
-        density = [((v + step <= border) * 1.0 - (v - step <= border)) / (2 * step) for border in self.borders]
-        gradient = np.concatenate([np.broadcast_to(1 / unit, c.shape), 2 * c / unit, *density], axis=1)
         fixed, region = prepared.fixed[at], prepared.fixed[moved.rows]
         if fixed.size:
             fixed = (fixed - region.mean(axis=0)) / np.maximum(region.std(axis=0), 1e-300)
         models = prepared.model[at][:, None] == np.unique(prepared.model) if prepared.model.max() > 0 else fixed[:, :0]
-        parts = (c, c**2, np.concatenate([*below, c[:, :0]], axis=1), fixed, fixed**2, models)
-        f = np.concatenate(parts, axis=1)
+        sizes = (d, d, levels * d, fixed.shape[1], fixed.shape[1], models.shape[1])
+        ends = np.cumsum(sizes)
+        f, gradient = np.empty((n, ends[-1])), np.empty((n, ends[2]))
+        f[:, :d], gradient[:, :d] = c, 1 / unit
+        f[:, d : 2 * d], gradient[:, d : 2 * d] = c**2, 2 * c / unit
+        raised, lowered = v + step, v - step
+        for level, border in enumerate(self.borders):
+            of = slice((2 + level) * d, (3 + level) * d)
+            f[:, of] = v <= border
+            rise = (raised <= border).astype(np.int8) - (lowered <= border).astype(np.int8)
+            gradient[:, of] = rise / (2 * step)
+        f[:, ends[2] : ends[3]], f[:, ends[3] : ends[4]], f[:, ends[4] :] = fixed, fixed**2, models
         middle = weights.omega @ f
-        psi = f - middle
+        psi = np.subtract(f, middle, out=f)
         z = np.zeros((len(moved), psi.shape[1]))
-        z[weights.at] = weights.residuals(psi)
         if gradient.size and moved.folds:
-            z[:, : gradient.shape[1]] += moved.influence(weights.ell[:, None] * gradient, weights.at)
-        kind = np.repeat(np.arange(len(parts)), [part.shape[1] for part in parts])
+            gradient *= weights.ell[:, None]
+            moved.influence(gradient, weights.at, z[:, : ends[2]])
+        z[weights.at] += weights.residuals(psi)
+        kind = np.repeat(np.arange(len(sizes)), sizes)
         return Moments(middle + weights.correction(psi), np.sqrt(weights.omega @ psi**2), z, kind, moved.rows)
 
 

@@ -89,50 +89,62 @@ class Moved:
         spread = np.sqrt(np.average((v - np.average(v, axis=0, weights=self.w)) ** 2, axis=0, weights=self.w))
         return replace(self, v=v, factor=factor, pull=self.pull @ directions, spread=spread)
 
-    def influence(self, gradient: FloatArray, at: IntArray) -> FloatArray:
-        """What the regressions add to the influence values: shape (n, m).
+    def influence(self, gradient: FloatArray, at: IntArray, result: FloatArray | None = None) -> FloatArray:
+        """What the regressions add to the influence values: shape (n, m), in place of the ``result`` if that is given.
 
         ``gradient`` is π ∂ψ/∂v at the rows ``at`` of the region, shape (len(at), D, m); or (len(at), m) where number j
         depends on the coordinate j mod D only.
         """
         size, d = gradient.shape[-1], self.v.shape[1]
-        result = np.zeros((len(self), size))
+        result = np.zeros((len(self), size)) if result is None else result
         place = np.full(len(self), -1)
         place[at] = np.arange(at.size)
-        own_only = gradient.ndim == 2
-        column = np.arange(size) % max(d, 1)
+        of_one_coordinate = gradient.ndim == 2
         for model in dict.fromkeys(fold.model for fold in self.folds):
             folds = [fold for fold in self.folds if fold.model == model]
-            slopes = [self._slopes(fold, gradient, place, column) for fold in folds]
+            slopes = [self._slopes(fold, gradient, place) for fold in folds]
             total = np.sum(slopes, axis=0)
             for fold, own in zip(folds, slopes, strict=True):
                 values = fold.x @ (total - own)
                 pull = self.pull[fold.own]
-                if own_only:
-                    result[fold.own] = values * pull[:, column]
+                if of_one_coordinate:
+                    each = values.reshape(-1, size // d, d)
+                    each *= pull[:, None, :]
+                    result[fold.own] = values
                 else:
                     result[fold.own] = (values.reshape(-1, d, size) * pull[:, :, None]).sum(axis=1)
         return result
 
-    def _slopes(self, fold: _Fold, gradient: FloatArray, place: IntArray, column: IntArray) -> FloatArray:
+    def _slopes(self, fold: _Fold, gradient: FloatArray, place: IntArray) -> FloatArray:
         """G⁻¹C/ΣΩ of a fold, one column for each column of the gradient."""
-        inside = np.flatnonzero(place[fold.own] >= 0)
+        there = place[fold.own]
+        inside = np.flatnonzero(there >= 0)
         mine = fold.own[inside]
-        g = gradient[place[mine]]
-        stretched = g * (self.factor[mine][:, column] if gradient.ndim == 2 else self.factor[mine][:, :, None])
-        columns = math.prod(g.shape[1:])
-        moves = -(fold.x[inside].T @ stretched.reshape(mine.size, columns))
-        moves[0] += g.reshape(mine.size, columns).sum(axis=0)
+        g = gradient[there[inside]]
+        columns, d = math.prod(g.shape[1:]), self.v.shape[1]
+        total = g.reshape(mine.size, columns).sum(axis=0)
+        factor = self.factor[mine]
+        if gradient.ndim == 2:
+            each = g.reshape(mine.size, columns // d, d)
+            each *= factor[:, None, :]
+        else:
+            g *= factor[:, :, None]
+        x = fold.x if inside.size == fold.own.size else fold.x[inside]
+        moves = -(x.T @ g.reshape(mine.size, columns))
+        moves[0] += total
         return np.asarray(fold.inverse @ moves)
 
 
 def polynomial(u: FloatArray, order: int) -> FloatArray:
     """1, u and for the second order all products of two."""
-    columns = [np.ones((len(u), 1)), u]
-    if order == 2:
-        first, second = np.triu_indices(u.shape[1])
-        columns.append(u[:, first] * u[:, second])
-    return np.concatenate(columns, axis=1)
+    n, d = u.shape
+    found = np.empty((n, columns_of(d, order)))
+    found[:, 0], found[:, 1 : d + 1] = 1.0, u
+    end = d + 1
+    for k in range(d if order == 2 else 0):
+        np.multiply(u[:, k : k + 1], u[:, k:], out=found[:, end : end + d - k])
+        end += d - k
+    return found
 
 
 def columns_of(dimension: int, order: int) -> int:
@@ -210,16 +222,17 @@ def _cross_fitted(
     penalty = np.diag(np.r_[1e-12, np.full(x.shape[1] - 1, ridge)])
     rows = [np.flatnonzero(fold == k) for k in range(int(fold.max()) + 1)]
     sums = [float(omega[own].sum()) for own in rows]
-    weighted = [x[own] * omega[own, None] for own in rows]
-    grams = [part.T @ x[own] for part, own in zip(weighted, rows, strict=True)]
-    products = [part.T @ y[own] for part, own in zip(weighted, rows, strict=True)]
+    parts = [x[own] for own in rows]
+    weighted = [part * omega[own, None] for part, own in zip(parts, rows, strict=True)]
+    grams = [each.T @ part for each, part in zip(weighted, parts, strict=True)]
+    products = [each.T @ y[own] for each, own in zip(weighted, rows, strict=True)]
     gram, product, total = np.sum(grams, axis=0), np.sum(products, axis=0), sum(sums)
     residual, middle, inverses = np.zeros_like(y), np.zeros_like(y), []
     for k, own in enumerate(rows):
         others = total - sums[k]
         inverse = np.linalg.inv((gram - grams[k]) / others + penalty) / others
         beta = inverse @ (product - products[k])
-        residual[own], middle[own] = y[own] - x[own] @ beta, beta[0]
+        residual[own], middle[own] = y[own] - parts[k] @ beta, beta[0]
         inverses.append(inverse)
     return residual, middle, inverses
 

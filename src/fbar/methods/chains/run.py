@@ -359,11 +359,14 @@ class ChainRun(Run):
         steps = [len(self._burnt), len(self._trace)]
         each = self.plan.chains * self.replicates
         burnt, used = (each * number for number in steps)
+        words = (
+            "steps of the chains" if self.replicates == 1 else f"for steps of the chains, {self.replicates} for each"
+        )
         found = [Stage("from the prior, to start the chains", self.simulations - burnt - used)]
         if burnt:
-            found.append(Stage("steps of the chains in their burn-in", burnt))
+            found.append(Stage(f"{words}, in their burn-in", burnt))
         if used:
-            found.append(Stage("steps of the chains", used, float(self.moves), self.present_tolerance))
+            found.append(Stage(words, used, float(self.moves * self.replicates), self.present_tolerance))
         return found
 
     def theta_of(self, rows: IntArray) -> Points:

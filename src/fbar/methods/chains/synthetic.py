@@ -20,6 +20,7 @@ from fbar.arrays import FloatArray, IntArray
 from fbar.checks import choice, counted, number, positive_integer, shown, store_number
 from fbar.errors import InputError
 from fbar.estimation.chains import States
+from fbar.estimation.kept import Kept
 from fbar.estimation.posterior import Posterior
 from fbar.estimation.sequential import with_error_of_prior
 from fbar.methods.chains.plan import LEAST_CHAINS, LEAST_STEPS
@@ -28,6 +29,7 @@ from fbar.methods.method import Method
 from fbar.methods.registry import register
 from fbar.methods.start import Start
 from fbar.methods.worth.gaussian import NormalFit
+from fbar.methods.worth.normality import doubt_of, skewness_and_kurtosis
 from fbar.methods.worth.synthetic import KINDS, PLUGGED_IN, PLUGGED_IN_PER_NUMBER
 from fbar.question.outcomes import Batch, Outcomes, require_simulated
 from fbar.question.space import Particles, Space
@@ -110,6 +112,7 @@ class SyntheticLikelihoodRun(ChainRun):
             raise InputError("synthetic likelihood needs summaries that are numbers; give the problem a summary=")
         self.method = method
         self._observed = np.asarray(problem.observed, dtype=np.float64).ravel()
+        self._shapes = Kept()  # skewness and kurtosis of the summaries at every θ
         super().__init__(
             start,
             Space(problem.prior, "normal"),
@@ -125,8 +128,10 @@ class SyntheticLikelihoodRun(ChainRun):
         self.visited.add(particles, np.zeros(0, dtype=np.int64))
         failed = np.isnan(distance).reshape(-1, self.replicates)
         if outcomes.summaries[:1].size != self._observed.size:  # all simulations failed
+            self._shapes.add(np.zeros((len(failed), 2)))
             return np.full(len(failed), -np.inf)
         summaries = np.asarray(outcomes.summaries, dtype=np.float64).reshape(*failed.shape, self._observed.size)
+        self._shapes.add(skewness_and_kurtosis(summaries, failed))
         fit = NormalFit.of(summaries, failed, self._observed)
         score = fit.log_unbiased if self.method.kind == "unbiased" else fit.log_plugged_in
         with np.errstate(divide="ignore"):
@@ -149,5 +154,8 @@ class SyntheticLikelihoodRun(ChainRun):
         posterior = self.average(rows, states, self.theta_of(rows))
         posterior.about = f"{self.problem.posterior_in_words}, if summaries are normal at each θ (synthetic likelihood)"
         posterior.remark = f"{self.replicates} simulations at each step"
+        doubt = doubt_of(np.asarray(self._shapes.take(rows)).T @ states.weights)
+        if doubt:
+            posterior.doubts = (*posterior.doubts, doubt)
         with_error_of_prior(posterior, self.problem.prior)
         return posterior

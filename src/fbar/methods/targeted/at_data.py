@@ -57,7 +57,7 @@ MOST_ERROR = 2.0
 NEAREST = 8
 """One of so many simulations, the nearest, where no regression can be fitted yet."""
 
-LEARNED_FROM = 10_000
+LEARNED_FROM = 7_000
 """Simulations that a proposal is learned from, at most; they are spread evenly over all of them."""
 
 FITTED = 1500

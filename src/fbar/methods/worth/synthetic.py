@@ -8,7 +8,6 @@ drawn from proposals that are learned for the targets, so that draws are indepen
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +20,7 @@ from fbar.methods.registry import register
 from fbar.methods.start import Start
 from fbar.methods.worth.gaussian import NormalFit
 from fbar.methods.worth.method import WorthMethod
+from fbar.methods.worth.normality import doubt_of, skewness_and_kurtosis
 from fbar.methods.worth.replicates import ReplicatedValuation
 from fbar.methods.worth.valuation import Replicates, Valuation, Valued
 
@@ -31,10 +31,6 @@ PLUGGED_IN, PLUGGED_IN_PER_NUMBER = 20, 10
 
 MOSTLY = 0.9
 """The share of draws with singular covariances that explains why there is no posterior."""
-
-SKEWED, HEAVY = 1.0, 4.0
-"""Mean absolute skewness and excess kurtosis of the summaries near the posterior above which they are not called
-normal. Of normal summaries, both are about 0."""
 
 
 @register(
@@ -123,14 +119,9 @@ class NormalSummaries(ReplicatedValuation):
         """Choose R; and see whether summaries look normal."""
         shape, start = np.zeros(2), 0
         for (wave,) in draws:
-            shape += weights[start : start + wave.draws] @ _shape(wave)
+            shape += weights[start : start + wave.draws] @ skewness_and_kurtosis(wave.summaries, wave.failed)
             start += wave.draws
-        self._doubt = (
-            f"the summaries are not normal near the posterior (skewness {shape[0]:.1f}, excess kurtosis "
-            f"{shape[1]:.1f} on average), so the synthetic likelihood is not the likelihood; transform them"
-            if shape[0] > SKEWED or shape[1] > HEAVY
-            else ""
-        )
+        self._doubt = doubt_of(shape)
         return super().learn(draws, weights, left)
 
     @property
@@ -149,14 +140,3 @@ class NormalSummaries(ReplicatedValuation):
     @property
     def remark(self) -> str:
         return f"{self._chosen} simulations at each draw of θ"
-
-
-def _shape(wave: Replicates) -> FloatArray:
-    """Mean absolute skewness and mean excess kurtosis of the summaries at each draw, shape (draws, 2)."""
-    x = wave.summaries
-    with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of draws all of whose simulations failed
-        z = (x - np.nanmean(x, axis=1, keepdims=True)) / np.nanstd(x, axis=1, keepdims=True)
-        skewness, kurtosis = np.nanmean(z**3, axis=1), np.nanmean(z**4, axis=1) - 3
-        found = np.stack([np.nanmean(np.abs(skewness), axis=1), np.nanmean(kurtosis, axis=1)], axis=1)
-    return np.asarray(np.nan_to_num(found))
