@@ -5,8 +5,9 @@
 Each method and rejection run on the same problem with the same number of simulations, in the same process: a normal
 model in two dimensions, or one of the kind that a method needs. The simulator's time is measured and taken off. All are
 CPU seconds of one thread, which other programs on the machine disturb less. The bound is 10 µs a simulation, and for
-surrogates 10 seconds at 500 simulations; density estimation sorts the 50 numbers of each data set, and is above it.
-Ratios are what to compare: on a busy machine everything takes longer. Writes bench_systems.csv beside itself; with methods given, their rows only.
+surrogates 10 seconds at 500 simulations. In the stored run, on a busy machine, density estimation, which sorts the 50
+numbers of each data set, mcmc and multifidelity were above it; the ratios depend less on the machine. Writes
+bench_systems.csv beside itself; with methods given, it only prints.
 """
 
 from __future__ import annotations
