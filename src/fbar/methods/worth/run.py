@@ -31,6 +31,7 @@ from fbar.methods.aiming.plan import RoundPlan, defence_in
 from fbar.methods.run import Run, Stage
 from fbar.methods.start import Start
 from fbar.methods.worth.pieces import Piece, Settings
+from fbar.methods.worth.search import FLATTEST, largest_power
 from fbar.methods.worth.so_far import draws_so_far
 from fbar.methods.worth.valuation import Asked, Replicates, Valuation
 from fbar.question.outcomes import Batch, Outcomes, require_simulated
@@ -38,7 +39,7 @@ from fbar.question.points import Points
 from fbar.question.space import Proposal, Space
 from fbar.question.worth import LOG_SIZE, SIGN, Measured
 from fbar.seeds import Purpose
-from fbar.weights import effective_size, relative
+from fbar.weights import relative
 
 BLOCK_SIZE = 4096
 """Simulations in a block, about: a block holds whole draws."""
@@ -49,14 +50,16 @@ FIRST, FIRST_PER_DIMENSION = 40, 10
 GENERATIONS = 5
 """Parts of a budget: proposals are learned between them."""
 
-ENOUGH, ENOUGH_PER_DIMENSION = 10, 4
-"""Effective draws that a proposal is learned from, and for each dimension."""
+SEARCH = 20
+"""Parts of a budget while proposals follow a flatter likelihood: many small steps find the posterior."""
+
+FEW_EFFECTIVE = 15
+"""Independent draws that the draws of θ must be worth for error bars to be called reliable: a single draw that carries
+everything has no spread."""
 
 NEGLIGIBLE = 50
 """A last generation of less than this part of all draws is not drawn; it is left over where draws take fewer
 simulations than a budget reserves for them."""
-
-HALVINGS = 40
 
 
 class WorthRun(Run):
@@ -71,6 +74,7 @@ class WorthRun(Run):
         self.store = self._new_store()
         self._block_size = start.block_size or self._default_block(BLOCK_SIZE)
         self._simulations = self._cut_short = self._draws_before = 0
+        self._searching = False
         self._wave = 0
         self._latest: Posterior | None = None
         self._asked_for: dict[int, tuple[Piece, Asked]] = {}
@@ -123,8 +127,12 @@ class WorthRun(Run):
     # ------------------------------------------------------------ generations, waves and blocks
 
     def _first_size(self) -> int:
-        least = max(FIRST, FIRST_PER_DIMENSION * self.space.dimension, 2 * self.settings.groups)
+        least = self._least_size
         return max(least, int(self._affordable * self._share)) if self.budget is not None else 4 * least
+
+    @property
+    def _least_size(self) -> int:
+        return max(FIRST, FIRST_PER_DIMENSION * self.space.dimension, 2 * self.settings.groups)
 
     @property
     def _share(self) -> float:
@@ -244,6 +252,8 @@ class WorthRun(Run):
                 )
             )
         self._latest = None
+        rows, log_a = self._with_worth()
+        self._searching = rows.size >= 2 * self.settings.groups and self._power(rows, log_a) < 1
         self._learn_to_value(pieces)
         if self.store.rounds:
             self.valuation.survey(draws_so_far(self.store, self._worth, self.aim))
@@ -253,15 +263,20 @@ class WorthRun(Run):
             self._next_generation()
 
     def _learn_to_value(self, pieces: Sequence[Piece]) -> None:
-        """Let the valuation learn; where draws are worth something else now, those of before are not used."""
+        """Let the valuation learn; where draws are worth something else now, those of before are not used.
+
+        While few draws carry the likelihood they teach little, and are needed to find the posterior.
+        """
         first, last = self.store.of_round(self.store.rounds - 1)
         rows = np.arange(first, last)
         size = np.abs(self.store.everything.worth(self._worth, rows)) * relative(self.store.log_weights(rows))
         if not size.sum() > 0 or self._affordable < 2 * self.settings.groups:
             return
-        changed = self.valuation.learn(
-            [piece.waves for piece in pieces], size / size.sum(), self._most - self._simulations
-        )
+        waves, weights = [piece.waves for piece in pieces], size / size.sum()
+        if self._searching and not self.valuation.unbiased:
+            self.valuation.examine(waves, weights)
+            return
+        changed = self.valuation.learn(waves, weights, self._most - self._simulations)
         if changed and not self.valuation.unbiased:
             proposals = [self._fitted(a) for a in range(self.settings.groups)]
             self._draws_before += self.store.simulations
@@ -283,7 +298,15 @@ class WorthRun(Run):
         if self.budget is None:
             return max(self._first_size(), self.draws // 2)
         whole = (self.budget - self._leg_spent) // self.valuation.most
-        return max(self._first_size(), int(whole * self._share))
+        if self._searching:
+            return max(self._least_size, int(whole / SEARCH))
+        return max(self._least_size, int(whole * self._share))
+
+    def _with_worth(self, group: int | None = None) -> tuple[IntArray, FloatArray]:
+        """Draws that are worth anything, however little beside the best, and log |a|."""
+        flat = Measured(self._worth.largest, self.valuation.noisy, FLATTEST)
+        rows, a = self.store.everything.accepted(flat, without=group)
+        return rows, np.log(a) / FLATTEST
 
     def _next_generation(self) -> None:
         if len(self.store.proposals) > self.store.rounds:  # planned already, for draws that are valued in another way
@@ -293,31 +316,18 @@ class WorthRun(Run):
 
     def _fitted(self, group: int) -> Proposal:
         """For the targets, or while few draws carry the likelihood, for a flatter one."""
-        rows, a = self.store.everything.accepted(self._worth, without=group)
+        rows, log_a = self._with_worth(group)
         if rows.size < 2 * self.settings.groups:
             return self.store.proposals[-1][group]
-        power = self._power(rows, a)
+        power = self._power(rows, log_a)
         rng = self.seeds.generator(Purpose.DESIGN, self.round, 2**32 - 1 - group)
         worth = Measured(self._worth.largest, self.valuation.noisy, power)
         return learn(self.store, group, worth, self.aim if power == 1 else None, self.defence, rng).proposal
 
-    def _power(self, rows: IntArray, a: FloatArray) -> float:
-        """The largest β up to 1 at which enough draws have a part in the weights w |a|^β."""
+    def _power(self, rows: IntArray, log_a: FloatArray) -> float:
         if self.valuation.noisy:
             return 1.0
-        log_w, log_a = self.store.log_weights(rows), np.log(np.abs(a))
-        wanted = min(max(ENOUGH, ENOUGH_PER_DIMENSION * (self.space.dimension + 1)), rows.size / 2)
-
-        def enough(power: float) -> bool:
-            return effective_size(relative(log_w + power * log_a)) >= wanted
-
-        if enough(1.0):
-            return 1.0
-        low, high = 0.0, 1.0
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if enough(middle) else (low, middle)
-        return low
+        return largest_power(self.store.log_weights(rows), log_a, self.space.dimension)
 
     # ------------------------------------------------------------ what comes out
 
@@ -345,7 +355,11 @@ class WorthRun(Run):
             if self._cut_short
             else ""
         )
-        posterior.doubts = (*posterior.doubts, *self.valuation.doubts, *filter(None, [cut]))
+        is_few = posterior.ess is not None and posterior.ess < FEW_EFFECTIVE
+        few = (
+            f"the draws of θ are worth fewer than {FEW_EFFECTIVE} independent ones; raise the budget" if is_few else ""
+        )
+        posterior.doubts = (*posterior.doubts, *self.valuation.doubts, *filter(None, [cut, few]))
         return posterior
 
     def stages(self) -> list[Stage]:

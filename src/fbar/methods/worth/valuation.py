@@ -163,6 +163,10 @@ class Valuation(ABC):
         """
         return False
 
+    def examine(self, draws: Sequence[Sequence[Replicates]], weights: FloatArray) -> None:
+        """Look for what to doubt, of draws as `learn` has them, without a change of what draws are worth."""
+        return
+
     @property
     def next_share(self) -> float | None:
         """The part of a budget for the next generation; None for the usual one."""
