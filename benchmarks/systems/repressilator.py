@@ -12,7 +12,7 @@ Both simulators share these processes as far as the number of firings in bins of
 are drawn from a row's own noise. The exact simulator places the firings of a bin at random within it; τ-leaping takes
 steps of 0.01 and spreads them evenly. There we depart from Prescott & Baker, whose steps are adaptive, and whose exact
 simulator fills in what the τ-leaps left open; and states are read off at the times, where they interpolate between
-firings.
+firings. The step and the lengths of bins were chosen after about ten trials on fewer draws, for a large gain.
 
 ``python benchmarks/systems/repressilator.py [DRAWS]`` writes ``multifidelity_claims.csv``. As in their section 4 both
 simulators run at every draw from the prior, and continuation probabilities are chosen and applied afterwards:
