@@ -34,7 +34,12 @@ def _line(method: str, problems: Sequence[str], rows: Sequence[dict[str, str]]) 
     mine = {row["problem"]: row for row in rows if row["method"] == method}
     cells = [_cell(mine[problem]) if problem in mine else "–" for problem in problems]
     seconds = [float(row["seconds"]) for row in mine.values() if row["seconds"]]
-    return [f"`{method}`", *cells, f"{min(seconds):.2g} to {max(seconds):.2g}" if seconds else "–"]
+    spread = dict.fromkeys(_seconds(value) for value in (min(seconds), max(seconds))) if seconds else ["–"]
+    return [f"`{method}`", *cells, " to ".join(spread)]
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def _cell(row: dict[str, str]) -> str:
