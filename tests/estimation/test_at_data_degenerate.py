@@ -123,12 +123,12 @@ def test_weights():
 def test_thousands_of_summaries_and_few_simulations():
     """In seconds: learned ones are right here, where every number says the same; without them there is a doubt."""
     theta, s = simulated(300)
-    many = s[:, :1] + 0.3 * np.random.default_rng(5).standard_normal((300, 3000))
-    data = portion(PRIOR, theta, many, np.full(3000, 0.3))
+    many = s[:, :1] + 0.3 * np.random.default_rng(5).standard_normal((300, 2000))
+    data = portion(PRIOR, theta, many, np.full(2000, 0.3))
     learned = AtData().posterior(data).expect(fbar.mean("a"))
     assert learned.value == pytest.approx(0.3 / 1.09, abs=4 * learned.standard_error)
     found = AtData(learn=False).posterior(data).expect([fbar.mean("a"), fbar.mean("b")])
-    warned(found, "simulations are too few for 3,000 summaries; only ")
+    warned(found, "simulations are too few for 2,000 summaries; only ")
     assert found[0].value == pytest.approx(0.3, abs=0.3)
 
 

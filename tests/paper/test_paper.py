@@ -27,7 +27,7 @@ COLUMNS = "experiment,setting,target,n,x_name,x,quantity,value,standard_error,tr
 
 
 FEW = ("fig3", "fig4", "fig5", "beyond-continuous")
-"""What takes long, and of which only the files are looked at: ten trials are enough."""
+"""What takes long, and of which only the files are looked at: five trials are enough."""
 
 FEWEST = ("figS5", "beyond-figS5")
 """What takes a second a trial."""
@@ -54,7 +54,7 @@ def printed(once):
 
     def run(directory):
         found = {}
-        sizes = {FEW: ["--trials", "10"], FEWEST: ["--trials", "3"], ALL_SYSTEMS: ["--trials", "2"]}
+        sizes = {FEW: ["--trials", "5"], FEWEST: ["--trials", "3"], ALL_SYSTEMS: ["--trials", "2"]}
         sizes[tuple(set(EXPERIMENTS) - {name for names in sizes for name in names})] = ["--quick"]
         for names, size in sizes.items():
             out, error, status = fbar_command("paper", *names, *size, "--json", "--out", str(directory))
