@@ -14,8 +14,8 @@ standard errors. For a regression of order 1, the local linear estimate is compa
 the same simulations instead, whose difference is β c itself: with less noise where dimensions are many. To this come
 
 - what is significant at a finer step: two estimates may agree by accident, and a wider step has no less bias;
-- what is significant between the regressions of order 1 and 2 of a region, for both of them: what the second order
-  changed was wrong in the first, and the next order may change it again; and between a region and half of it;
+- what is significant between the regressions of order 1 and 2 of a region: what the second order changed was wrong in
+  the first, and the next order may change half as much again; and between a region and half of it;
 - in more than a few dimensions, where the local regression sees little of it, the variance of the log scales that
   residuals are multiplied by: where the posterior's spread changes from simulation to simulation, draws that were moved
   are least to be trusted. Its factor is fitted, see docs/truth-study.md;
@@ -57,6 +57,9 @@ MOST_UNMOVED = 3
 
 APART = 2
 """A step's bias is estimated from its difference to the one this many steps below, or the last."""
+
+NEXT_ORDER = 0.5
+"""What a third order may change, in units of what the second did."""
 
 EVEN, UNEVEN, FEW_DIMENSIONS = 0.005, 2.5, 4
 """A variance of the log scales that chance gives, what the rest of it is multiplied by, and in more than how many
@@ -161,8 +164,9 @@ class _Ladder:
             return
         bias = max(compared.bound, compared.sure if curved else 0.0, sure)
         yield known + bias
-        for found in (self._reordered(j), self._nearer(j)):
-            bias = bias if found is None else max(bias, found.sure)
+        again = NEXT_ORDER**2 if self.moved.order == 2 else 1.0
+        for found, times in ((self._reordered(j), again), (self._nearer(j), 1.0)):
+            bias = bias if found is None else max(bias, times * found.sure)
         yield known + bias
 
     def _sure(self, j: int) -> float:

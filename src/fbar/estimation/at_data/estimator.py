@@ -24,6 +24,10 @@ SHARE, MOST_OF_ALL = 0.2, 400_000
 CHOOSING, CHOOSING_ON_THE_WAY = 5000, 2500
 """Simulations that order, region and reach are chosen from where they are many; and for the rounds of a long run."""
 
+WITHIN_REACH, ENOUGH = 4.0, 20
+"""An estimate from the simulations within reach is preferred unless its squared error is larger by this factor, where
+it rests on so many effective simulations; otherwise where its error is smaller."""
+
 LONG = 10_000
 """A run of more simulations is long."""
 
@@ -135,7 +139,7 @@ class AtData:
         if not LEAST <= kept.size < len(prepared):
             return step
         found = self._searched(prepared.take(kept), step.moved.order, step.moved.share)
-        return step if found is None or found.error >= step.error else found
+        return step if found is None or not _preferred(found, step) else found
 
     def _of_least_error(self, prepared: Prepared) -> Step | None:
         """The step of least total error, of all simulations or of those within reach of the first estimate."""
@@ -145,7 +149,8 @@ class AtData:
         kept = np.flatnonzero(within_reach(step, prepared))
         if not LEAST <= kept.size < len(prepared):
             return step
-        return self._chosen_from(prepared.take(kept), step.error) or step
+        found = self._chosen_from(prepared.take(kept), WITHIN_REACH * step.error)
+        return step if found is None or not _preferred(found, step) else found
 
     def _chosen_from(self, prepared: Prepared, below: float = math.inf) -> Step | None:
         orders = ORDERS if self.order is None else (self.order,)
@@ -168,3 +173,13 @@ class AtData:
         """An estimate while a run goes on: like `of`, but fewer simulations choose, and summaries are as prepared."""
         choosing = CHOOSING if prepared.simulations <= LONG else CHOOSING_ON_THE_WAY
         return replace(self, learn=False, choosing=choosing, search=False).of(prepared)
+
+
+def _preferred(within: Step, step: Step) -> bool:
+    """Whether an estimate from simulations within reach takes the place of the one that it was found from.
+
+    It is about the same posterior, and free of what simulations far outside of it bring in: a bias that their own error
+    hardly shows.
+    """
+    factor = WITHIN_REACH if within.weights.ess >= ENOUGH else 1.0
+    return within.error < factor * step.error

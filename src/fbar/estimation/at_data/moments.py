@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fbar.arrays import FloatArray, IntArray
+from fbar.arrays import BoolArray, FloatArray, IntArray
 from fbar.estimation.at_data.local import Local
 from fbar.estimation.at_data.moving import Moved
 
@@ -23,7 +23,7 @@ LEVELS = (0.1, 0.5, 0.9)
 WINDOW = 0.2
 """Half of the window that a density at such a place is estimated in, in deviations of the residuals."""
 
-CHANCE = 3.0
+CHANCE = 2.5
 """Standard errors that are added to a mean squared difference, since it must not be taken for known."""
 
 SURE = 2.0
@@ -67,11 +67,13 @@ class Moments:
 class Companions:
     """What the companions are: moments about ``centre``, and distribution functions at ``borders`` (levels, D).
 
-    Second moments about the middle of the posterior are variances; about a place far away, the mean again.
+    Second moments about the middle of the posterior are variances; about a place far away, the mean again. Moments are
+    in the ``unit`` of one region, so that those of another region can be compared with them.
     """
 
     centre: FloatArray
     borders: FloatArray
+    unit: FloatArray
 
     @classmethod
     def around(cls, moved: Moved, weights: Local) -> Companions:
@@ -82,12 +84,12 @@ class Companions:
             upto = np.cumsum(omega[order])
             place = np.searchsorted(upto, np.array(LEVELS) * upto[-1])
             borders[:, k] = v[order[np.minimum(place, len(v) - 1)], k]
-        return cls(np.asarray(omega @ v), borders)
+        return cls(np.asarray(omega @ v), borders, np.where(moved.spread > 0, moved.spread, 1.0))
 
     def moments(self, moved: Moved, weights: Local) -> Moments:
         prepared, at, v = moved.prepared, moved.rows[weights.at], moved.v[weights.at]
         (n, d), levels = v.shape, len(self.borders)
-        unit = np.where(moved.spread > 0, moved.spread, 1.0)
+        unit = self.unit
         c, step = (v - self.centre) / unit, WINDOW * unit
         fixed, region = prepared.fixed[at], prepared.fixed[moved.rows]
         if fixed.size:
@@ -120,6 +122,9 @@ class Companions:
 class Difference:
     """The mean squared difference of two estimates, in posterior variances: ``bound``, what it may be with chance added
     to it; ``sure``, what of it is there beyond doubt, in all companions or in those of one kind.
+
+    Means are weighted by precision; what is there beyond doubt is looked for in plain means too, which do not pass over
+    a large difference where the variance is large.
     """
 
     bound: float
@@ -127,16 +132,17 @@ class Difference:
 
     @classmethod
     def between(cls, first: Moments, other: Moments, factor: float = 1.0) -> Difference:
-        """Of two estimates, times a factor. The mean is weighted by precision."""
+        """Of two estimates, times a factor."""
         varies = first.deviation > UNIT
         if not varies.any():
             return cls(0.0, 0.0)
         unit = first.deviation[varies]
         square = ((first.value - other.value)[varies] / unit) ** 2
         variance = _squares(first.less(other))[varies] / unit**2
-        weight = 1 / np.maximum(variance, 0.1 * np.median(variance) + 1e-12)
+        precision = 1 / np.maximum(variance, 0.1 * np.median(variance) + 1e-12)
+        even = np.ones_like(precision)
 
-        def mean_of(of: FloatArray | slice) -> tuple[float, float, float]:
+        def mean_of(weight: FloatArray, of: BoolArray) -> tuple[float, float, float]:
             """The mean beyond chance, its error over companions like these, and that of the estimates alone."""
             share, v = weight[of] / weight[of].sum(), variance[of]
             mean = float(share @ (square[of] - v))
@@ -147,9 +153,11 @@ class Difference:
                 math.sqrt(float(share**2 @ (2 * v**2 + 4 * v * over))),
             )
 
-        mean, spread, _ = mean_of(slice(None))
         kind = first.kind[varies]
-        each = [mean_of(slice(None)), *(mean_of(kind == k) for k in np.unique(kind))]
+        every = np.ones(kind.size, dtype=bool)
+        mean, spread, _ = mean_of(precision, every)
+        members = [every, *(kind == k for k in np.unique(kind))]
+        each = [mean_of(weight, of) for weight in (precision, even) for of in members]
         sure = max(found - SURE * chance for found, _, chance in each)
         return cls(factor * (max(mean, 0.0) + CHANCE * spread), factor * max(sure, 0.0))
 

@@ -2,13 +2,18 @@
 
 In coordinates v of θ (`fbar.estimation.at_data.prepared`) and x, a polynomial in the whitened summaries of the region
 that is centred at the data (x* = (1, 0, …)), v = x β + σ(s) e is fitted by weighted ridge regression with the weights
-Ω = w K(Δ/H), and log σ² by a linear one of the squared residuals. The coefficients that move a draw come from the
+Ω = √w K(Δ/H), and log σ² by a linear one of the squared residuals. The coefficients that move a draw come from the
 other folds only:
 
     v* = x*ᵀβ̂₋ₖ + (v − xᵀβ̂₋ₖ) σ̂₋ₖ(s*)/σ̂₋ₖ(s).
 
 Where the regression is right and e has the same distribution at every s, v* are draws from the posterior at the data,
 however wide the region is; where it is not, the local regression of stage 2 corrects for it.
+
+With √w in place of w = p/q, far more simulations count: after several rounds the weights differ by orders of magnitude,
+and a quadratic regression with w rests on a few hundred of ten thousand simulations. The regression is then that of θ
+under the prior √(p q̄), whose slopes may be others. Stage 2, which has the right weights, is free of that: a local linear
+estimate is the same for any slopes that the draws were moved by.
 
 β̂ is an estimate from the same simulations. To first order δβ̂₋ₖ = G₋ₖ⁻¹ Σ_{i∉k} Ω_i x_i r_i with the residuals r, and
 an estimate Σ π ψ(v*) moves with β̂₋ₖ by C_k = Σ_{j∈k} π_j (x* − φ_j x_j) ∂ψ/∂v_j, φ the factor σ̂(s*)/σ̂(s). So simulation
@@ -163,7 +168,7 @@ def move(prepared: Prepared, share: float, order: int) -> Moved | None:
     """Move the nearest ``share`` of the simulations to the data; None where they are too few for the order."""
     bandwidth = float(np.quantile(prepared.radius, share))
     rows = np.flatnonzero(prepared.radius <= bandwidth)
-    omega = prepared.w[rows] * kernel(prepared.radius[rows], bandwidth)
+    omega = np.sqrt(prepared.w[rows]) * kernel(prepared.radius[rows], bandwidth)
     rows, omega = rows[omega > 0], omega[omega > 0]
     if rows.size < 2 * FOLDS:
         return None
