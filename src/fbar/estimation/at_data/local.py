@@ -17,6 +17,11 @@ To first order the error is Σ z with z_i = ℓ_i (ψ_i − X_iᵀβ̂)/(1 − �
 λ_i = ω_i X_iᵀG⁻¹X_i. X_iᵀG⁻¹X_i − 1 is the squared distance of a simulation from the middle of the weighted ones, in
 units of their spread (Mahalanobis), and e₁ᵀG⁻¹e₁ − 1 that of the data. Where hardly a simulation is farther out than
 the data, the regression extrapolates.
+
+In a choice of models, the models' probabilities are those of a logistic regression with the same X and ω
+(`fbar.estimation.at_data.model_shares`), and the weights of each model's draws are scaled to them. ψ is divided into
+its mean μ_m within each model, whose error is Σ_m μ_m z_m with the influence z_m of the probability of model m, and
+what is left of it, which has the z above.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fbar.arrays import FloatArray, IntArray
+from fbar.estimation.at_data.model_shares import ModelShares, model_shares
 from fbar.estimation.at_data.moving import EACH, Moved, columns_of, kernel, polynomial
 from fbar.weights import effective_size
 
@@ -50,7 +56,8 @@ class Local:
 
     ``kernel`` are the weights ω of the regression; ``omega`` those of the sample, which are ℓ where that is positive.
     ``curvature`` is the mean squared distance in the sample: what a bias is proportional to. ``farther`` is the share
-    of the rows within the bandwidth that are at least as far from their middle as the data.
+    of the rows within the bandwidth that are at least as far from their middle as the data. ``models`` are the
+    probabilities of the models of a choice.
     """
 
     at: IntArray
@@ -62,6 +69,7 @@ class Local:
     leverage: FloatArray
     curvature: float
     farther: float
+    models: ModelShares | None = None
 
     @property
     def ess(self) -> float:
@@ -74,6 +82,12 @@ class Local:
 
     def residuals(self, psi: FloatArray) -> FloatArray:
         """z of each of its rows."""
+        if self.models is None:
+            return self._linear_residuals(psi)
+        means = self.models.means(self.ell, psi)
+        return self._linear_residuals(psi - means[self.models.model]) + self.models.influence @ means
+
+    def _linear_residuals(self, psi: FloatArray) -> FloatArray:
         beta = self.inverse @ ((self.kernel[:, None] * self.x).T @ psi)
         left = self.x @ beta
         np.subtract(psi, left, out=left)
@@ -91,27 +105,43 @@ def local(moved: Moved, share: float, order: int = 1) -> Local | None:
         return None
     omega = omega / omega.sum()
     x = polynomial(moved.u[at], order)
-    inverse, ell = _equivalent(x, omega)
+    ridge = _ridge(x, omega)
+    inverse, ell = _equivalent(x, omega, ridge)
     away = ((x @ inverse) * x).sum(axis=1)
     farther = float((away >= inverse[0, 0] * (1 - 1e-9)).mean())
     kept = _positive(x, omega, ell) if order == 1 else None
     if kept is not None:
         at, x, omega = at[kept], x[kept], omega[kept] / omega[kept].sum()
-        inverse, ell = _equivalent(x, omega)
+        ridge = _ridge(x, omega)
+        inverse, ell = _equivalent(x, omega, ridge)
         away = ((x @ inverse) * x).sum(axis=1)
     sample = omega if kept is None else ell
+    models = None
+    if moved.prepared.model.max() > 0:
+        models = model_shares(x, omega, ridge, moved.prepared.model[moved.rows[at]])
+    if models is not None:
+        own, of_ell = models.given(sample), models.given(ell)
+        if own is None or of_ell is None:
+            models = None
+        else:
+            sample, ell = own, of_ell
     leverage = np.minimum(omega * away, MOST_LEVERAGE)
     curvature = float(sample @ moved.radius[at] ** 2)
-    return Local(at, sample, omega, ell, x, inverse, leverage, curvature, farther)
+    return Local(at, sample, omega, ell, x, inverse, leverage, curvature, farther, models)
 
 
-def _equivalent(x: FloatArray, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """G⁻¹ and ℓ; the ridge is more than rounding also where all draws are at one place far from the data."""
+def _ridge(x: FloatArray, omega: FloatArray) -> FloatArray:
+    """R of each column; more than rounding also where all draws are at one place far from the data."""
     away = x - omega @ x
     variance = omega @ np.square(away, out=away)
     square = omega @ np.square(x, out=away)
     ridge = RIDGE * np.maximum(variance, np.maximum(LEAST_VARIANCE * square, 1e-6))
     ridge[0] = 0.0
+    return np.asarray(ridge)
+
+
+def _equivalent(x: FloatArray, omega: FloatArray, ridge: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """G⁻¹ and ℓ."""
     inverse = np.linalg.inv((omega[:, None] * x).T @ x + np.diag(ridge))
     return np.asarray(inverse, dtype=np.float64), np.asarray(omega * (x @ inverse[:, 0]))
 
@@ -129,5 +159,6 @@ def _positive(x: FloatArray, omega: FloatArray, ell: FloatArray) -> IntArray | N
         own = omega[kept]
         if effective_size(own) < least:
             return None
-        ell = _equivalent(x[kept], own / own.sum())[1]
+        own = own / own.sum()
+        ell = _equivalent(x[kept], own, _ridge(x[kept], own))[1]
     return None

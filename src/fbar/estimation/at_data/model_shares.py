@@ -1,0 +1,134 @@
+"""How probable each model of a choice is at the data: a local logistic regression of the model on the summaries.
+
+With X = (1, u, …), which is (1, 0, …) at the data, the weights ω of the local regression and one model as reference,
+the coefficients B maximise
+
+    Σ_i ω_i log P_i(m_i) − ½ Σ_a B_aᵀ R B_a,    P_i(a) ∝ exp(X_i B_a),
+
+R a small ridge that leaves the first coefficients free. The probabilities at the data are P ∝ exp(e₁ᵀB). A probability
+is between 0 and 1 and, between models of an exponential family, its log odds are linear in the sufficient statistics,
+however fast the probability itself changes: a linear regression of the indicators would be biased there (Fan, Heckman &
+Wand 1995, JASA 90, 141).
+
+B̂ is a solution of Σ ω x (y − P) = R B, y the indicators. So to first order simulation i moves B̂ by
+H⁻¹ ω_i x_i (y_i − P_i), H being the matrix of second derivatives, and P by the derivatives of the softmax; as in linear
+regressions, the residual is divided by 1 − leverage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fbar.arrays import FloatArray, IntArray
+
+TIMES, CLOSE = 50, 1e-8
+"""Newton's steps at most, and the largest change of a coefficient that ends them."""
+
+HALVED = 20
+"""How often a step is halved until it rises."""
+
+MOST_LEVERAGE = 0.8
+
+
+@dataclass(frozen=True, eq=False)
+class ModelShares:
+    """``model`` counts the models of the rows from 0; ``value`` (M,) are the probabilities at the data, and
+    ``influence`` (n, M) what each row adds to their errors.
+    """
+
+    model: IntArray
+    value: FloatArray
+    influence: FloatArray
+
+    def given(self, weights: FloatArray) -> FloatArray | None:
+        """Weights with these sums for the models; None where a model's own sum is not positive."""
+        sums = np.bincount(self.model, weights, minlength=self.value.size)
+        return None if not (sums > 0).all() else np.asarray(weights * (self.value / sums)[self.model])
+
+    def means(self, weights: FloatArray, psi: FloatArray) -> FloatArray:
+        """The mean of ψ (n, m) within each model, (M, m), for weights that `given` made."""
+        indicators = self.model == np.arange(self.value.size)[:, None]
+        return np.asarray((indicators * weights) @ psi / np.maximum(self.value, 1e-300)[:, None])
+
+
+def model_shares(x: FloatArray, omega: FloatArray, ridge: FloatArray, model: IntArray) -> ModelShares | None:
+    """The probabilities at the data, from rows x (n, p) of weights that sum to 1, with a penalty for each column.
+
+    None where all rows are of one model, or the maximum was not found.
+    """
+    labels, model = np.unique(model, return_inverse=True)
+    others = labels.size - 1
+    if others == 0:
+        return None
+    p = x.shape[1]
+    y = (model[:, None] == np.arange(1, labels.size)).astype(np.float64)
+    weighted = omega[:, None] * x
+    b = np.zeros((p, others))
+    shares = omega @ y
+    b[0] = np.log(np.maximum(shares, 1e-12) / max(1 - float(shares.sum()), 1e-12))
+    best, probability = _objective(x, omega, ridge, y, b)
+    for _ in range(TIMES):
+        gradient = weighted.T @ (y - probability) - ridge[:, None] * b
+        hessian = _hessian(x, weighted, ridge, probability)
+        step = np.linalg.solve(hessian, gradient.T.reshape(-1)).reshape(others, p).T
+        for _ in range(HALVED):
+            new, there = _objective(x, omega, ridge, y, b + step)
+            if new >= best - 1e-12:
+                break
+            step = step / 2
+        else:
+            return None
+        b, best, probability = b + step, new, there
+        if np.abs(step).max() < CLOSE:
+            break
+    else:
+        return None
+    inverse = np.asarray(np.linalg.inv(_hessian(x, weighted, ridge, probability)), dtype=np.float64)
+    inverse = inverse.reshape(others, p, others, p)
+    left = (y - probability) / (1 - np.minimum(_leverage(x, omega, inverse, probability), MOST_LEVERAGE))[:, None]
+    moved = np.einsum("apb,ip,ib->ia", inverse[:, 0].transpose(0, 2, 1), weighted, left)
+    at_data = _softmax(b[:1])[0]
+    own = moved * at_data
+    of_others = own - own.sum(axis=1, keepdims=True) * at_data
+    value = np.concatenate([[1 - at_data.sum()], at_data])
+    return ModelShares(model, value, np.column_stack([-of_others.sum(axis=1), of_others]))
+
+
+def _softmax(scores: FloatArray) -> FloatArray:
+    """Of all but the first, whose score is 0."""
+    largest = np.maximum(scores.max(axis=1, keepdims=True), 0.0)
+    parts = np.exp(scores - largest)
+    return np.asarray(parts / (np.exp(-largest) + parts.sum(axis=1, keepdims=True)))
+
+
+def _objective(
+    x: FloatArray, omega: FloatArray, ridge: FloatArray, y: FloatArray, b: FloatArray
+) -> tuple[float, FloatArray]:
+    scores = x @ b
+    largest = np.maximum(scores.max(axis=1), 0.0)
+    total = largest + np.log(np.exp(-largest) + np.exp(scores - largest[:, None]).sum(axis=1))
+    return float(omega @ ((scores * y).sum(axis=1) - total) - (ridge @ b**2).sum() / 2), _softmax(scores)
+
+
+def _hessian(x: FloatArray, weighted: FloatArray, ridge: FloatArray, probability: FloatArray) -> FloatArray:
+    """Minus the second derivatives, with a trace of ridge for the first coefficients too."""
+    p, others = x.shape[1], probability.shape[1]
+    found = np.empty((others, p, others, p))
+    for a in range(others):
+        for c in range(others):
+            v = probability[:, a] * ((a == c) - probability[:, c])
+            found[a, :, c] = (weighted * v[:, None]).T @ x + (np.diag(ridge + 1e-10) if a == c else 0.0)
+    return found.reshape(others * p, others * p)
+
+
+def _leverage(x: FloatArray, omega: FloatArray, inverse: FloatArray, probability: FloatArray) -> FloatArray:
+    """The mean share that a row has in its own fit."""
+    others = probability.shape[1]
+    found = np.zeros(len(x))
+    for a in range(others):
+        for c in range(others):
+            v = probability[:, a] * ((a == c) - probability[:, c])
+            found += omega * v * ((x @ inverse[a, :, c]) * x).sum(axis=1) / others
+    return found
