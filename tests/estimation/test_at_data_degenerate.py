@@ -288,7 +288,7 @@ def test_of_many_simulations_the_nearest_are_used():
         run.tell(*((batch, fbar.simulate(problem, batch)) for batch in batches))
     posterior = run.posterior_at_data()
     assert posterior.simulations == 25_000
-    assert len(posterior.step.moved.prepared) == 20_000
+    assert 19_900 < len(posterior.step.moved.prepared) <= 20_000  # those within reach of the posterior
     estimate = posterior.expect(fbar.mean("t"))
     assert estimate.value == pytest.approx(0.2, abs=4 * estimate.standard_error)
     assert estimate.trusted
