@@ -9,6 +9,10 @@ from scipy import stats
 import fbar
 from fbar.estimation import store
 from fbar.estimation.at_data import AtData
+from fbar.estimation.at_data.local import local
+from fbar.estimation.at_data.moments import Companions
+from fbar.estimation.at_data.moving import move
+from fbar.estimation.at_data.prepared import prepare
 from fbar.question.outcomes import Failure
 from helpers.portions import portion
 
@@ -305,3 +309,38 @@ def test_data_beyond_the_only_values_that_the_simulator_gives(observed, method, 
     estimate = fbar.infer(problem, fbar.mean("t"), method=method, budget=300, seed=seed)["t"]
     assert not estimate.trusted
     assert any("extrapolation" in text or "in a gap" in text for text in estimate.warnings)
+
+
+@pytest.mark.parametrize("numbers", [1, 6])
+def test_summaries_are_not_learned_without_discrete_parameters(numbers):
+    """A normal a and a Poisson k, each measured so many times: of few data none are learned, of many those of k too.
+
+    A false alarm is an error of more than five standard errors."""
+    spread = 1.5
+
+    def simulate(theta, rng):
+        a = theta["a"][:, None] + 0.5 * rng.standard_normal((theta.rows, numbers))
+        return np.hstack([a, theta["k"][:, None] + spread * rng.standard_normal((theta.rows, numbers))])
+
+    observed = np.repeat([0.5, 14.0], numbers)
+    problem = fbar.Problem(fbar.Prior(a=stats.norm(0, 1), k=stats.poisson(10)), simulate, observed=observed)
+    found = fbar.infer(problem, fbar.mean("k"), method=fbar.Rejection(), budget=2000, seed=1, progress=False)
+    k = np.arange(60)
+    density = stats.poisson(10).pmf(k) * stats.norm(k, spread / np.sqrt(numbers)).pdf(14)
+    estimate = found.estimates[0]
+    assert abs(estimate.value - density @ k / density.sum()) < 5 * estimate.standard_error < 5.0
+    assert ("learned" in str(found)) == (numbers > 1)
+
+
+def test_discrete_parameters_of_two_regions_are_compared_in_one_unit():
+    """The same simulations at the data in two regions of order 0 give the same numbers."""
+    rng = np.random.default_rng(3)
+    k = rng.poisson(10, 4000)
+    s = (k + rng.standard_normal(4000))[:, None]
+    prepared = prepare(portion(fbar.Prior(k=stats.poisson(10)), fbar.Points({"k": k}), s, [14.0]))
+    moments = []
+    for share, part in ((0.8, 0.25), (0.4, 0.5)):
+        moved = move(prepared, share, 0)
+        weights = local(moved, part)
+        moments.append(Companions.around(moved, weights).moments(moved, weights))
+    np.testing.assert_allclose(moments[0].value, moments[1].value, rtol=1e-3)

@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.special import softmax
 
 import fbar
-from fbar.estimation.at_data.model_shares import model_shares
+from fbar.estimation.at_data.model_shares import ModelShares, model_shares
 
 SLOPES = {2: np.array([[0.0, 0.0], [0.7, 2.0]]), 3: np.array([[0.0, 0.0], [0.7, 2.0], [-0.5, -1.5]])}
 """Intercept and slope of the log odds of each model, of which the first is the reference."""
@@ -63,6 +63,26 @@ def test_models_that_are_apart_have_a_finite_answer():
     assert found.value[0] > 0.95
     assert np.isfinite(found.influence).all()
     assert model_shares(x, np.full(60, 1 / 60), np.array([0.0, 1e-3]), np.zeros(60, dtype=int)) is None
+
+
+def test_three_models_far_from_the_data_have_no_negative_probability():
+    rng = np.random.default_rng(5)
+    for _ in range(40):
+        model = rng.integers(3, size=200)
+        x = np.column_stack([np.ones(200), 12 + 4 * model + rng.standard_normal(200)])
+        found = model_shares(*_with_ridge(x, np.full(200, 1 / 200), model, ridge=1e-3))
+        if found is not None:
+            assert found.value.min() >= 0
+            assert np.isfinite(found.means(found.given(np.full(200, 1 / 200), np.full(200, 1 / 200)), x)).all()
+
+
+def test_weights_that_cancel_within_a_model_are_replaced():
+    """Of signed weights whose sum is almost 0, the mean within the model would be anything."""
+    found = ModelShares(np.array([0, 0, 1, 1]), np.array([0.7, 0.3]), np.zeros((4, 2)))
+    signed, positive = np.array([0.6, 0.4, 1.0, -0.999]), np.full(4, 0.25)
+    weights = found.given(signed, positive)
+    np.testing.assert_allclose(weights, [0.42, 0.28, 0.15, 0.15])
+    np.testing.assert_allclose(found.means(weights, np.array([[1.0], [1.0], [2.0], [4.0]])), [[1.0], [3.0]])
 
 
 @pytest.mark.slow

@@ -120,11 +120,7 @@ def local(moved: Moved, share: float, order: int = 1) -> Local | None:
     if moved.prepared.model.max() > 0:
         models = model_shares(x, omega, ridge, moved.prepared.model[moved.rows[at]])
     if models is not None:
-        own, of_ell = models.given(sample), models.given(ell)
-        if own is None or of_ell is None:
-            models = None
-        else:
-            sample, ell = own, of_ell
+        sample, ell = models.given(sample, omega), models.given(ell, omega)
     leverage = np.minimum(omega * away, MOST_LEVERAGE)
     curvature = float(sample @ moved.radius[at] ** 2)
     return Local(at, sample, omega, ell, x, inverse, leverage, curvature, farther, models)

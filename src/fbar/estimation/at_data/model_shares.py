@@ -31,6 +31,12 @@ HALVED = 20
 
 MOST_LEVERAGE = 0.8
 
+LEAST_LEFT = 0.5
+"""The share of a model's absolute weights that their sum must be."""
+
+TRACE = 1e-13
+"""Of ridge for the first coefficients, so that second derivatives have an inverse."""
+
 
 @dataclass(frozen=True, eq=False)
 class ModelShares:
@@ -42,15 +48,22 @@ class ModelShares:
     value: FloatArray
     influence: FloatArray
 
-    def given(self, weights: FloatArray) -> FloatArray | None:
-        """Weights with these sums for the models; None where a model's own sum is not positive."""
-        sums = np.bincount(self.model, weights, minlength=self.value.size)
-        return None if not (sums > 0).all() else np.asarray(weights * (self.value / sums)[self.model])
+    def given(self, weights: FloatArray, positive: FloatArray) -> FloatArray:
+        """Weights that sum to these probabilities within the models.
+
+        ``positive`` ones take their place in a model where they largely cancel: such a sum is mostly noise.
+        """
+        size = self.value.size
+        sums, sizes = (np.bincount(self.model, w, minlength=size) for w in (weights, np.abs(weights)))
+        weights = np.where((sums > LEAST_LEFT * sizes)[self.model], weights, positive)
+        sums = np.bincount(self.model, weights, minlength=size)
+        return np.asarray(weights * (self.value / sums)[self.model])
 
     def means(self, weights: FloatArray, psi: FloatArray) -> FloatArray:
         """The mean of ψ (n, m) within each model, (M, m), for weights that `given` made."""
-        indicators = self.model == np.arange(self.value.size)[:, None]
-        return np.asarray((indicators * weights) @ psi / np.maximum(self.value, 1e-300)[:, None])
+        own = weights * (self.model == np.arange(self.value.size)[:, None])
+        total = own.sum(axis=1, keepdims=True)
+        return np.asarray(own @ psi / np.where(total > 0, total, np.inf))
 
 
 def model_shares(x: FloatArray, omega: FloatArray, ridge: FloatArray, model: IntArray) -> ModelShares | None:
@@ -89,10 +102,10 @@ def model_shares(x: FloatArray, omega: FloatArray, ridge: FloatArray, model: Int
     inverse = inverse.reshape(others, p, others, p)
     left = (y - probability) / (1 - np.minimum(_leverage(x, omega, inverse, probability), MOST_LEVERAGE))[:, None]
     moved = np.einsum("apb,ip,ib->ia", inverse[:, 0].transpose(0, 2, 1), weighted, left)
-    at_data = _softmax(b[:1])[0]
-    own = moved * at_data
-    of_others = own - own.sum(axis=1, keepdims=True) * at_data
-    value = np.concatenate([[1 - at_data.sum()], at_data])
+    odds = np.exp(np.concatenate([[0.0], b[0]]) - max(float(b[0].max()), 0.0))
+    value = odds / odds.sum()
+    own = moved * value[1:]
+    of_others = own - own.sum(axis=1, keepdims=True) * value[1:]
     return ModelShares(model, value, np.column_stack([-of_others.sum(axis=1), of_others]))
 
 
@@ -113,13 +126,15 @@ def _objective(
 
 
 def _hessian(x: FloatArray, weighted: FloatArray, ridge: FloatArray, probability: FloatArray) -> FloatArray:
-    """Minus the second derivatives, with a trace of ridge for the first coefficients too."""
+    """Minus the second derivatives."""
     p, others = x.shape[1], probability.shape[1]
+    penalty = np.diag(np.maximum(ridge, TRACE))
     found = np.empty((others, p, others, p))
     for a in range(others):
-        for c in range(others):
+        for c in range(a + 1):
             v = probability[:, a] * ((a == c) - probability[:, c])
-            found[a, :, c] = (weighted * v[:, None]).T @ x + (np.diag(ridge + 1e-10) if a == c else 0.0)
+            found[a, :, c] = (weighted * v[:, None]).T @ x + (penalty if a == c else 0.0)
+            found[c, :, a] = found[a, :, c]  # which is symmetric
     return found.reshape(others * p, others * p)
 
 

@@ -91,9 +91,9 @@ class Companions:
         (n, d), levels = v.shape, len(self.borders)
         unit = self.unit
         c, step = (v - self.centre) / unit, WINDOW * unit
-        fixed, region = prepared.fixed[at], prepared.fixed[moved.rows]
+        fixed = prepared.fixed[at]
         if fixed.size:
-            fixed = (fixed - region.mean(axis=0)) / np.maximum(region.std(axis=0), 1e-300)
+            fixed = (fixed - prepared.fixed.mean(axis=0)) / np.maximum(prepared.fixed.std(axis=0), 1e-300)
         models = prepared.model[at][:, None] == np.unique(prepared.model) if prepared.model.max() > 0 else fixed[:, :0]
         sizes = (d, d, levels * d, fixed.shape[1], fixed.shape[1], models.shape[1])
         ends = np.cumsum(sizes)

@@ -13,7 +13,7 @@ however wide the region is; where it is not, the local regression of stage 2 cor
 With √w in place of w = p/q, far more simulations count: after several rounds the weights differ by orders of
 magnitude, and a quadratic regression with w rests on a few hundred of ten thousand simulations. The regression is then
 that of θ under the prior √(p q̄), whose slopes may be others. Stage 2, which has the right weights, corrects that: the
-local linear estimate of E[v | s*] is the same for any slopes that the draws were moved by.
+local linear estimate of E[v | s*] is the same for any linear slopes that the draws were moved by.
 
 β̂ is an estimate from the same simulations. To first order δβ̂₋ₖ = G₋ₖ⁻¹ Σ_{i∉k} Ω_i x_i r_i with the residuals r, and
 an estimate Σ π ψ(v*) moves with β̂₋ₖ by C_k = Σ_{j∈k} π_j (x* − φ_j x_j) ∂ψ/∂v_j, φ the factor σ̂(s*)/σ̂(s). So simulation

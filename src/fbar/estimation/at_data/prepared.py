@@ -143,12 +143,13 @@ class Prepared:
     def in_learned_coordinates(self) -> Prepared | None:
         """With summaries that are learned from the data; None where they are few, given by the user, or say nothing."""
         several = self.model.max() > 0
-        if self.x is None or not worth_learning(self.summaries, self.v.shape[1] + several):
+        parameters = self.v.shape[1] + self.fixed.shape[1] + several
+        if self.x is None or not worth_learning(self.summaries, parameters):
             return None
         indicators = (self.model[:, None] == np.unique(self.model)[1:]).astype(np.float64)
         observed = np.ravel(np.asarray(self.problem.observed, dtype=np.float64))
         numbers = Numbers.of(self.x)
-        found = learn(numbers, observed, np.concatenate([self.v, indicators], axis=1), self.fold)
+        found = learn(numbers, observed, np.concatenate([self.v, self.fixed, indicators], axis=1), self.fold)
         if found is None or found.dimension > self.summaries:
             return None
         placed = found.place(numbers, self.fold)
