@@ -114,7 +114,7 @@ def driver(tmp_path):
 def test_a_run_is_watched_while_another_process_makes_it(driver, tmp_path, capsys, monkeypatch):
     run = tmp_path / "run"
     monkeypatch.setattr(sqlite3, "connect", lambda *_, **__: pytest.fail("the ledger was opened"))
-    wait_for(lambda: read_progress(run).state.simulations > 200)
+    wait_for(lambda: "now ±" in printed(capsys, run, "--once"))  # there is an estimate, however slow the machine is
     names = sorted(path.name for path in run.iterdir())
     out = printed(capsys, run, "--once")
     assert "in progress on " in out

@@ -27,9 +27,9 @@ def test_a_fragile_region_keeps_its_probability(kind, depends, block):
     """Twelve tests of |z| < 5 of two numbers each: less than one false alarm in 10⁴ runs.
 
     Drawing what failed again would raise the fragile region's successes by a fifth to a half where a block has few
-    other rows that fail: z above 10 here.
+    other rows that fail: z above 7 here.
     """
-    theta, x, failure = outcomes(KINDS[kind]("raise", depends), InProcess(), 4800, block)
+    theta, x, failure = outcomes(KINDS[kind]("raise", depends), InProcess(), 2400, block)
     fragile = theta < 0.5
     assert not failure[~fragile].any()
     for value, expected in ((1.0, 0.35), (0.0, 0.3 * (1 - 0.5 * (depends == "theta")))):
