@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from scipy import stats
 import fbar
 from fbar.estimation.at_data import AtData
 from fbar.estimation.at_data.choice import choose, choose_from, ladder
+from fbar.estimation.at_data.estimator import preferred
 from fbar.estimation.at_data.moments import Companions, Difference, Moments
 from fbar.estimation.at_data.moving import move
 from fbar.estimation.at_data.prepared import prepare
@@ -283,3 +285,11 @@ def test_an_error_that_many_coordinates_share_is_seen_in_the_directions_of_the_p
     np.testing.assert_array_equal(same.pull, moved.pull)
     independent = fbar.Prior(**{name: stats.norm(0, 1) for name in names})
     assert prepare(portion(independent, simulations.points, theta, np.zeros(d))).directions is None
+
+
+@pytest.mark.parametrize(
+    ("error", "ess", "taken"), [(0.3, 50, True), (0.5, 50, False), (0.09, 5, True), (0.3, 5, False)]
+)
+def test_an_estimate_within_reach_is_preferred_unless_its_error_bar_is_twice_as_wide(error, ess, taken):
+    within = SimpleNamespace(error=error, weights=SimpleNamespace(ess=ess))
+    assert preferred(within, SimpleNamespace(error=0.1)) == taken

@@ -6,7 +6,11 @@ from scipy import stats
 from scipy.special import softmax
 
 import fbar
+from fbar.estimation.at_data.local import local
 from fbar.estimation.at_data.model_shares import ModelShares, model_shares
+from fbar.estimation.at_data.moving import move
+from fbar.estimation.at_data.prepared import prepare
+from helpers.portions import portion
 
 SLOPES = {2: np.array([[0.0, 0.0], [0.7, 2.0]]), 3: np.array([[0.0, 0.0], [0.7, 2.0], [-0.5, -1.5]])}
 """Intercept and slope of the log odds of each model, of which the first is the reference."""
@@ -83,6 +87,22 @@ def test_weights_that_cancel_within_a_model_are_replaced():
     weights = found.given(signed, positive)
     np.testing.assert_allclose(weights, [0.42, 0.28, 0.15, 0.15])
     np.testing.assert_allclose(found.means(weights, np.array([[1.0], [1.0], [2.0], [4.0]])), [[1.0], [3.0]])
+
+
+def test_numbers_that_depend_on_the_model_only_have_the_error_of_its_probability():
+    """ψ = 5 in the second model and 3 in the first: its error is 2 times that of the probability of the second."""
+    rng = np.random.default_rng(6)
+    prior = fbar.ModelChoice({"first": fbar.Prior(a=stats.norm(0, 1)), "second": fbar.Prior(a=stats.norm(1, 1))})
+    theta = prior.sample(800, rng=rng)
+    second = theta["model"] == "second"
+    s = np.column_stack([theta["a"] + second, theta["a"]]) + rng.standard_normal((800, 2))
+    moved = move(prepare(portion(prior, theta, s, [0.3, 0.2])), 0.8, 1)
+    weights = local(moved, 0.7)
+    assert weights.models is not None
+    np.testing.assert_allclose(weights.ell.sum(), 1)
+    psi = np.where(second[moved.prepared.rows[moved.rows[weights.at]]], 5.0, 3.0)[:, None]
+    np.testing.assert_allclose(weights.ell @ psi, 3 + 2 * weights.models.value[1])
+    np.testing.assert_allclose(weights.residuals(psi)[:, 0], 2 * weights.models.influence[:, 1], atol=1e-12)
 
 
 @pytest.mark.slow

@@ -139,7 +139,7 @@ class AtData:
         if not LEAST <= kept.size < len(prepared):
             return step
         found = self._searched(prepared.take(kept), step.moved.order, step.moved.share)
-        return step if found is None or not _preferred(found, step) else found
+        return step if found is None or not preferred(found, step) else found
 
     def _of_least_error(self, prepared: Prepared) -> Step | None:
         """The step of least total error, of all simulations or of those within reach of the first estimate."""
@@ -150,7 +150,7 @@ class AtData:
         if not LEAST <= kept.size < len(prepared):
             return step
         found = self._chosen_from(prepared.take(kept), WITHIN_REACH * step.error)
-        return step if found is None or not _preferred(found, step) else found
+        return step if found is None or not preferred(found, step) else found
 
     def _chosen_from(self, prepared: Prepared, below: float = math.inf) -> Step | None:
         orders = ORDERS if self.order is None else (self.order,)
@@ -175,7 +175,7 @@ class AtData:
         return replace(self, learn=False, choosing=choosing, search=False).of(prepared)
 
 
-def _preferred(within: Step, step: Step) -> bool:
+def preferred(within: Step, step: Step) -> bool:
     """Whether an estimate from simulations within reach takes the place of the one that it was found from.
 
     It is about the same posterior, and free of what simulations far outside of it bring in: a bias that their own error
