@@ -84,8 +84,11 @@ def model_shares(x: FloatArray, omega: FloatArray, ridge: FloatArray, model: Int
     best, probability = _objective(x, omega, ridge, y, b)
     for _ in range(TIMES):
         gradient = weighted.T @ (y - probability) - ridge[:, None] * b
-        hessian = _hessian(x, weighted, ridge, probability)
-        step = np.linalg.solve(hessian, gradient.T.reshape(-1)).reshape(others, p).T
+        try:
+            inverse = np.linalg.inv(_hessian(x, weighted, ridge, probability))
+        except np.linalg.LinAlgError:  # models so far apart that no row shows how probable the other is
+            return None
+        step = (inverse @ gradient.T.reshape(-1)).reshape(others, p).T
         for _ in range(HALVED):
             new, there = _objective(x, omega, ridge, y, b + step)
             if new >= best - 1e-12:
@@ -98,10 +101,9 @@ def model_shares(x: FloatArray, omega: FloatArray, ridge: FloatArray, model: Int
             break
     else:
         return None
-    inverse = np.asarray(np.linalg.inv(_hessian(x, weighted, ridge, probability)), dtype=np.float64)
-    inverse = inverse.reshape(others, p, others, p)
-    left = (y - probability) / (1 - np.minimum(_leverage(x, omega, inverse, probability), MOST_LEVERAGE))[:, None]
-    moved = np.einsum("apb,ip,ib->ia", inverse[:, 0].transpose(0, 2, 1), weighted, left)
+    blocks = np.asarray(inverse, dtype=np.float64).reshape(others, p, others, p)  # at B but for a last small step
+    left = (y - probability) / (1 - np.minimum(_leverage(x, omega, blocks, probability), MOST_LEVERAGE))[:, None]
+    moved = np.einsum("apb,ip,ib->ia", blocks[:, 0].transpose(0, 2, 1), weighted, left)
     odds = np.exp(np.concatenate([[0.0], b[0]]) - max(float(b[0].max()), 0.0))
     value = odds / odds.sum()
     own = moved * value[1:]
@@ -109,20 +111,15 @@ def model_shares(x: FloatArray, omega: FloatArray, ridge: FloatArray, model: Int
     return ModelShares(model, value, np.column_stack([-of_others.sum(axis=1), of_others]))
 
 
-def _softmax(scores: FloatArray) -> FloatArray:
-    """Of all but the first, whose score is 0."""
-    largest = np.maximum(scores.max(axis=1, keepdims=True), 0.0)
-    parts = np.exp(scores - largest)
-    return np.asarray(parts / (np.exp(-largest) + parts.sum(axis=1, keepdims=True)))
-
-
 def _objective(
     x: FloatArray, omega: FloatArray, ridge: FloatArray, y: FloatArray, b: FloatArray
 ) -> tuple[float, FloatArray]:
+    """What B maximises, and P of all models but the first, whose score is 0."""
     scores = x @ b
     largest = np.maximum(scores.max(axis=1), 0.0)
     total = largest + np.log(np.exp(-largest) + np.exp(scores - largest[:, None]).sum(axis=1))
-    return float(omega @ ((scores * y).sum(axis=1) - total) - (ridge @ b**2).sum() / 2), _softmax(scores)
+    value = omega @ ((scores * y).sum(axis=1) - total) - (ridge @ b**2).sum() / 2
+    return float(value), np.exp(scores - total[:, None])
 
 
 def _hessian(x: FloatArray, weighted: FloatArray, ridge: FloatArray, probability: FloatArray) -> FloatArray:
