@@ -189,6 +189,23 @@ def test_a_quantile_and_its_interval_share_a_centre_within_the_support():
         assert low < value < high
 
 
+def test_a_quantile_that_too_few_simulations_lie_beyond_is_limited_by_the_prior():
+    """145 effective simulations have too few beyond the 98% quantile for a limit, but no θ is beyond the support."""
+    rng = np.random.default_rng(8)
+    u = rng.random(300)
+    upper, infinite = fbar.Prior(t=stats.uniform(0, 2)), fbar.Prior(t=stats.norm())
+    for prior, limit in ((upper, 2.0), (infinite, np.inf)):
+        t = prior.from_unit(u[:, None])
+        s = t["t"][:, None] + 0.3 * rng.standard_normal((300, 1))
+        posterior = AtData(order=1, region=0.8).posterior(portion(prior, t, s, [0.5]))
+        high = posterior.expect(fbar.quantile("t", 0.98))
+        assert high.interval()[1] == limit
+        assert high.trusted == np.isfinite(limit)
+        assert ("too few simulations lie beyond" in " ".join(high.warnings)) == np.isinf(limit)
+        assert high.inverted._levels(0.95)[1] is None
+        assert high.interval()[0] <= high.value <= high.interval()[1]
+
+
 def test_a_bias_widens_the_limits_of_a_quantile_along_its_axis():
     """As a variance of the distribution function it would leave no simulation beyond the limits."""
     found = AtData(order=1, region=0.8, bandwidth=0.3).posterior(gaussian(2)).expect(fbar.quantile("a", 0.9))

@@ -90,62 +90,6 @@ def test_distractors_do_not_hide_a_product():
     assert found.functions[1].explained > 0.3  # E[v₂|x] is near x₃₁/x₇
 
 
-def pairs(n, distractors, seed=1):
-    """Four pairs of normal numbers of correlation tanh v, whose scales vary by orders of magnitude, among others."""
-    rng = np.random.default_rng(seed)
-    v = rng.uniform(-3, 3, n)
-    z, scale = rng.standard_normal((2, n, 4)), np.exp(1.5 * rng.standard_normal((2, n, 1)))
-    first, second = z[0] * scale[0], (np.tanh(v)[:, None] * z[0] + z[1] / np.cosh(v)[:, None]) * scale[1]
-    middle = rng.standard_normal((2, n, 1)) * 3
-    others = rng.standard_normal((n, distractors))
-    return np.column_stack([middle[0], v]), np.hstack([first + middle[0], second + middle[1], others])
-
-
-def test_a_correlation_is_learned_whatever_the_scales_are():
-    v, x = pairs(4000, 20)
-    found = learn(x, pairs(1, 20, seed=7)[1][0], v, groups(len(x)))
-    of_correlation = next(function for function in found.functions if (function.of, function.kind) == (1, "mean"))
-    assert len(found.near.basis.concordant) >= 6
-    kendall = np.mean(
-        [np.sign((x[:, i] - x[:, j]) * (x[:, 4 + i] - x[:, 4 + j])) for i in range(4) for j in range(i)], axis=0
-    )
-    # Kendall's statistic of the four pairs is the mean of six of the concordances, and explains about half.
-    assert of_correlation.explained > 0.8 * np.corrcoef(kendall, v[:, 1])[0, 1] ** 2
-
-
-def test_concordances_are_those_of_the_definition():
-    v, x = pairs(1000, 20, seed=3)
-    numbers, star = Numbers.of(x), Numbers.of(x[:1])
-    basis = Basis.near(numbers, star, v, concordances=True)
-    columns = basis(numbers)[:, basis.columns()["concordances"]]
-    assert columns.shape[1] == len(basis.concordant) > 0
-    for column, (i, j, k, m) in zip(columns.T, basis.concordant, strict=True):
-        agree = np.sign(x[:, i] - x[:, j]) * np.sign(x[:, k] - x[:, m])
-        np.testing.assert_array_equal(column, agree - agree[0])
-        found = np.corrcoef(agree, np.hstack([v, v**2]).T)[0, 1:]
-        assert np.abs(found).max() > 5 / np.sqrt(1000)
-    bent = Basis.near(Numbers.of(np.exp(x / 50)), Numbers.of(np.exp(x[:1] / 50)), v, concordances=True)
-    assert len(bent.concordant) > 0
-    assert Basis.near(numbers, star, v).concordant.size == 0
-
-
-@pytest.mark.parametrize("rho", [-0.9, 0.0, 0.5])
-def test_the_mean_concordance_of_normal_pairs_is_known_for_all_scales(rho):
-    rng = np.random.default_rng(6)
-    z, scale = rng.standard_normal((2, 40_000, 2)), np.exp(2 * rng.standard_normal((2, 40_000, 1)))
-    x = np.hstack([3 + scale[0] * z[0], scale[1] * (rho * z[0] + np.sqrt(1 - rho**2) * z[1])])
-    star = Numbers(np.array([[0.0, 1.0, 0.0, 1.0]]), np.zeros((1, 0)))
-    basis = Basis(star, np.ones(4), np.zeros(0), np.arange(4), np.array([[0, 1, 2, 3]]))
-    columns = basis(Numbers(x, np.zeros((len(x), 0))))[:, basis.columns()["concordances"]]
-    assert columns.mean() + 1 == pytest.approx(2 / np.pi * np.arcsin(rho), abs=5 / np.sqrt(40_000))
-
-
-def test_noise_has_no_concordances():
-    rng = np.random.default_rng(4)
-    x, v = rng.standard_normal((2000, 20)), rng.standard_normal((2000, 2))
-    assert Basis.near(Numbers.of(x), Numbers.of(x[:1]), v, concordances=True).concordant.size == 0
-
-
 def test_noise_teaches_nothing():
     rng = np.random.default_rng(5)
     assert learn(rng.standard_normal((800, 25)), np.zeros(25), rng.standard_normal((800, 2)), groups(800)) is None
@@ -264,5 +208,48 @@ def test_the_basis_is_zero_at_the_data_and_ignores_units():
     raw = basis.columns()["raw"]
     scaled = Basis.near(Numbers.of(1000 * x), Numbers.of(1000 * OBSERVED[None]), targets)
     np.testing.assert_allclose(scaled(Numbers.of(1000 * x))[:, raw], basis(Numbers.of(x))[:, raw], rtol=1e-9)
-    widest = dict(basis.sets())["raw + bank + squares + products"]
-    assert sorted(widest.tolist()) == list(range(basis(star).shape[1]))
+    sets = dict(basis.sets())
+    every = np.unique(np.concatenate([sets["raw + bank + squares + products"], sets["few + products + gaps"]]))
+    assert every.tolist() == list(range(basis(star).shape[1]))
+
+
+def test_no_set_of_columns_is_tried_twice():
+    _, x = normals(200, d=8)
+    basis = Basis.near(Numbers.of(x), Numbers.of(x[:1]), x[:, :2])
+    sets = dict(basis.sets())  # of eight numbers all are paired: the few are the raw numbers and their squares
+    assert "raw + squares + products" in sets
+    assert "few + products" not in sets
+    assert len({tuple(sorted(members.tolist())) for members in sets.values()}) == len(sets)
+
+
+def test_gaps_are_logarithms_of_differences_in_any_unit():
+    _, x = normals(300, d=5)
+    targets = x[:, :1]
+    basis = Basis.near(Numbers.of(x), Numbers.of(x[:1]), targets)
+    gaps = basis.columns()["gaps"]
+    found = basis(Numbers.of(x))[:, gaps]
+    assert found.shape[1] == 10
+    unit = min(basis.raw_spread[:2])
+    logs = np.log(np.abs(x[:, 0] - x[:, 1]) / unit + 0.01)
+    np.testing.assert_allclose(found[:, 0], logs - logs[0], atol=1e-12)
+    scaled = Basis.near(Numbers.of(1e6 * x), Numbers.of(1e6 * x[:1]), targets)
+    np.testing.assert_allclose(scaled(Numbers.of(1e6 * x))[:, gaps], found, atol=1e-9)
+    still = np.where(np.arange(5) < 2, 1.0, x)  # two numbers that never vary have no gap
+    assert not Basis.near(Numbers.of(still), Numbers.of(still[:1]), targets)(Numbers.of(still))[:, gaps[0]].any()
+
+
+def test_a_scale_is_learned_where_it_is_small():
+    """Four numbers of scale θ², θ of either sign: at data of a small scale the sample of all has larger ones."""
+    rng = np.random.default_rng(12)
+    theta = rng.uniform(-3, 3, 4000)
+    x = rng.standard_normal((4000, 1)) + theta[:, None] ** 2 * rng.standard_normal((4000, 4))
+    observed = 0.2 + 0.1 * np.array([-1.2, -0.3, 0.4, 1.1])
+    found = learn(x, observed, theta[:, None], groups(4000))
+    assert found is not None
+    spread = next(function for function in found.functions if function.kind == "spread")
+    assert "gaps" in spread.columns or spread.columns == "varying coefficients"
+    placed = found.place(x, groups(4000))
+    logs = np.log(x.std(axis=1))
+    near = placed.inside & (np.abs(logs - np.log(observed.std())) < 1)
+    assert near.sum() > 100
+    assert np.corrcoef(placed.coordinates[near, -1], logs[near])[0, 1] ** 2 > 0.8  # squared residuals: 0.1

@@ -9,15 +9,16 @@ logarithmic far from them, whatever the unit. Parts of φ:
     products  u_i u_j of all pairs, i < j, of at most 12 numbers: all, or those most correlated with the parameters
     bank      u of the bank of features, for data of at least 5 numbers
 
-Where the numbers are more than those that products are of, these are the *few*, and there are also
+The numbers that products are of are the *few*. Of them there are also
 
-    few            u and u² of the few
-    concordances   c − c*, c = sgn(y_i − y_j) sgn(y_k − y_l), for the pairs of pairs of the few that are most correlated
-                   with the parameters: Kendall's statistic of two pairs of numbers
+    few            u and u²
+    concordances   c − c* of the few (`fbar.estimation.at_data.dependence`)
+    correlations   artanh r − artanh r* of groups of the few (the same)
+    gaps           log |y_i − y_j| − log |y*_i − y*_j| of all pairs of the few
 
-A concordance is the same for all scales of the numbers and for all increasing functions of them. How strongly numbers
-depend on one another is seen in it, even where their scales vary so much that no product shows it: with four pairs of
-numbers of any scale, the mean concordance of the six pairs of pairs is Kendall's τ.
+A gap's logarithm shows scales as a concordance shows dependence: for numbers of any mean and the scale σ it is log σ
+plus noise of a fixed size, so that log σ is linear in gaps, whatever it is. Squares and products show scales with an
+error in proportion to them, which is set by the large ones: hardly at all where those of the data are small.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fbar.arrays import BoolArray, FloatArray, IntArray
+from fbar.estimation.at_data.dependence import Dependence, standardised
 from fbar.estimation.at_data.features import bank
 
 MOST_RAW = 150
@@ -35,9 +37,8 @@ MOST_RAW = 150
 MOST_PAIRED = 12
 """Numbers whose products enter, at most."""
 
-MOST_CONCORDANCES, BEYOND_CHANCE = 40, 5.0
-"""Concordances that enter, at most, and the standard errors by which their correlation with a parameter must exceed 0:
-of 2,145 times ten that are tried, one in a hundred runs does by chance."""
+SMALLEST_GAP = 0.01
+"""What is added to a gap before its logarithm is taken, in units of the spread."""
 
 FEWEST_BANK = 5
 """Data of fewer numbers have no bank of features."""
@@ -52,6 +53,8 @@ SETS = (
     ("raw", "bank", "squares", "products"),
     ("few", "products"),
     ("few", "products", "concordances"),
+    ("few", "products", "correlations"),
+    ("few", "products", "gaps"),
 )
 """The sets of parts that a regression chooses from, in order of preference."""
 
@@ -82,28 +85,23 @@ class Numbers:
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """φ, with the observed values and the spreads; ``paired`` are the raw numbers whose products enter.
-
-    ``concordant`` (k, 4) are the numbers i, j, k, l of each concordance.
-    """
+    """φ, with the observed values and the spreads; ``paired`` are the few."""
 
     observed: Numbers
     raw_spread: FloatArray
     bank_spread: FloatArray
     paired: IntArray
-    concordant: IntArray
+    dependence: Dependence
 
     @classmethod
-    def near(cls, numbers: Numbers, observed: Numbers, targets: FloatArray, *, concordances: bool = False) -> Basis:
+    def near(cls, numbers: Numbers, observed: Numbers, targets: FloatArray, *, dependence: bool = False) -> Basis:
         """φ for simulations near the data, with their numbers and what is to be predicted of each."""
         raw = _spread(numbers.raw, observed.raw[0])
         paired = np.arange(numbers.raw.shape[1])
-        concordant = np.zeros((0, 4), dtype=np.int64)
         if len(paired) > MOST_PAIRED:
             paired = _most_correlated(_scaled(numbers.raw, observed.raw[0], raw), targets, MOST_PAIRED)
-            if concordances:
-                concordant = paired[_most_concordant(numbers.raw[:, paired], targets)]
-        return cls(observed, raw, _spread(numbers.bank, observed.bank[0]), paired, concordant)
+        found = Dependence.among(numbers.raw, paired, targets) if dependence else Dependence.none()
+        return cls(observed, raw, _spread(numbers.bank, observed.bank[0]), paired, found)
 
     def __call__(self, numbers: Numbers) -> FloatArray:
         """φ of each simulation, (n, p)."""
@@ -111,25 +109,40 @@ class Basis:
         first, second = np.triu_indices(self.paired.size, 1)
         products = raw[:, self.paired[first]] * raw[:, self.paired[second]]
         features = _scaled(numbers.bank, self.observed.bank[0], self.bank_spread)
-        agreeing = _concordances(numbers.raw, self.concordant) - _concordances(self.observed.raw, self.concordant)
-        return np.hstack([raw, raw**2, products, features, agreeing])
+        others = [
+            of(numbers.raw) - of(self.observed.raw)
+            for of in (self.dependence.concordances, self.dependence.correlations, self._gaps)
+        ]
+        return np.hstack([raw, raw**2, products, features, *others])
+
+    def _gaps(self, raw: FloatArray) -> FloatArray:
+        """log |y_i − y_j| of the few; 0 for two that never vary."""
+        first, second = np.triu_indices(self.paired.size, 1)
+        i, j = self.paired[first], self.paired[second]
+        spread = np.minimum(self.raw_spread[i], self.raw_spread[j])
+        gap = np.abs(raw[:, i] - raw[:, j]) / np.where(spread < np.inf, spread, 1.0)
+        return np.asarray(np.where(spread < np.inf, np.log(gap + SMALLEST_GAP), 0.0))
 
     def columns(self) -> dict[str, IntArray]:
         """The columns of each part that is there."""
         d, pairs = self.raw_spread.size, self.paired.size * (self.paired.size - 1) // 2
         sizes = {"raw": d, "squares": d, "products": pairs, "bank": self.bank_spread.size}
-        sizes["concordances"] = len(self.concordant)
+        sizes |= {"concordances": len(self.dependence.concordant), "correlations": len(self.dependence.matched)}
+        sizes["gaps"] = pairs
         ends = np.cumsum(list(sizes.values()))
         columns = {part: np.arange(end - sizes[part], end) for part, end in zip(sizes, ends, strict=True)}
-        if self.paired.size < d:
-            columns["few"] = np.concatenate([columns["raw"][self.paired], columns["squares"][self.paired]])
+        columns["few"] = np.concatenate([columns["raw"][self.paired], columns["squares"][self.paired]])
         return {part: members for part, members in columns.items() if members.size}
 
     def sets(self) -> list[tuple[str, IntArray]]:
-        """The sets of `SETS` whose parts are all there, by name, with their columns."""
+        """The sets of `SETS` whose parts are all there, by name, with their columns; no columns twice."""
         columns = self.columns()
-        there = [parts for parts in SETS if all(part in columns for part in parts)]
-        return [(" + ".join(parts), np.concatenate([columns[part] for part in parts])) for parts in there]
+        found: dict[bytes, tuple[str, IntArray]] = {}
+        for parts in SETS:
+            if all(part in columns for part in parts):
+                members = np.concatenate([columns[part] for part in parts])
+                found.setdefault(np.sort(members).tobytes(), (" + ".join(parts), members))
+        return list(found.values())
 
 
 def distances(raw: FloatArray, observed: FloatArray) -> FloatArray:
@@ -161,37 +174,11 @@ def _spread(y: FloatArray, observed: FloatArray) -> FloatArray:
 def _most_correlated(u: FloatArray, targets: FloatArray, most: int) -> IntArray:
     """The columns of u which, with their squares, correlate most with the targets or their squares."""
     y = np.hstack([targets, targets**2])
-    y = _standardised(y)
+    y = standardised(y)
     strength = np.zeros(u.shape[1])
     for columns in (u, u**2):
-        strength += ((_standardised(columns).T @ y / len(y)) ** 2).sum(axis=1)
+        strength += ((standardised(columns).T @ y / len(y)) ** 2).sum(axis=1)
     return np.sort(np.argsort(-strength, kind="stable")[:most])
-
-
-def _concordances(raw: FloatArray, concordant: IntArray) -> FloatArray:
-    """sgn(y_i − y_j) sgn(y_k − y_l) of each row, (n, k)."""
-    i, j, k, m = concordant.T
-    return np.asarray(np.sign(raw[:, i] - raw[:, j]) * np.sign(raw[:, k] - raw[:, m]))
-
-
-def _most_concordant(few: FloatArray, targets: FloatArray) -> IntArray:
-    """The numbers i, j, k, l whose concordances correlate most with the targets or their squares, shape (·, 4)."""
-    y = _standardised(np.hstack([targets, targets**2]))
-    first, second = np.triu_indices(few.shape[1], 1)
-    signs = np.sign(few[:, first] - few[:, second])
-    one, other = np.triu_indices(first.size, 1)
-    strength = np.zeros(one.size)
-    for column in y.T:  # Σ c y of all of them is one product of matrices
-        np.maximum(strength, np.abs(((signs.T * column) @ signs)[one, other]), out=strength)
-    best = np.argsort(-strength, kind="stable")[:MOST_CONCORDANCES]
-    best = np.sort(best[strength[best] > BEYOND_CHANCE * np.sqrt(len(few))])
-    pairs = np.stack([first, second], axis=1)
-    return np.concatenate([pairs[one[best]], pairs[other[best]]], axis=1)
-
-
-def _standardised(y: FloatArray) -> FloatArray:
-    deviation = y.std(axis=0)
-    return np.asarray((y - y.mean(axis=0)) / np.where(deviation > 1e-12, deviation, np.inf))
 
 
 def _blocks(x: FloatArray) -> FloatArray:

@@ -25,7 +25,9 @@ The *assumption*: over problems and questions the bias of a number is like a dra
 is not much larger than between the steps. The total error is V + β² c² d², d the posterior deviation of the number.
 
 Order, region and step are chosen by the mean of V/d² + β² c² over the companions: once for all questions, so that
-answers agree with one another, and one later question does not change another's.
+answers agree with one another, and one later question does not change another's. Where the draws of a region have parts
+with a gap between them (`fbar.estimation.at_data.modes`), regions without the gap are not candidates: their draws are
+smeared, which the companions, in units of the deviation of all parts together, hardly show.
 """
 
 from __future__ import annotations
@@ -54,6 +56,10 @@ STEPS, STEPS_UNMOVED = 6, 8
 
 MOST_UNMOVED = 3
 """Dimensions in which draws may be left where they are."""
+
+ENOUGH, UNSOUND = 20, 4.0
+"""Effective simulations at the data, fewer of which do not tell their own error; and the factor by which that must be
+smaller than with enough of them."""
 
 APART = 2
 """A step's bias is estimated from its difference to the one this many steps below, or the last."""
@@ -209,7 +215,7 @@ class _Ladder:
         return self._against(self.others.of(self.moved.order, share), j, max(j - 1, 0))
 
     def _against(self, other: _Ladder | None, j: int, k: int) -> Difference | None:
-        if other is None or k >= len(other):
+        if other is None or k >= len(other) or other.moved.parts < self.moved.parts:
             return None
         return Difference.between(self.moments(j), self.companions.moments(other.seen, other.weights[k]))
 
@@ -265,7 +271,7 @@ def choose_from(
         others = [(3 - order, share), (order, share / 2)] if order else [(1, share), (2, share)]
         new = [cell for cell in others if cell not in seen and cell[1] >= SHARES[-1]]
         seen.update(new)
-        better = _least(ladders, new, first, best.error)
+        better = _least(ladders, new, first, best.error, best.moved.parts)
     return best
 
 
@@ -273,15 +279,31 @@ def _ladders(prepared: Prepared, steps: Sequence[float], first: bool) -> _Ladder
     return _Ladders(prepared, steps, steps if first else [0.5**k for k in range(STEPS_UNMOVED)])
 
 
-def _least(ladders: _Ladders, cells: Sequence[tuple[int, float]], first: bool, below: float) -> Step | None:
-    """The step of least total error in the ladders of some orders and regions; None where none is below a number."""
+def _least(
+    ladders: _Ladders, cells: Sequence[tuple[int, float]], first: bool, below: float, parts: int = 1
+) -> Step | None:
+    """The step of least total error in the ladders of some orders and regions; None where none is below a number.
+
+    Regions are left out that have fewer parts than others, or than so many: theirs have run together. Where summaries
+    are few, a step of enough effective simulations is preferred to one of fewer, unless its error is much larger.
+    """
+    found = [made for made in (ladders.of(order, share) for order, share in cells) if made is not None]
+    parts = max([parts, *(made.moved.parts for made in found)])
+    most = 1 if first else None
+    steps = [(made, j) for made in found if made.moved.parts == parts for j in range(len(made))[:most]]
+    best = _best(steps, below)
+    if best is None or best.weights.ess >= ENOUGH or not ladders.prepared.simple:
+        return best
+    sound = [(made, j) for made, j in steps if made.weights[j].ess >= ENOUGH]
+    return _best(sound, min(below, UNSOUND * best.error)) or best
+
+
+def _best(steps: Sequence[tuple[_Ladder, int]], below: float) -> Step | None:
+    """The step of least total error among some; None where none is below a number."""
     queue: list[tuple[float, int, _Ladder, int, Iterator[float]]] = []
-    for order, share in cells:
-        made = ladders.of(order, share)
-        for j in range(0 if made is None else len(made))[: 1 if first else None]:
-            assert made is not None
-            errors = made.errors(j)
-            heappush(queue, (next(errors), len(queue), made, j, errors))
+    for made, j in steps:
+        errors = made.errors(j)
+        heappush(queue, (next(errors), len(queue), made, j, errors))
     while queue and queue[0][0] < below:
         error, place, made, j, errors = heappop(queue)
         further = next(errors, None)

@@ -15,7 +15,7 @@ import numpy as np
 
 from fbar.arrays import FloatArray, IntArray
 
-PENALTIES = 10.0 ** np.arange(-6.0, 1.5, 0.5)
+PENALTIES = 10.0 ** np.arange(-6.0, 2.0)
 """Ridge penalties that are tried, in units of the largest eigenvalue."""
 
 WORTH = 0.995
@@ -49,6 +49,7 @@ class Regressions:
     """All regressions on the same columns, kernel weights and groups: the decompositions are computed once."""
 
     def __init__(self, columns: FloatArray, kernel: FloatArray, position: IntArray) -> None:
+        self.columns = columns.shape[1]
         self._kernel, self._position = kernel, position
         self._total = float(kernel.sum())
         self._mean = kernel @ columns / self._total
@@ -79,24 +80,30 @@ class Regressions:
         else:
             loss, in_sample, chosen = before.loss.copy(), before.in_sample.copy(), list(before.chosen)
             slopes, at_zero = before.slopes.copy(), before.at_zero.copy()
+        each = np.arange(count)
         for name, members in sets:
             inside = np.concatenate([[0], members + 1])
-            held_out, seen = np.zeros((2, len(PENALTIES), count))
-            fitted = np.zeros((len(PENALTIES), groups, inside.size, count))
+            held_out, seen = np.zeros((len(PENALTIES), count)), np.zeros(count)
+            fitted = np.zeros((groups, len(PENALTIES), inside.size, count))
             square = np.ix_(inside, inside)
             for k in range(groups):
                 rest = self._total - self._size[k]
-                ridge = self._ridge(name, inside, k)
-                others = (all_cross - cross[k])[inside] / rest
-                fitted[:, k] = ridge.coefficients(others)
-                held_out += _squares(own[k], cross[k][inside], self._moments[k][square], fitted[:, k]) / self._total
-                seen += _squares((all_own - own[k]) / rest, others, ridge.moments, fitted[:, k]) / groups
+                fitted[k] = self._ridge(name, inside, k).coefficients((all_cross - cross[k])[inside] / rest)
+                held_out += _squares(own[k], cross[k][inside], self._moments[k][square], fitted[k]) / self._total
             best = held_out.argmin(axis=0)
-            for t in np.flatnonzero(held_out[best, np.arange(count)] < WORTH * loss):
-                loss[t], in_sample[t], chosen[t] = held_out[best[t], t], seen[best[t], t], name
+            chosen_slopes = fitted[:, best, :, each].transpose(1, 2, 0)  # (groups, 1 + p, targets)
+            better = np.flatnonzero(held_out[best, each] < WORTH * loss)
+            if not better.size:
+                continue
+            for k in range(groups):
+                rest = self._total - self._size[k]
+                moments, others = self._ridge(name, inside, k).moments, (all_cross - cross[k])[inside] / rest
+                seen += _squares((all_own - own[k]) / rest, others, moments, chosen_slopes[k]) / groups
+            for t in better:
+                loss[t], in_sample[t], chosen[t] = held_out[best[t], t], seen[t], name
                 slopes[:, :, t] = 0.0
-                slopes[:, members, t] = fitted[best[t], :, 1:, t] / self._deviation[members]
-                at_zero[:, t] = fitted[best[t], :, 0, t] - slopes[:, :, t] @ self._mean
+                slopes[:, members, t] = chosen_slopes[:, 1:, t] / self._deviation[members]
+                at_zero[:, t] = chosen_slopes[:, 0, t] - slopes[:, :, t] @ self._mean
         return CrossFit(slopes, at_zero, loss, in_sample, tuple(chosen))
 
     def _ridge(self, name: str, inside: IntArray, k: int) -> _Ridge:
@@ -130,5 +137,5 @@ class _Ridge:
 
 
 def _squares(own: FloatArray, cross: FloatArray, moments: FloatArray, b: FloatArray) -> FloatArray:
-    """Σ (y − φb)² from the sums of y², φy and φφᵀ, for coefficients b (penalties, p, targets)."""
-    return np.asarray(own - 2 * (b * cross).sum(axis=1) + (b * (moments @ b)).sum(axis=1))
+    """Σ (y − φb)² from the sums of y², φy and φφᵀ, for coefficients b (…, p, targets)."""
+    return np.asarray(own + (b * (moments @ b - 2 * cross)).sum(axis=-2))

@@ -9,7 +9,7 @@ import numpy as np
 
 from fbar.checks import share, shown
 from fbar.errors import InputError, NoPosterior
-from fbar.estimation.at_data.choice import ORDERS, SHARES, STEPS, Step, choose, choose_from
+from fbar.estimation.at_data.choice import ENOUGH, ORDERS, SHARES, STEPS, Step, choose, choose_from
 from fbar.estimation.at_data.loss_at_unusual_data import charged
 from fbar.estimation.at_data.nearness import nearest
 from fbar.estimation.at_data.posterior import PosteriorAtData
@@ -24,9 +24,9 @@ SHARE, MOST_OF_ALL = 0.2, 400_000
 CHOOSING, CHOOSING_ON_THE_WAY = 5000, 2500
 """Simulations that order, region and reach are chosen from where they are many; and for the rounds of a long run."""
 
-WITHIN_REACH, ENOUGH = 4.0, 20
+WITHIN_REACH = 4.0
 """An estimate from the simulations within reach is preferred unless its squared error is larger by this factor, where
-it rests on so many effective simulations; otherwise where its error is smaller."""
+it rests on `ENOUGH` effective simulations; otherwise where its error is smaller."""
 
 LONG = 10_000
 """A run of more simulations is long."""

@@ -8,8 +8,10 @@ unconstrained parameters. Their differences from the values at the data x*, in u
 
 are the coordinates to localise by; m̂₋ₖ has not seen the group k of its simulation.
 
-1. m̂ is fitted to the simulations of all rounds. A second regression, of the squared residuals, gives coordinates where
-   the posterior's spread depends on the data, or where symmetric modes leave the mean without information.
+1. m̂ is fitted to the simulations of all rounds. A second regression, of the logarithms of the squared residuals, gives
+   coordinates where the posterior's spread depends on the data, or where symmetric modes leave the mean without
+   information. Logarithms, since a spread matters relative to itself: a regression of the squares is one of the large
+   ones, and says little where those of the data are small.
 2. The simulations nearest under these s₁, a share of all, are the region. All others are left out: φ is scaled near the
    data, and far simulations may take any value of s. In the region both regressions are fitted again, with coefficients
    that vary with s₁: columns φ and φ·arsinh(s₁). At the data s₁ = 0, so this is a local fit of the coefficients.
@@ -55,8 +57,11 @@ LEAST_EXPLAINED = 0.02
 MOST_COLUMNS = 600
 """Columns of a regression with varying coefficients, at most; and at most a third of the simulations learned from."""
 
-MOST_DEVIATIONS, MOST_SQUARE = 4.0, 9.0
-"""Where targets are cut, in deviations, and squared residuals, in units of their mean."""
+MOST_DEVIATIONS = 4.0
+"""Where targets are cut, in deviations."""
+
+SMALLEST_SQUARE = 0.01
+"""What is added to a squared residual before its logarithm is taken, in units of their mean."""
 
 CHUNK = 8192
 """Simulations whose columns are in memory at once."""
@@ -213,7 +218,7 @@ def learn(x: FloatArray | Numbers, observed: FloatArray, v: FloatArray, group: I
     about = _About(
         standardised(v[everywhere], np.ones(len(everywhere))), np.ones(len(everywhere)), position[everywhere]
     )
-    basis = Basis.near(numbers[half], star, about.targets[half], concordances=True)
+    basis = Basis.near(numbers[half], star, about.targets[half], dependence=True)
     columns = basis(numbers)
     regressions = Regressions(columns, about.kernel, about.position)
     wide = _fit(regressions, None, columns, basis.sets(), [], about)
@@ -243,7 +248,7 @@ def _near(
     numbers: Numbers, star: Numbers, first: FloatArray, about: _About
 ) -> tuple[_Stage | None, tuple[Function, ...]]:
     """The second pass, on simulations near the data; None if no function counts."""
-    basis = Basis.near(numbers, star, about.targets, concordances=True)
+    basis = Basis.near(numbers, star, about.targets, dependence=True)
     columns, sets = basis(numbers), basis.sets()
     constant = Regressions(columns, about.kernel, about.position)
     most = min(MOST_COLUMNS, len(columns) // 3) // (1 + first.shape[1])
@@ -290,7 +295,7 @@ class _Fitted:
 def _fit(
     constant: Regressions, richer: Regressions | None, columns: FloatArray, sets: _Sets, more: _Sets, about: _About
 ) -> _Fitted:
-    """Functions for the targets, then for their squared residuals.
+    """Functions for the targets, then for the logarithms of their squared residuals.
 
     Those on the ``sets`` of columns come first, then ``more`` sets, with varying coefficients; what these gain counts
     as loss.
@@ -307,10 +312,10 @@ def _fit(
         return both, np.maximum(first.loss / np.maximum(both.loss, 1e-9) - 1, 0.0)
 
     mean, gain = best(targets)
-    residual = (targets - mean.predict(columns, position)) ** 2
-    usual = kernel @ residual / kernel.sum()
-    residual = np.minimum(residual / np.where(usual > 0, usual, 1.0), MOST_SQUARE)
-    spread, gain_of_spread = best(_standard(residual, kernel))
+    square = (targets - mean.predict(columns, position)) ** 2
+    usual = kernel @ square / kernel.sum()
+    logs = np.log(square / np.where(usual > 0, usual, 1.0) + SMALLEST_SQUARE)
+    spread, gain_of_spread = best(_standard(logs, kernel))
     loss = np.concatenate([mean.loss, spread.loss])
     in_sample = np.concatenate([mean.in_sample, spread.in_sample])
     left = np.maximum(loss, 1e-9)

@@ -20,7 +20,8 @@ an estimate Σ π ψ(v*) moves with β̂₋ₖ by C_k = Σ_{j∈k} π_j (x* − 
 i has the influence Σ_{k≠k(i)} C_kᵀ G₋ₖ⁻¹ Ω_i x_i r_i in addition to that of stage 2. r is taken out of fold too, since
 residuals of the fit itself are too small, by a factor 1 − leverage. The influence of σ̂ is left out.
 
-Models of a choice have regressions of their own: a draw stays in its model. Of order 0, nothing is moved.
+Models of a choice have regressions of their own: a draw stays in its model. So have the parts of the draws that a gap
+separates (`fbar.estimation.at_data.modes`), where summaries are few. Of order 0, nothing is moved.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fbar.arrays import FloatArray, IntArray
+from fbar.estimation.at_data.modes import parts
 from fbar.estimation.at_data.nearness import whitening
 from fbar.estimation.at_data.prepared import FOLDS, REACH, Prepared
 from fbar.weights import effective_size
@@ -53,9 +55,9 @@ EACH, EACH_SQUARE = 4, 8
 
 @dataclass(frozen=True, eq=False)
 class _Fold:
-    """A fold of a model's rows: these, their x, and G⁻¹ over ΣΩ of the fit to the other folds of the ``model``."""
+    """A fold of a part's rows: these, their x, and G⁻¹ over ΣΩ of the fit to the other folds of the ``part``."""
 
-    model: int
+    part: int
     own: IntArray
     x: FloatArray
     inverse: FloatArray
@@ -67,7 +69,7 @@ class Moved:
 
     ``rows`` are numbers in what was prepared; ``u`` the whitened summaries, ``radius`` the distances; ``v`` the moved
     coordinates and ``spread`` the deviation of their residuals; ``factor`` what the residuals were multiplied by, and
-    ``pull`` is Ω r.
+    ``pull`` is Ω r. ``parts`` is the number of parts with a gap between them.
     """
 
     prepared: Prepared
@@ -82,6 +84,7 @@ class Moved:
     pull: FloatArray
     spread: FloatArray
     folds: tuple[_Fold, ...]
+    parts: int = 1
 
     def __len__(self) -> int:
         return self.rows.size
@@ -105,8 +108,8 @@ class Moved:
         place = np.full(len(self), -1)
         place[at] = np.arange(at.size)
         of_one_coordinate = gradient.ndim == 2
-        for model in dict.fromkeys(fold.model for fold in self.folds):
-            folds = [fold for fold in self.folds if fold.model == model]
+        for part in dict.fromkeys(fold.part for fold in self.folds):
+            folds = [fold for fold in self.folds if fold.part == part]
             slopes = [self._slopes(fold, gradient, place) for fold in folds]
             total = np.sum(slopes, axis=0)
             for fold, own in zip(folds, slopes, strict=True):
@@ -175,11 +178,12 @@ def move(prepared: Prepared, share: float, order: int) -> Moved | None:
     omega = omega / omega.max()
     z, v, model = prepared.z[rows], prepared.v[rows], prepared.model[rows]
     u = z @ whitening(z, omega)
+    part = parts(v, omega) if prepared.simple else model
     folds: list[_Fold] = []
     moved, factor = v.copy(), np.ones_like(v)
     residuals = v - np.average(v, axis=0, weights=omega) if order == 0 else np.zeros_like(v)
-    for m in np.unique(model) if order else ():
-        mine = np.flatnonzero(model == m)
+    for m in np.unique(part) if order else ():
+        mine = np.flatnonzero(part == m)
         least = EACH if order == 1 else EACH_SQUARE
         if columns_of(u.shape[1], order) * least > effective_size(omega[mine]):
             if model.max() == 0 or order == 2:
@@ -214,6 +218,7 @@ def move(prepared: Prepared, share: float, order: int) -> Moved | None:
         omega[:, None] * residuals,
         spread,
         tuple(folds),
+        int(part.max()) + 1 if prepared.simple else 1,
     )
 
 

@@ -47,6 +47,9 @@ MOST_NAMED = 6
 LEAST = 20
 """Usable simulations, without which there is nothing to regress."""
 
+FEW = 3
+"""Summaries that are few. What is done only with these has not been studied with more, nor with a choice of models."""
+
 MOST_DIRECTIONS = 200
 """Summaries that a regression uses, at most; of more, their main directions."""
 
@@ -105,6 +108,11 @@ class Prepared:
             structure=self.structure.take(kept),
             x=None if self.x is None else self.x[kept],
         )
+
+    @property
+    def simple(self) -> bool:
+        """Whether there is one model, and its summaries are a few numbers as they were given."""
+        return self.summaries <= FEW and self.learned is None and not self.model.any()
 
     @property
     def loss(self) -> float:

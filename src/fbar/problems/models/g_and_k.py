@@ -24,7 +24,8 @@ NAMES = ("A", "B", "g", "k")
 SIZE = 100
 C = 0.8
 WIDTH = 10.0
-CHUNK = 1000
+CHUNK = 200
+"""Parameters at a time, so that the arrays stay in the cache."""
 FAR = 50.0
 """log |z| beyond which no density is left to speak of, and squares would overflow."""
 

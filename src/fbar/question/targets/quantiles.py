@@ -23,7 +23,8 @@ one draw carries over a fifth of V̂, in 92% (55% were).
 A discrete variable, which takes few values among the simulations, has no interpolation: the quantile and its limits
 are order statistics, the limits rounded outwards, and cover at least as often as stated.
 
-Where k would be below 1 or above n_eff, fewer simulations lie beyond the quantile than a limit needs: there is none.
+Where k would be below 1 or above n_eff, fewer simulations lie beyond the quantile than a limit needs: there is none,
+but for the end of the variable's support where that is known.
 
 Woodruff, J. Amer. Statist. Assoc. 47 (1952) 635. Hutson, J. Appl. Statist. 26 (1999) 343. Nyblom, Biometrika 79 (1992)
 664. Korn & Graubard, Survey Methodology 24 (1998) 193.
@@ -97,6 +98,8 @@ class Inverted(Limits):
     """How many values there are, where they are few."""
     bias: float = 0.0
     """The standard deviation of an error of the quantile that does not come from the number of simulations."""
+    support: tuple[float, float] = (-math.inf, math.inf)
+    """What the variable cannot go beyond: a limit where too few simulations lie beyond the quantile for another one."""
 
     @staticmethod
     def of(x: FloatArray, weights: FloatArray, level: float) -> Inverted:
@@ -136,16 +139,19 @@ class Inverted(Limits):
         return self.effective * min(self.level, 1 - self.level)
 
     def __call__(self, level: float) -> tuple[float, float]:
-        """The confidence limits; −∞ or ∞ where too few simulations lie beyond the quantile for one."""
+        """The confidence limits; an end of the support where too few simulations lie beyond the quantile for one."""
         low, high = self._levels(level)
-        left = -math.inf if low is None else min(self._where(low, up=False), self.value)
-        right = math.inf if high is None else max(self._where(high, up=True), self.value)
+        least, most = self.support
+        left = least if low is None else min(self._where(low, up=False), self.value)
+        right = most if high is None else max(self._where(high, up=True), self.value)
         if not self.bias > 0:
             return left, right
         from scipy.special import stdtrit
 
         further = float(stdtrit(self.df, 0.5 + level / 2)) * self.bias
-        return self.value - math.hypot(self.value - left, further), self.value + math.hypot(right - self.value, further)
+        left = self.value - math.hypot(self.value - left, further)
+        right = self.value + math.hypot(right - self.value, further)
+        return max(left, least), min(right, most)
 
     @property
     def doubts(self) -> list[str]:
@@ -155,8 +161,12 @@ class Inverted(Limits):
     def _too_few(self) -> str:
         """Why there is no 95% interval; or nothing."""
         low, high = self._levels(ERROR_BAR_LEVEL)
-        sides = (("below", low, self.level), ("above", high, 1 - self.level))
-        few = [f"{self.effective * share:.2g} {side} it" for side, end, share in sides if end is None]
+        sides = (("below", low, self.level, self.support[0]), ("above", high, 1 - self.level, self.support[1]))
+        few = [
+            f"{self.effective * share:.2g} {side} it"
+            for side, end, share, limit in sides
+            if end is None and math.isinf(limit)
+        ]
         return (
             f"too few simulations lie beyond the quantile for an interval: effectively {' and '.join(few)}"
             if few
