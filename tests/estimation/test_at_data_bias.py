@@ -122,7 +122,7 @@ def test_narrow_modes_are_not_blurred_in_few_dimensions():
     found = [(estimate, truth) for run in runs for estimate, truth in zip(run, (-end, end), strict=True)]
     errors = [abs(float(e.value) - truth) for e, truth in found]
     assert np.sqrt(np.mean(np.square(errors))) < 0.01  # in a cloud around both modes they would be near ±0.4
-    # 42 of 48 such intervals held: fewer than 8 of 12 do in 0.4% of all cases.
+    # 42 of 48 such intervals held: if independent, fewer than 8 of 12 would in 1% of all cases.
     assert sum(e.interval()[0] <= truth <= e.interval()[1] for e, truth in found) >= 8
 
 

@@ -122,3 +122,53 @@ def test_a_step_of_enough_effective_simulations_is_preferred():
     mu = 3 * np.abs(s[:, 0]) - 1 + 0.1 * rng.standard_normal(600)
     posterior = AtData().posterior(portion(fbar.Prior(mu=stats.norm(0, 1)), fbar.Points({"mu": mu}), s, np.zeros(1)))
     assert posterior.ess >= ENOUGH
+
+
+def test_draws_without_weight_do_not_hide_a_gap():
+    """Sums of the weights beyond them are 0, or rounding."""
+    rng = np.random.default_rng(5)
+    v = np.r_[rng.standard_normal(300), 12 + rng.standard_normal(300), 100.0, -100.0, 0.1][:, None]
+    omega = np.r_[rng.uniform(0.1, 1, 600), 0.0, 1e-200, 1e-17]
+    np.testing.assert_array_equal(parts(v, omega)[:600], np.arange(600) // 300)
+
+
+@pytest.mark.parametrize("second", ["normal", "cauchy", "outlier"])
+def test_outliers_do_not_hide_a_gap(second):
+    rng = np.random.default_rng(6)
+    other = {
+        "normal": rng.standard_normal(600),
+        "cauchy": rng.standard_cauchy(600),
+        "outlier": np.r_[60.0, np.zeros(599)],
+    }
+    first = np.r_[rng.standard_normal(300), 12 + rng.standard_normal(300)]
+    np.testing.assert_array_equal(parts(np.stack([first, other[second]], axis=1), np.ones(600)), np.arange(600) // 300)
+
+
+def test_an_estimate_without_a_region_that_has_a_gap_and_a_step():
+    """Weights so uneven that regions with a gap have too few effective simulations: then others answer."""
+    rng = np.random.default_rng(1)
+    theta = rng.uniform(-1, 1, 1500)
+    s = np.abs(theta) + 0.02 * rng.standard_normal(1500)
+    weighted = portion(
+        fbar.Prior(t=stats.uniform(-1, 2)),
+        fbar.Points({"t": theta}),
+        s[:, None],
+        [0.5],
+        log_w=2.5 * rng.standard_normal(1500),
+    )
+    estimate = AtData().posterior(weighted).expect(fbar.mean("t"))
+    assert np.isfinite(estimate.value)
+    assert not estimate.trusted
+
+
+def test_a_mode_that_only_a_wide_region_reaches_does_not_forbid_the_smaller_ones():
+    """A few simulations of a far part are in the widest region; near the data there is one mode."""
+    rng = np.random.default_rng(2)
+    far = np.arange(4000) < 400
+    s = np.where(far, 3.0, 0.0) + rng.standard_normal(4000)
+    mu = np.where(far, 30.0, np.sin(s)) / 10 + 0.05 * rng.standard_normal(4000)
+    prepared = prepare(portion(fbar.Prior(mu=stats.norm(0, 1)), fbar.Points({"mu": mu}), s[:, None], np.zeros(1)))
+    counts = {share: move(prepared, share, 1).parts for share in SHARES}
+    assert counts[0.8] == 2
+    assert counts[0.05] == 1
+    assert choose(prepared, SHARES, ORDERS, HALVES).moved.share < 0.8

@@ -26,8 +26,8 @@ is not much larger than between the steps. The total error is V + β² c² d², 
 
 Order, region and step are chosen by the mean of V/d² + β² c² over the companions: once for all questions, so that
 answers agree with one another, and one later question does not change another's. Where the draws of a region have parts
-with a gap between them (`fbar.estimation.at_data.modes`), regions without the gap are not candidates: their draws are
-smeared, which the companions, in units of the deviation of all parts together, hardly show.
+with a gap between them (`fbar.estimation.at_data.modes`), draws are not moved in larger regions without the gap: they
+would be smeared, which the companions, in units of the deviation of all parts together, hardly show.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
+from itertools import count, islice
 
 import numpy as np
 
@@ -58,8 +59,8 @@ MOST_UNMOVED = 3
 """Dimensions in which draws may be left where they are."""
 
 ENOUGH, UNSOUND = 20, 4.0
-"""Effective simulations at the data, fewer of which do not tell their own error; and the factor by which that must be
-smaller than with enough of them."""
+"""With fewer effective simulations than this the estimated error is itself unreliable: the squared error of such a step
+must be smaller by this factor."""
 
 APART = 2
 """A step's bias is estimated from its difference to the one this many steps below, or the last."""
@@ -130,6 +131,7 @@ class _Ladder:
         self.seen = moved if directions is None else moved.along(directions)
         self._known: dict[int, Moments] = {}
         self._surely: dict[int, float] = {}
+        self._errors: dict[int, tuple[list[float], Iterator[float]]] = {}
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -155,6 +157,15 @@ class _Ladder:
 
         The error is infinite where there is nothing to compare a step with.
         """
+        known, further = self._errors.setdefault(j, ([], self._found_errors(j)))
+        for k in count():
+            if k == len(known):
+                known.extend(islice(further, 1))
+            if k == len(known):
+                return
+            yield known[k]
+
+    def _found_errors(self, j: int) -> Iterator[float]:
         known = self.moments(j).mean_variance + self.moved.prepared.loss
         if not self.weights[j].curvature > 0:  # at the data themselves
             yield known
@@ -215,7 +226,7 @@ class _Ladder:
         return self._against(self.others.of(self.moved.order, share), j, max(j - 1, 0))
 
     def _against(self, other: _Ladder | None, j: int, k: int) -> Difference | None:
-        if other is None or k >= len(other) or other.moved.parts < self.moved.parts:
+        if other is None or k >= len(other):
             return None
         return Difference.between(self.moments(j), self.companions.moments(other.seen, other.weights[k]))
 
@@ -264,14 +275,14 @@ def choose_from(
     ladders = _ladders(prepared, steps, first)
     best = _least(ladders, [(order, share)], first, math.inf)
     seen = {(order, share)}
-    better = best
-    while better is not None:
-        best = better
+    while best is not None:
         order, share = best.moved.order, best.moved.share
         others = [(3 - order, share), (order, share / 2)] if order else [(1, share), (2, share)]
         new = [cell for cell in others if cell not in seen and cell[1] >= SHARES[-1]]
         seen.update(new)
-        better = _least(ladders, new, first, best.error, best.moved.parts)
+        before, best = best, _least(ladders, [(order, share), *new], first, math.inf)
+        if best is None or best.moved is before.moved:
+            return before
     return best
 
 
@@ -279,23 +290,31 @@ def _ladders(prepared: Prepared, steps: Sequence[float], first: bool) -> _Ladder
     return _Ladders(prepared, steps, steps if first else [0.5**k for k in range(STEPS_UNMOVED)])
 
 
-def _least(
-    ladders: _Ladders, cells: Sequence[tuple[int, float]], first: bool, below: float, parts: int = 1
-) -> Step | None:
+def _least(ladders: _Ladders, cells: Sequence[tuple[int, float]], first: bool, below: float) -> Step | None:
     """The step of least total error in the ladders of some orders and regions; None where none is below a number.
 
-    Regions are left out that have fewer parts than others, or than so many: theirs have run together. Where summaries
-    are few, a step of enough effective simulations is preferred to one of fewer, unless its error is much larger.
+    Regions whose modes have merged are left out, if others are left. Where summaries are few, a step of enough
+    effective simulations is preferred to one of fewer, unless its error is much larger.
     """
-    found = [made for made in (ladders.of(order, share) for order, share in cells) if made is not None]
-    parts = max([parts, *(made.moved.parts for made in found)])
+    found = [made for made in (ladders.of(*cell) for cell in cells) if made is not None and len(made)]
     most = 1 if first else None
-    steps = [(made, j) for made in found if made.moved.parts == parts for j in range(len(made))[:most]]
-    best = _best(steps, below)
+    steps = [(made, j) for made in found for j in range(len(made))[:most]]
+    apart = [(made, j) for made, j in steps if not _merged(made, found)]
+    best = _best(apart, below)
+    if best is None and len(apart) < len(steps):
+        best = _best(steps, below)
     if best is None or best.weights.ess >= ENOUGH or not ladders.prepared.simple:
         return best
-    sound = [(made, j) for made, j in steps if made.weights[j].ess >= ENOUGH]
+    sound = [(made, j) for made, j in apart if made.weights[j].ess >= ENOUGH]
     return _best(sound, min(below, UNSOUND * best.error)) or best
+
+
+def _merged(one: _Ladder, others: Sequence[_Ladder]) -> bool:
+    """Whether draws are moved in a region that has fewer parts than a smaller one."""
+    moved = one.moved
+    return moved.order > 0 and any(
+        other.moved.share < moved.share and other.moved.parts > moved.parts for other in others
+    )
 
 
 def _best(steps: Sequence[tuple[_Ladder, int]], below: float) -> Step | None:

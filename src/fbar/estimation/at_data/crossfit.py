@@ -49,7 +49,6 @@ class Regressions:
     """All regressions on the same columns, kernel weights and groups: the decompositions are computed once."""
 
     def __init__(self, columns: FloatArray, kernel: FloatArray, position: IntArray) -> None:
-        self.columns = columns.shape[1]
         self._kernel, self._position = kernel, position
         self._total = float(kernel.sum())
         self._mean = kernel @ columns / self._total

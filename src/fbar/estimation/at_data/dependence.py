@@ -35,7 +35,7 @@ MOST_CONCORDANCES, BEYOND_CHANCE = 40, 5.0
 of 2,145 times ten that are tried, one in a hundred runs does by chance."""
 
 ALIKE = 0.5
-"""Concordances are about equally correlated with a parameter if they are so at least this part as much as the most."""
+"""Concordances count as about equally correlated with a parameter from this fraction of the strongest correlation."""
 
 FEWEST_DIFFERENCES, MOST_CORRELATIONS = 3, 10
 """Pairs of differences that a correlation is of, at least, and correlations that enter, at most."""

@@ -10,8 +10,8 @@ are the coordinates to localise by; m̂₋ₖ has not seen the group k of its si
 
 1. m̂ is fitted to the simulations of all rounds. A second regression, of the logarithms of the squared residuals, gives
    coordinates where the posterior's spread depends on the data, or where symmetric modes leave the mean without
-   information. Logarithms, since a spread matters relative to itself: a regression of the squares is one of the large
-   ones, and says little where those of the data are small.
+   information. Logarithms, since a spread matters relative to itself: a regression of the squares is dominated by large
+   values, and says little where those of the data are small.
 2. The simulations nearest under these s₁, a share of all, are the region. All others are left out: φ is scaled near the
    data, and far simulations may take any value of s. In the region both regressions are fitted again, with coefficients
    that vary with s₁: columns φ and φ·arsinh(s₁). At the data s₁ = 0, so this is a local fit of the coefficients.

@@ -178,7 +178,7 @@ def move(prepared: Prepared, share: float, order: int) -> Moved | None:
     omega = omega / omega.max()
     z, v, model = prepared.z[rows], prepared.v[rows], prepared.model[rows]
     u = z @ whitening(z, omega)
-    part = parts(v, omega) if prepared.simple else model
+    part = parts(v[:, : len(prepared.moving)], omega) if prepared.simple else model
     folds: list[_Fold] = []
     moved, factor = v.copy(), np.ones_like(v)
     residuals = v - np.average(v, axis=0, weights=omega) if order == 0 else np.zeros_like(v)

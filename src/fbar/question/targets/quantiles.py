@@ -161,11 +161,12 @@ class Inverted(Limits):
     def _too_few(self) -> str:
         """Why there is no 95% interval; or nothing."""
         low, high = self._levels(ERROR_BAR_LEVEL)
+        nothing = low is None and high is None
         sides = (("below", low, self.level, self.support[0]), ("above", high, 1 - self.level, self.support[1]))
         few = [
             f"{self.effective * share:.2g} {side} it"
             for side, end, share, limit in sides
-            if end is None and math.isinf(limit)
+            if end is None and (nothing or math.isinf(limit))
         ]
         return (
             f"too few simulations lie beyond the quantile for an interval: effectively {' and '.join(few)}"
@@ -182,11 +183,13 @@ class Inverted(Limits):
         return f"{few}: the quantile is one of them, and so are its limits"
 
     def standard_error(self) -> float:
-        """Half the width of the 95% interval over Student's t."""
+        """Half the width of the 95% interval over Student's t, or over 1.96 where an end of the support limits it."""
         from scipy.special import stdtrit
 
         low, high = self(ERROR_BAR_LEVEL)
-        return float((high - low) / 2 / stdtrit(self.df, 0.5 + ERROR_BAR_LEVEL / 2)) if high > low else 0.0
+        known = None not in self._levels(ERROR_BAR_LEVEL)
+        times = float(stdtrit(self.df, 0.5 + ERROR_BAR_LEVEL / 2)) if known else 1.959964
+        return (high - low) / 2 / times if high > low else 0.0
 
     def slope(self) -> float:
         """dQ/dF over the width of the 95% interval, cut at the outermost simulations; never zero."""
