@@ -201,7 +201,7 @@ def test_after_at_the_other_looks_are_at_that_tolerance():
 
 def test_the_warning_of_a_bias_names_what_can_be_typed(model, capsys):
     """On the command line a command, which then answers; in Python a method."""
-    infer = ("infer", "model.py", "--budget", "8000", "--tolerance", "1.5", "--seed", "1")
+    infer = ("infer", "model.py", "--budget", "8000", "--tolerance", "3", "--seed", "1")
     loose = printed(capsys, *infer)
     assert "result." not in loose
     assert "lower it, or see fbar show RUN --at-data (record the run with --run RUN)" in loose

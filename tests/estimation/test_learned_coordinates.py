@@ -252,4 +252,5 @@ def test_a_scale_is_learned_where_it_is_small():
     logs = np.log(x.std(axis=1))
     near = placed.inside & (np.abs(logs - np.log(observed.std())) < 1)
     assert near.sum() > 100
-    assert np.corrcoef(placed.coordinates[near, -1], logs[near])[0, 1] ** 2 > 0.8  # squared residuals: 0.1
+    shown = np.corrcoef(placed.coordinates[near, -1], logs[near])[0, 1] ** 2
+    assert shown > 0.8  # by squared residuals 0.43, without gaps 0.01

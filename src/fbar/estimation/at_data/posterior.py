@@ -33,7 +33,6 @@ from fbar.estimation.estimate import ErrorBars, Estimate, Estimates
 from fbar.estimation.posterior import ErrorModel, Posterior
 from fbar.estimation.strata import Clustered
 from fbar.question.points import Points
-from fbar.question.priors import structure
 from fbar.question.targets import SeveralTargets, Target, as_targets
 from fbar.question.targets.quantiles import Inversion, Inverted, Quantile
 from fbar.weights import effective_size, monotone_weights
@@ -395,12 +394,7 @@ class PosteriorAtData(Posterior):
         bias = 0.0 if bars.bias is None or found.atoms else float(bars.bias[place])
         variance = (float(bars.covariance[place, place]) - bias**2) / slope**2
         known = found.known_to(Inversion(variance, float(bars.df[place])))
-        return replace(known, bias=bias, support=self._support(target.parameter))
-
-    def _support(self, parameter: str) -> tuple[float, float]:
-        """What the prior says that a parameter cannot go beyond."""
-        marginal = structure(self.step.moved.prepared.problem.prior).marginals.get(parameter)
-        return (-math.inf, math.inf) if marginal is None else marginal.support
+        return replace(known, bias=bias, support=self.step.moved.prepared.support(target.parameter))
 
     def contributions(self, target: Target) -> FloatArray | None:
         """z of the points, shape (n, m): stage 2's and, for these points, stage 1's."""

@@ -7,6 +7,7 @@ recorded are moved like parameters, in their own units and within the range in w
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -201,6 +202,11 @@ class Prepared:
         recorded = {name: column for name, column in flat.items() if name in self.problem.records}
         parameters = {name: column for name, column in flat.items() if name not in recorded}
         return Points(parameters).with_derived(self.problem.derived).with_columns(recorded)
+
+    def support(self, parameter: str) -> tuple[float, float]:
+        """What the prior says that a parameter cannot go beyond; nothing of what is derived or recorded."""
+        marginal = structure(self.problem.prior).marginals.get(parameter)
+        return (-math.inf, math.inf) if marginal is None else marginal.support
 
     def in_main_directions(self, number: int) -> Prepared:
         """With fewer summaries: their main directions."""
