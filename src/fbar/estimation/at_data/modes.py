@@ -4,12 +4,12 @@ The modes of a posterior may move in different directions as the summaries chang
 right for none of them, and draws that it moves are smeared around every mode. Means hardly notice, and neither do
 companions in units of the deviation of all draws; but quantiles within a mode are wrong by as much as it is wide. Where
 there is a gap, E[f | s] = Σ P(part | s) E[f | s, part], and each part is moved like a model of a choice. The gap has to
-be wide: without one, parts would be selected by what is regressed, which bends their regressions. So draws
-are not moved either in a region so wide that its parts have merged, where a smaller one has a gap.
+be wide: without one, parts would be selected by what is regressed, which bends their regressions. So draws are not
+moved either in a region so wide that its parts have merged, where a smaller one has a gap.
 
 Draws are divided by 2-means clustering of one number: the coordinate, or the main direction of all, in which the two
 clusters are farthest apart; then of the number in the direction that separates these best (Fisher's). Parts are divided
-again, as long as the middles of two are `APART` times the sum of their deviations apart. Two halves of a normal
+again, as long as the middles of two are ``APART`` times the sum of their deviations apart. Two halves of a normal
 distribution have 1.3, of a uniform one 1.7. Modes that no such direction separates share a regression.
 """
 
