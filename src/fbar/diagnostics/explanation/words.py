@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 MOST_STAGES, MOST_PARAMETERS = 4, 4
 """Rows of each kind that are printed; all are among the numbers."""
 
+MOVED_BY = {1: "a linear", 2: "a quadratic", 3: "a quadratic (and along each parameter cubic)"}
+"""Regressions, by their order; of order 0 there is none."""
+
 
 def lines_of(found: Explanation) -> list[str]:
     """Where the simulations went and why, what carries the estimate, and what would come next."""
@@ -55,12 +58,11 @@ def _about(estimate: Estimate) -> list[str]:
 
 def regression_in_words(found: Regression) -> list[str]:
     """How an estimate at the data was made."""
-    order = "a linear" if found.order == 1 else "a quadratic"
-    return [
-        f"Draws were moved to the data by {order} regression on the nearest {_percent(found.region)} of the "
-        "simulations;",
-        f"a local linear regression on the nearest {_percent(found.bandwidth)} gave the estimate",
-    ]
+    on = f"on the nearest {_percent(found.region)} of the simulations;"
+    near = f"a local linear regression on the nearest {_percent(found.bandwidth)} gave the estimate"
+    if found.order not in MOVED_BY:
+        return ["Draws were left where they are;", near]
+    return [f"Draws were moved to the data by {MOVED_BY[found.order]} regression {on}", near]
 
 
 def _regression(found: Regression | None) -> list[str]:

@@ -11,11 +11,14 @@ For one number b̂ is mostly noise in more than a few dimensions, and a bias tha
 pooled, in units of posterior deviations, over the companions of all questions (`fbar.estimation.at_data.moments`): the
 mean of b̂² less the variance of b̂, which the influence values give; if that is negative, 0; plus some of its own
 standard errors. For a regression of order 1, the local linear estimate is compared with the local quadratic one over
-the same simulations instead, whose difference is β c itself: with less noise where dimensions are many. To this come
+the same simulations instead, whose difference is β c itself: with less noise where dimensions are many. With many given
+summaries there is a third order (`fbar.estimation.at_data.regressors`). What it changes in a lower one is another
+estimate of β c at a wide step, with little noise between orders two and three; the smaller estimate is taken. To this
+come
 
 - what is significant at a finer step: two estimates may agree by accident, and a wider step has no less bias;
-- what is significant between the regressions of order 1 and 2 of a region: what the second order changed was wrong in
-  the first, and the next order may change half as much again; and between a region and half of it;
+- what is significant between the regressions of one order and the next of a region: what the next order changed was
+  wrong, and one after the last may change half as much again; and between a region and half of it;
 - in more than a few dimensions, where the local regression sees little of it, the variance of the log scales that
   residuals are multiplied by: where the posterior's spread changes from simulation to simulation, draws that were moved
   are least to be trusted. Its factor is fitted, see docs/truth-study.md;
@@ -49,8 +52,8 @@ from fbar.estimation.at_data.prepared import Prepared
 SHARES = (0.8, 0.4, 0.2, 0.1, 0.05)
 """Regions: the nearest shares of the simulations."""
 
-ORDERS = (0, 1, 2)
-"""Of the regression that moves draws; 0 leaves them where they are."""
+ORDERS = (0, 1, 2, 3)
+"""Of the regression that moves draws; 0 leaves them where they are. There is a third one where summaries are many."""
 
 STEPS, STEPS_UNMOVED = 6, 8
 """Bandwidths of a region, each of half the share of the one before; where draws are not moved more are tried."""
@@ -66,11 +69,13 @@ APART = 2
 """A step's bias is estimated from its difference to the one this many steps below, or the last."""
 
 NEXT_ORDER = 0.5
-"""What a third order may change, in units of what the second did."""
+"""What the next order may change, in units of what the last one did."""
 
-EVEN, UNEVEN, FEW_DIMENSIONS = 0.005, 2.5, 4
-"""A variance of the log scales that chance gives, what the rest of it is multiplied by, and in more than how many
-dimensions."""
+WIDE = 0.5
+"""Steps of at least this share of a region: what a higher order would change is most of their bias."""
+
+EVEN, UNEVEN = 0.005, 2.5
+"""The variance of log scales that is taken for chance with learned summaries, and what the rest is multiplied by."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,10 +99,14 @@ class Step:
 
 
 class _Ladders:
-    """The ladders of what was prepared, by order and region: each is made when it is first asked for."""
+    """The ladders of what was prepared, by order and region: each is made when it is first asked for.
 
-    def __init__(self, prepared: Prepared, steps: Sequence[float], unmoved: Sequence[float]) -> None:
+    ``last`` is the highest order there is.
+    """
+
+    def __init__(self, prepared: Prepared, steps: Sequence[float], unmoved: Sequence[float], last: int = 0) -> None:
         self.prepared = prepared
+        self.last = max(last, ORDERS[-1] if prepared.bending else ORDERS[-2])
         self._steps, self._unmoved = steps, unmoved
         self._made: dict[tuple[int, float], _Ladder | None] = {}
 
@@ -105,7 +114,7 @@ class _Ladders:
         """The ladder of a region; None where that has too few simulations for the order."""
         key = order, share
         if key not in self._made:
-            moved = move(self.prepared, share, order)
+            moved = move(self.prepared, share, order) if order <= self.last else None
             self._made[key] = None if moved is None else self.from_moved(moved)
         return self._made[key]
 
@@ -174,14 +183,14 @@ class _Ladder:
         yield known
         sure = max(self._sure(k) for k in range(j, len(self)))
         yield known + sure
-        curved = self._curved(j)
-        compared = curved or self._narrowed(j)
+        ways = [self._curved(j) or self._narrowed(j), self._raised(j)]
+        compared = min((way for way in ways if way is not None), key=lambda way: way.bound, default=None)
         if compared is None:
             yield math.inf
             return
-        bias = max(compared.bound, compared.sure if curved else 0.0, sure)
+        bias = max(compared.bound, compared.sure, sure)
         yield known + bias
-        again = NEXT_ORDER**2 if self.moved.order == 2 else 1.0
+        again = 1.0 if self.moved.order < self._last else NEXT_ORDER**2
         for found, times in ((self._reordered(j), again), (self._nearer(j), 1.0)):
             bias = bias if found is None else max(bias, times * found.sure)
         yield known + bias
@@ -213,10 +222,26 @@ class _Ladder:
             return None
         return Difference.between(self.moments(wide), self.moments(near), (self.weights[j].curvature / apart) ** 2)
 
+    @property
+    def _third(self) -> _Ladder | None:
+        """The third order in the same region; None where there is none, or too few simulations for it."""
+        return self.others.of(3, self.moved.share)
+
+    @property
+    def _last(self) -> int:
+        return 2 if self._third is None else 3
+
+    def _raised(self, j: int) -> Difference | None:
+        """A wide step of the first or second order against that of the third, which has few coefficients more."""
+        if self.moved.order not in (1, 2) or self.shares[j] < WIDE:
+            return None
+        return self._against(self._third, j, j)
+
     def _reordered(self, j: int) -> Difference | None:
-        """The regression of order 1 against that of order 2, or the other way round, in the same region."""
+        """The regression against that of the next order in the same region; of the last, against the one before."""
         order = self.moved.order
-        return self._against(self.others.of(3 - order, self.moved.share), j, j) if order else None
+        other = order + 1 if order < self._last else order - 1
+        return self._against(self.others.of(other, self.moved.share), j, j) if order else None
 
     def _nearer(self, j: int) -> Difference | None:
         """The regression against the same in half of the region, with the same simulations at the data if they do."""
@@ -231,16 +256,18 @@ class _Ladder:
         return Difference.between(self.moments(j), self.companions.moments(other.seen, other.weights[k]))
 
     def _unevenness(self, j: int) -> float:
-        """The variance of the log scales among the simulations of a step, times a factor."""
-        if self.moved.u.shape[1] <= FEW_DIMENSIONS or not self.moved.folds:
+        """The variance of the log scales among the simulations of a step beyond chance, times a factor."""
+        if not (self.moved.prepared.many and self.moved.folds):
             return 0.0
-        omega, scale = self.weights[j].omega, np.log(self.moved.factor[self.weights[j].at])
-        return UNEVEN * max(float((omega @ (scale - omega @ scale) ** 2).mean()) - EVEN, 0.0)
+        at, omega = self.weights[j].at, self.weights[j].omega
+        scale = np.log(self.moved.factor[at])
+        chance = self.moved.uneven_by_chance(at, omega) if self.moved.scales else EVEN
+        return UNEVEN * max(float((omega @ (scale - omega @ scale) ** 2).mean()) - chance, 0.0)
 
 
 def ladder(moved: Moved, shares: Sequence[float]) -> list[Step]:
     """The steps of a region, with their errors."""
-    steps = _Ladders(moved.prepared, shares, shares).from_moved(moved)
+    steps = _Ladders(moved.prepared, shares, shares, moved.order).from_moved(moved)
     return [steps.step(j, max(steps.errors(j))) for j in range(len(steps))]
 
 
@@ -258,7 +285,7 @@ def choose(
     There is none where simulations are too few for any. Candidates wait with what their errors are not below, and only
     the first in the queue is looked at more closely.
     """
-    ladders = _ladders(prepared, steps, first)
+    ladders = _ladders(prepared, steps, first, max(orders) if len(orders) == 1 else 0)
     moved = [(order, share) for order in orders if order for share in shares]
     unmoved = 0 in orders and (len(orders) == 1 or prepared.z.shape[1] <= MOST_UNMOVED)
     return _least(ladders, [*([(0, shares[0])] if unmoved else []), *moved], first, below)
@@ -272,12 +299,14 @@ def choose_from(
     More simulations may be worth a smaller region or another order. So the other order and half of the region are
     compared with the best so far, as long as one of them is better; both were fitted to estimate its bias.
     """
-    ladders = _ladders(prepared, steps, first)
+    ladders = _ladders(prepared, steps, first, order)
     best = _least(ladders, [(order, share)], first, math.inf)
     seen = {(order, share)}
     while best is not None:
         order, share = best.moved.order, best.moved.share
-        others = [(3 - order, share), (order, share / 2)] if order else [(1, share), (2, share)]
+        near = (order - 1, order + 1) if order else (1, 2)
+        others = [(other, share) for other in near if 0 < other <= ladders.last]
+        others += [(order, share / 2)] if order else []
         new = [cell for cell in others if cell not in seen and cell[1] >= SHARES[-1]]
         seen.update(new)
         before, best = best, _least(ladders, [(order, share), *new], first, math.inf)
@@ -286,8 +315,8 @@ def choose_from(
     return best
 
 
-def _ladders(prepared: Prepared, steps: Sequence[float], first: bool) -> _Ladders:
-    return _Ladders(prepared, steps, steps if first else [0.5**k for k in range(STEPS_UNMOVED)])
+def _ladders(prepared: Prepared, steps: Sequence[float], first: bool, last: int) -> _Ladders:
+    return _Ladders(prepared, steps, steps if first else [0.5**k for k in range(STEPS_UNMOVED)], last)
 
 
 def _least(ladders: _Ladders, cells: Sequence[tuple[int, float]], first: bool, below: float) -> Step | None:

@@ -39,7 +39,7 @@ class AtData:
     Parameters
     ----------
     order
-        Of the regression that moves draws to the data: 1 or 2, or 0 for none; None chooses.
+        Of the regression that moves draws to the data: 1, 2 or 3, or 0 for none; None chooses.
     region
         The share of the simulations, nearest first, that it is fitted to; None chooses.
     bandwidth
@@ -50,7 +50,7 @@ class AtData:
     choosing
         The largest number of simulations that all choose order and region; of more, some thousands do.
     search
-        Whether all simulations then compare that choice with the other order and with smaller regions.
+        Whether all simulations then compare that choice with other orders and with smaller regions.
     """
 
     order: int | None = None
@@ -62,7 +62,7 @@ class AtData:
 
     def __post_init__(self) -> None:
         if self.order is not None and self.order not in ORDERS:
-            raise InputError(f"order must be 0, 1 or 2; got {shown(self.order)}")
+            raise InputError(f"order must be 0, 1, 2 or 3; got {shown(self.order)}")
         for value, name in ((self.region, "region"), (self.bandwidth, "bandwidth")):
             if value is not None and value != 1:
                 share(value, name)

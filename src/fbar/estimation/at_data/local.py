@@ -32,11 +32,9 @@ import numpy as np
 
 from fbar.arrays import FloatArray, IntArray
 from fbar.estimation.at_data.model_shares import ModelShares, model_shares
-from fbar.estimation.at_data.moving import EACH, Moved, columns_of, kernel, polynomial
+from fbar.estimation.at_data.moving import EACH, Moved, kernel
+from fbar.estimation.at_data.regressors import RIDGE, columns_of, polynomial
 from fbar.weights import effective_size
-
-RIDGE = 1e-3
-"""In units of the summaries' variance under ω."""
 
 LEAST_VARIANCE = 1e-9
 """The share of the mean square that a variance is taken for at least."""
@@ -127,7 +125,10 @@ def local(moved: Moved, share: float, order: int = 1) -> Local | None:
 
 
 def _ridge(x: FloatArray, omega: FloatArray) -> FloatArray:
-    """R of each column; more than rounding also where all draws are at one place far from the data."""
+    """R of each column, in units of its variance under ω.
+
+    It is more than rounding also where all draws are at one place far from the data.
+    """
     away = x - omega @ x
     variance = omega @ np.square(away, out=away)
     square = omega @ np.square(x, out=away)

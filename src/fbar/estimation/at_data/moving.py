@@ -2,8 +2,8 @@
 
 In coordinates v of θ (`fbar.estimation.at_data.prepared`) and x, a polynomial in the whitened summaries of the region
 that is centred at the data (x* = (1, 0, …)), v = x β + σ(s) e is fitted by weighted ridge regression with the weights
-Ω = √w K(Δ/H), and log σ² by a linear one of the squared residuals. The coefficients that move a draw come from the
-other folds only:
+Ω = √w K(Δ/H), and log σ² by one of the squared residuals. The coefficients that move a draw come from the other folds
+only:
 
     v* = x*ᵀβ̂₋ₖ + (v − xᵀβ̂₋ₖ) σ̂₋ₖ(s*)/σ̂₋ₖ(s).
 
@@ -20,6 +20,10 @@ an estimate Σ π ψ(v*) moves with β̂₋ₖ by C_k = Σ_{j∈k} π_j (x* − 
 i has the influence Σ_{k≠k(i)} C_kᵀ G₋ₖ⁻¹ Ω_i x_i r_i in addition to that of stage 2. r is taken out of fold too, since
 residuals of the fit itself are too small, by a factor 1 − leverage. The influence of σ̂ is left out.
 
+Where many summaries are given, and simulations are enough, x may have the cubes of the parameters' indices, and log σ²
+has their squares, for all orders (`fbar.estimation.at_data.regressors`). Learned summaries are themselves curved
+regressions of the parameters on the data, which leaves such terms little to do.
+
 Models of a choice have regressions of their own: a draw stays in its model. So have the parts of the draws that a gap
 separates (`fbar.estimation.at_data.modes`), where summaries are few. Of order 0, nothing is moved.
 """
@@ -35,10 +39,11 @@ from fbar.arrays import FloatArray, IntArray
 from fbar.estimation.at_data.modes import parts
 from fbar.estimation.at_data.nearness import whitening
 from fbar.estimation.at_data.prepared import FOLDS, REACH, Prepared
+from fbar.estimation.at_data.regressors import RIDGE, columns_of, indices, regressors
 from fbar.weights import effective_size
 
-RIDGE, SCALE_RIDGE = 1e-3, 0.02
-"""Penalties of the regressions of v and of its log variance, whose regressors have variance 1."""
+SCALE_RIDGE = 0.02
+"""The penalty of the regression of a log variance."""
 
 FLOOR = 0.01
 """What is added to squared residuals before the logarithm is taken, in units of their mean."""
@@ -49,8 +54,8 @@ MOST_STRETCH = 1.0
 LEAST_OTHERS = 0.4
 """The effective share of the simulations that a fold's regression must be fitted to."""
 
-EACH, EACH_SQUARE = 4, 8
-"""Effective simulations for each coefficient of a linear and of a quadratic regression, at least."""
+EACH, EACH_HIGHER = 4, 8
+"""Effective simulations for each coefficient of a linear regression and of one of higher order, at least."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +69,36 @@ class _Fold:
 
 
 @dataclass(frozen=True, eq=False)
+class _Scale:
+    """What the log scales of a part's ``rows`` are linear in, x, and the variance of the coefficients by chance."""
+
+    rows: IntArray
+    x: FloatArray
+    variance: FloatArray
+
+    @classmethod
+    def of(cls, rows: IntArray, x: FloatArray, omega: FloatArray, fold: IntArray, fit: _CrossFit) -> _Scale:
+        """G⁻¹ (Σ Ω² x xᵀ) G⁻¹ s²/4, with the residual variance s² of log σ²: the mean over coordinates and folds.
+
+        The intercept, which all scales have in common, is left out.
+        """
+        square = (omega[:, None] * x).T @ (omega[:, None] * x)
+        found = np.zeros_like(square)
+        for k, inverse in enumerate(fit.inverses):
+            own = omega[fold == k, None] * x[fold == k]
+            found += inverse @ (square - own.T @ own) @ inverse
+        residual = np.average(fit.residual**2, axis=0, weights=omega).mean()
+        return cls(rows, x[:, 1:], found[1:, 1:] * residual / (4 * len(fit.inverses)))
+
+
+@dataclass(frozen=True, eq=False)
 class Moved:
     """A region's draws at the data.
 
     ``rows`` are numbers in what was prepared; ``u`` the whitened summaries, ``radius`` the distances; ``v`` the moved
     coordinates and ``spread`` the deviation of their residuals; ``factor`` what the residuals were multiplied by, and
-    ``pull`` is Ω r. ``parts`` is the number of parts with a gap between them.
+    ``pull`` is Ω r. ``parts`` is the number of parts with a gap between them. ``scales`` are there where regressions
+    bend.
     """
 
     prepared: Prepared
@@ -85,6 +114,7 @@ class Moved:
     spread: FloatArray
     folds: tuple[_Fold, ...]
     parts: int = 1
+    scales: tuple[_Scale, ...] = ()
 
     def __len__(self) -> int:
         return self.rows.size
@@ -96,6 +126,16 @@ class Moved:
         factor = self.factor @ (parts / np.maximum(parts.sum(axis=0), 1e-300))
         spread = np.sqrt(np.average((v - np.average(v, axis=0, weights=self.w)) ** 2, axis=0, weights=self.w))
         return replace(self, v=v, factor=factor, pull=self.pull @ directions, spread=spread)
+
+    def uneven_by_chance(self, at: IntArray, omega: FloatArray) -> float:
+        """The variance that the log scales at some rows, with weights of sum 1, have where σ is the same everywhere."""
+        weight, total = np.zeros(len(self)), 0.0
+        weight[at] = omega
+        for scale in self.scales:
+            share = weight[scale.rows]
+            away = scale.x - share @ scale.x / max(share.sum(), 1e-300)
+            total += float(share @ ((away @ scale.variance) * away).sum(axis=1))
+        return total
 
     def influence(self, gradient: FloatArray, at: IntArray, result: FloatArray | None = None) -> FloatArray:
         """What the regressions add to the influence values: shape (n, m), in place of the ``result`` if that is given.
@@ -143,23 +183,6 @@ class Moved:
         return np.asarray(fold.inverse @ moves)
 
 
-def polynomial(u: FloatArray, order: int) -> FloatArray:
-    """1, u and for the second order all products of two."""
-    n, d = u.shape
-    found = np.empty((n, columns_of(d, order)))
-    found[:, 0], found[:, 1 : d + 1] = 1.0, u
-    end = d + 1
-    for k in range(d if order == 2 else 0):
-        np.multiply(u[:, k : k + 1], u[:, k:], out=found[:, end : end + d - k])
-        end += d - k
-    return found
-
-
-def columns_of(dimension: int, order: int) -> int:
-    """The coefficients of a polynomial."""
-    return 1 + dimension + (dimension * (dimension + 1) // 2 if order == 2 else 0)
-
-
 def kernel(radius: FloatArray, bandwidth: float) -> FloatArray:
     """Epanechnikov's: 1 − (Δ/h)², and 1 for what is at the data themselves."""
     if not bandwidth > 0:
@@ -180,24 +203,32 @@ def move(prepared: Prepared, share: float, order: int) -> Moved | None:
     u = z @ whitening(z, omega)
     part = parts(v[:, : len(prepared.moving)], omega) if prepared.simple else model
     folds: list[_Fold] = []
+    scales: list[_Scale] = []
     moved, factor = v.copy(), np.ones_like(v)
     residuals = v - np.average(v, axis=0, weights=omega) if order == 0 else np.zeros_like(v)
     for m in np.unique(part) if order else ():
         mine = np.flatnonzero(part == m)
-        least = EACH if order == 1 else EACH_SQUARE
-        if columns_of(u.shape[1], order) * least > effective_size(omega[mine]):
-            if model.max() == 0 or order == 2:
+        effective = effective_size(omega[mine])
+        if columns_of(u.shape[1], order) * (EACH if order == 1 else EACH_HIGHER) > effective:
+            if model.max() == 0 or order > 1:
                 return None
             residuals[mine] = v[mine] - np.average(v[mine], axis=0, weights=omega[mine])
             continue
         own = _balanced(prepared.fold[rows][mine], omega[mine])
-        x = polynomial(u[mine], order)
-        residual, middle, inverses = _cross_fitted(x, v[mine], omega[mine], own, RIDGE)
-        logs = np.log(residual**2 + FLOOR * np.average(residual**2, axis=0, weights=omega[mine]) + 1e-300)
-        rest, at_data, _ = _cross_fitted(x[:, : 1 + u.shape[1]], logs, omega[mine], own, SCALE_RIDGE)
-        stretch = np.exp(np.clip((at_data - (logs - rest)) / 2, -MOST_STRETCH, MOST_STRETCH))
-        residuals[mine], factor[mine], moved[mine] = residual, stretch, middle + residual * stretch
-        for k, inverse in enumerate(inverses):
+        bending = order == 3 or (prepared.bending and columns_of(u.shape[1], 3) * EACH_HIGHER <= effective)
+        index = indices(u[mine], v[mine], omega[mine]) if bending else np.empty((mine.size, 0))
+        x = regressors(u[mine], index, order)
+        fit = _cross_fitted(x, v[mine], omega[mine], own, RIDGE)
+        squares = fit.residual**2
+        logs = np.log(squares + FLOOR * np.average(squares, axis=0, weights=omega[mine]) + 1e-300)
+        x_of_scale = np.hstack([x[:, : 1 + u.shape[1]], index**2])
+        log_fit = _cross_fitted(x_of_scale, logs, omega[mine], own, SCALE_RIDGE)
+        stretch = np.exp(np.clip((log_fit.at_data - (logs - log_fit.residual)) / 2, -MOST_STRETCH, MOST_STRETCH))
+        residuals[mine], factor[mine] = fit.residual, stretch
+        moved[mine] = fit.at_data + fit.residual * stretch
+        if prepared.bending:
+            scales.append(_Scale.of(mine, x_of_scale, omega[mine], own, log_fit))
+        for k, inverse in enumerate(fit.inverses):
             at = np.flatnonzero(own == k)
             folds.append(_Fold(int(m), mine[at], x[at], inverse))
     spread = np.sqrt(np.average(residuals**2, axis=0, weights=omega))
@@ -219,16 +250,21 @@ def move(prepared: Prepared, share: float, order: int) -> Moved | None:
         spread,
         tuple(folds),
         int(part.max()) + 1 if prepared.simple else 1,
+        tuple(scales),
     )
 
 
-def _cross_fitted(
-    x: FloatArray, y: FloatArray, omega: FloatArray, fold: IntArray, ridge: float
-) -> tuple[FloatArray, FloatArray, list[FloatArray]]:
-    """A weighted ridge regression of y on x, for each fold of 0, 1, … from the others.
+@dataclass(frozen=True, eq=False)
+class _CrossFit:
+    """The residuals y − xβ̂₋ₖ, the values at the data (the first coefficient), and G₋ₖ⁻¹/ΣΩ of every fold."""
 
-    The residuals y − xβ̂₋ₖ, the values at the data (the first coefficient), and G₋ₖ⁻¹/ΣΩ of every fold.
-    """
+    residual: FloatArray
+    at_data: FloatArray
+    inverses: list[FloatArray]
+
+
+def _cross_fitted(x: FloatArray, y: FloatArray, omega: FloatArray, fold: IntArray, ridge: float) -> _CrossFit:
+    """A weighted ridge regression of y on x, for each fold of 0, 1, … from the others."""
     penalty = np.diag(np.r_[1e-12, np.full(x.shape[1] - 1, ridge)])
     rows = [np.flatnonzero(fold == k) for k in range(int(fold.max()) + 1)]
     sums = [float(omega[own].sum()) for own in rows]
@@ -237,14 +273,14 @@ def _cross_fitted(
     grams = [each.T @ part for each, part in zip(weighted, parts, strict=True)]
     products = [each.T @ y[own] for each, own in zip(weighted, rows, strict=True)]
     gram, product, total = np.sum(grams, axis=0), np.sum(products, axis=0), sum(sums)
-    residual, middle, inverses = np.zeros_like(y), np.zeros_like(y), []
+    residual, at_data, inverses = np.zeros_like(y), np.zeros_like(y), []
     for k, own in enumerate(rows):
         others = total - sums[k]
         inverse = np.linalg.inv((gram - grams[k]) / others + penalty) / others
         beta = inverse @ (product - products[k])
-        residual[own], middle[own] = y[own] - parts[k] @ beta, beta[0]
+        residual[own], at_data[own] = y[own] - parts[k] @ beta, beta[0]
         inverses.append(inverse)
-    return residual, middle, inverses
+    return _CrossFit(residual, at_data, inverses)
 
 
 def _balanced(fold: IntArray, omega: FloatArray) -> IntArray:

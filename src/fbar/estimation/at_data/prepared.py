@@ -51,6 +51,9 @@ LEAST = 20
 FEW = 3
 """Summaries that are few. What is done only with these has not been studied with more, nor with a choice of models."""
 
+MANY = 4
+"""Summaries of more dimensions than this are many: no region of them is small."""
+
 MOST_DIRECTIONS = 200
 """Summaries that a regression uses, at most; of more, their main directions."""
 
@@ -114,6 +117,16 @@ class Prepared:
     def simple(self) -> bool:
         """Whether there is one model, and its summaries are a few numbers as they were given."""
         return self.summaries <= FEW and self.learned is None and not self.model.any()
+
+    @property
+    def many(self) -> bool:
+        """Whether the summaries have many dimensions."""
+        return bool(self.z.shape[1] > MANY)
+
+    @property
+    def bending(self) -> bool:
+        """Whether regressions bend along the indices of parameters: where summaries are many, as they were given."""
+        return self.many and self.learned is None
 
     @property
     def loss(self) -> float:
