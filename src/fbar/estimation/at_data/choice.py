@@ -42,8 +42,6 @@ from functools import cached_property
 from heapq import heappop, heappush
 from itertools import count, islice
 
-import numpy as np
-
 from fbar.estimation.at_data.local import Local, local
 from fbar.estimation.at_data.moments import Companions, Difference, Moments
 from fbar.estimation.at_data.moving import Moved, move
@@ -75,7 +73,7 @@ WIDE = 0.5
 """Steps of at least this share of a region: what a higher order would change is most of their bias."""
 
 EVEN, UNEVEN = 0.005, 2.5
-"""The variance of log scales that is taken for chance with learned summaries, and what the rest is multiplied by."""
+"""A variance of the log scales that chance gives, and what the rest of it is multiplied by."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,16 +181,16 @@ class _Ladder:
         yield known
         sure = max(self._sure(k) for k in range(j, len(self)))
         yield known + sure
-        ways = [self._curved(j) or self._narrowed(j), self._raised(j)]
-        compared = min((way for way in ways if way is not None), key=lambda way: way.bound, default=None)
-        if compared is None:
+        found = (self._curved(j) or self._narrowed(j), self._raised(j))
+        ways = [way for way in found if way is not None]
+        if not ways:
             yield math.inf
             return
-        bias = max(compared.bound, compared.sure, sure)
+        bias = max(min(way.bound for way in ways), *(way.sure for way in ways), sure)
         yield known + bias
         again = 1.0 if self.moved.order < self._last else NEXT_ORDER**2
-        for found, times in ((self._reordered(j), again), (self._nearer(j), 1.0)):
-            bias = bias if found is None else max(bias, times * found.sure)
+        for other, times in ((self._reordered(j), again), (self._nearer(j), 1.0)):
+            bias = bias if other is None else max(bias, times * other.sure)
         yield known + bias
 
     def _sure(self, j: int) -> float:
@@ -232,7 +230,13 @@ class _Ladder:
         return 2 if self._third is None else 3
 
     def _raised(self, j: int) -> Difference | None:
-        """A wide step of the first or second order against that of the third, which has few coefficients more."""
+        """A wide step of the first or second order against that of the third, which has few coefficients more.
+
+        Discrete parameters and models are not moved: of these all orders say the same, with the same bias.
+        """
+        prepared = self.moved.prepared
+        if prepared.fixed.size or prepared.model.any() or not self.moved.v.size:
+            return None
         if self.moved.order not in (1, 2) or self.shares[j] < WIDE:
             return None
         return self._against(self._third, j, j)
@@ -256,13 +260,11 @@ class _Ladder:
         return Difference.between(self.moments(j), self.companions.moments(other.seen, other.weights[k]))
 
     def _unevenness(self, j: int) -> float:
-        """The variance of the log scales among the simulations of a step beyond chance, times a factor."""
-        if not (self.moved.prepared.many and self.moved.folds):
+        """The variance of the log scales among the simulations of a step, times a factor."""
+        if not (self.moved.prepared.many and self.moved.folds and self.moved.v.size):
             return 0.0
-        at, omega = self.weights[j].at, self.weights[j].omega
-        scale = np.log(self.moved.factor[at])
-        chance = self.moved.uneven_by_chance(at, omega) if self.moved.scales else EVEN
-        return UNEVEN * max(float((omega @ (scale - omega @ scale) ** 2).mean()) - chance, 0.0)
+        omega, scale = self.weights[j].omega, self.moved.scales[self.weights[j].at]
+        return UNEVEN * max(float((omega @ (scale - omega @ scale) ** 2).mean()) - EVEN, 0.0)
 
 
 def ladder(moved: Moved, shares: Sequence[float]) -> list[Step]:
@@ -296,8 +298,8 @@ def choose_from(
 ) -> Step | None:
     """The step of least total error, searched from an order and a region that fewer simulations chose.
 
-    More simulations may be worth a smaller region or another order. So the other order and half of the region are
-    compared with the best so far, as long as one of them is better; both were fitted to estimate its bias.
+    More simulations may be worth a smaller region or another order. So the next orders and half of the region are
+    compared with the best so far, as long as one of them is better; most were fitted to estimate its bias.
     """
     ladders = _ladders(prepared, steps, first, order)
     best = _least(ladders, [(order, share)], first, math.inf)

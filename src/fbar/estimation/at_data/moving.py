@@ -21,7 +21,7 @@ i has the influence Σ_{k≠k(i)} C_kᵀ G₋ₖ⁻¹ Ω_i x_i r_i in addition t
 residuals of the fit itself are too small, by a factor 1 − leverage. The influence of σ̂ is left out.
 
 Where many summaries are given, and simulations are enough, x may have the cubes of the parameters' indices, and log σ²
-has their squares, for all orders (`fbar.estimation.at_data.regressors`). Learned summaries are themselves curved
+their squares (`fbar.estimation.at_data.regressors`). Learned summaries are themselves curved
 regressions of the parameters on the data, which leaves such terms little to do.
 
 Models of a choice have regressions of their own: a draw stays in its model. So have the parts of the draws that a gap
@@ -48,6 +48,9 @@ SCALE_RIDGE = 0.02
 FLOOR = 0.01
 """What is added to squared residuals before the logarithm is taken, in units of their mean."""
 
+CHANCE = 1.0
+"""Standard errors by which squares must predict log r² better."""
+
 MOST_STRETCH = 1.0
 """A draw's residual is stretched or shrunk by at most e to this power."""
 
@@ -69,36 +72,13 @@ class _Fold:
 
 
 @dataclass(frozen=True, eq=False)
-class _Scale:
-    """What the log scales of a part's ``rows`` are linear in, x, and the variance of the coefficients by chance."""
-
-    rows: IntArray
-    x: FloatArray
-    variance: FloatArray
-
-    @classmethod
-    def of(cls, rows: IntArray, x: FloatArray, omega: FloatArray, fold: IntArray, fit: _CrossFit) -> _Scale:
-        """G⁻¹ (Σ Ω² x xᵀ) G⁻¹ s²/4, with the residual variance s² of log σ²: the mean over coordinates and folds.
-
-        The intercept, which all scales have in common, is left out.
-        """
-        square = (omega[:, None] * x).T @ (omega[:, None] * x)
-        found = np.zeros_like(square)
-        for k, inverse in enumerate(fit.inverses):
-            own = omega[fold == k, None] * x[fold == k]
-            found += inverse @ (square - own.T @ own) @ inverse
-        residual = np.average(fit.residual**2, axis=0, weights=omega).mean()
-        return cls(rows, x[:, 1:], found[1:, 1:] * residual / (4 * len(fit.inverses)))
-
-
-@dataclass(frozen=True, eq=False)
 class Moved:
     """A region's draws at the data.
 
     ``rows`` are numbers in what was prepared; ``u`` the whitened summaries, ``radius`` the distances; ``v`` the moved
     coordinates and ``spread`` the deviation of their residuals; ``factor`` what the residuals were multiplied by, and
-    ``pull`` is Ω r. ``parts`` is the number of parts with a gap between them. ``scales`` are there where regressions
-    bend.
+    ``pull`` is Ω r. ``scales`` are the logarithms of the factors, by the most flexible regression that there is.
+    ``parts`` is the number of parts with a gap between them.
     """
 
     prepared: Prepared
@@ -113,8 +93,8 @@ class Moved:
     pull: FloatArray
     spread: FloatArray
     folds: tuple[_Fold, ...]
+    scales: FloatArray
     parts: int = 1
-    scales: tuple[_Scale, ...] = ()
 
     def __len__(self) -> int:
         return self.rows.size
@@ -126,16 +106,6 @@ class Moved:
         factor = self.factor @ (parts / np.maximum(parts.sum(axis=0), 1e-300))
         spread = np.sqrt(np.average((v - np.average(v, axis=0, weights=self.w)) ** 2, axis=0, weights=self.w))
         return replace(self, v=v, factor=factor, pull=self.pull @ directions, spread=spread)
-
-    def uneven_by_chance(self, at: IntArray, omega: FloatArray) -> float:
-        """The variance that the log scales at some rows, with weights of sum 1, have where σ is the same everywhere."""
-        weight, total = np.zeros(len(self)), 0.0
-        weight[at] = omega
-        for scale in self.scales:
-            share = weight[scale.rows]
-            away = scale.x - share @ scale.x / max(share.sum(), 1e-300)
-            total += float(share @ ((away @ scale.variance) * away).sum(axis=1))
-        return total
 
     def influence(self, gradient: FloatArray, at: IntArray, result: FloatArray | None = None) -> FloatArray:
         """What the regressions add to the influence values: shape (n, m), in place of the ``result`` if that is given.
@@ -203,31 +173,26 @@ def move(prepared: Prepared, share: float, order: int) -> Moved | None:
     u = z @ whitening(z, omega)
     part = parts(v[:, : len(prepared.moving)], omega) if prepared.simple else model
     folds: list[_Fold] = []
-    scales: list[_Scale] = []
+    scales = np.zeros_like(v)
     moved, factor = v.copy(), np.ones_like(v)
     residuals = v - np.average(v, axis=0, weights=omega) if order == 0 else np.zeros_like(v)
     for m in np.unique(part) if order else ():
         mine = np.flatnonzero(part == m)
         effective = effective_size(omega[mine])
-        if columns_of(u.shape[1], order) * (EACH if order == 1 else EACH_HIGHER) > effective:
+        if columns_of(u.shape[1], order, v.shape[1]) * (EACH if order == 1 else EACH_HIGHER) > effective:
             if model.max() == 0 or order > 1:
                 return None
             residuals[mine] = v[mine] - np.average(v[mine], axis=0, weights=omega[mine])
             continue
         own = _balanced(prepared.fold[rows][mine], omega[mine])
-        bending = order == 3 or (prepared.bending and columns_of(u.shape[1], 3) * EACH_HIGHER <= effective)
+        enough = columns_of(u.shape[1], 3, v.shape[1]) * EACH_HIGHER <= effective
+        bending = order == 3 or (prepared.bending and enough)
         index = indices(u[mine], v[mine], omega[mine]) if bending else np.empty((mine.size, 0))
         x = regressors(u[mine], index, order)
         fit = _cross_fitted(x, v[mine], omega[mine], own, RIDGE)
-        squares = fit.residual**2
-        logs = np.log(squares + FLOOR * np.average(squares, axis=0, weights=omega[mine]) + 1e-300)
-        x_of_scale = np.hstack([x[:, : 1 + u.shape[1]], index**2])
-        log_fit = _cross_fitted(x_of_scale, logs, omega[mine], own, SCALE_RIDGE)
-        stretch = np.exp(np.clip((log_fit.at_data - (logs - log_fit.residual)) / 2, -MOST_STRETCH, MOST_STRETCH))
-        residuals[mine], factor[mine] = fit.residual, stretch
-        moved[mine] = fit.at_data + fit.residual * stretch
-        if prepared.bending:
-            scales.append(_Scale.of(mine, x_of_scale, omega[mine], own, log_fit))
+        scale, scales[mine] = _log_scales(x[:, : 1 + u.shape[1]], index, fit.residual, omega[mine], own)
+        residuals[mine], factor[mine] = fit.residual, np.exp(scale)
+        moved[mine] = fit.at_data + fit.residual * factor[mine]
         for k, inverse in enumerate(fit.inverses):
             at = np.flatnonzero(own == k)
             folds.append(_Fold(int(m), mine[at], x[at], inverse))
@@ -249,8 +214,8 @@ def move(prepared: Prepared, share: float, order: int) -> Moved | None:
         omega[:, None] * residuals,
         spread,
         tuple(folds),
+        scales,
         int(part.max()) + 1 if prepared.simple else 1,
-        tuple(scales),
     )
 
 
@@ -281,6 +246,32 @@ def _cross_fitted(x: FloatArray, y: FloatArray, omega: FloatArray, fold: IntArra
         residual[own], at_data[own] = y[own] - parts[k] @ beta, beta[0]
         inverses.append(inverse)
     return _CrossFit(residual, at_data, inverses)
+
+
+def _log_scales(
+    x: FloatArray, index: FloatArray, residual: FloatArray, omega: FloatArray, fold: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """log σ̂(s*)/σ̂(s) that draws are scaled by, and with the squares of indices where there are any.
+
+    Draws of a coordinate are scaled with squares if these predict log r² better out of fold, by more than chance. An
+    error of a coefficient of t², which is 0 at the data and positive elsewhere, stretches all draws alike; one of u
+    hardly does, since simulations lie on all sides of the data.
+    """
+    square = residual**2
+    logs = np.log(square + FLOOR * np.average(square, axis=0, weights=omega) + 1e-300)
+    linear = _cross_fitted(x, logs, omega, fold, SCALE_RIDGE)
+    found = _scales(logs, linear)
+    if not index.shape[1]:
+        return found, found
+    bent = _cross_fitted(np.hstack([x, index**2]), logs, omega, fold, SCALE_RIDGE)
+    flexible = _scales(logs, bent)
+    gain = omega[:, None] * (linear.residual**2 - bent.residual**2)
+    better = gain.sum(axis=0) > CHANCE * np.sqrt((gain**2).sum(axis=0))
+    return np.where(better, flexible, found), flexible
+
+
+def _scales(logs: FloatArray, fit: _CrossFit) -> FloatArray:
+    return np.asarray(np.clip((fit.at_data - (logs - fit.residual)) / 2, -MOST_STRETCH, MOST_STRETCH))
 
 
 def _balanced(fold: IntArray, omega: FloatArray) -> IntArray:

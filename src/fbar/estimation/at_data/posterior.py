@@ -27,6 +27,7 @@ import numpy as np
 from fbar.arrays import BoolArray, FloatArray, IntArray
 from fbar.errors import NoPosterior
 from fbar.estimation.at_data.choice import STEPS, Step, ladder
+from fbar.estimation.at_data.doubts import doubts_of, unlike_in_words
 from fbar.estimation.at_data.local import Local
 from fbar.estimation.at_data.prepared import Prepared
 from fbar.estimation.estimate import ErrorBars, Estimate, Estimates
@@ -46,23 +47,8 @@ STEP = 0.2
 AT_ONCE = 200_000
 """Points that are looked at together."""
 
-GAP, MOST_GAP_DIMENSIONS = 0.9, 20
-"""The data lie in a gap if no simulation is nearer than this part of the median distance; in so many dimensions."""
-
-FEW = 20
-"""Effective simulations at the data, without which no error bar is reliable."""
-
-TOO_FAR = 1.0
-"""A total error of so many posterior deviations says that the simulations do not reach the data."""
-
 OWN = 2.0
 """Standard errors by which a number's own difference must exceed chance before it is its bias."""
-
-EDGE = 0.01
-"""The share of the simulations near the data that must be farther from their middle than the data are."""
-
-UNLIKE = 0.01
-"""A p-value below which it is remarked that the data are unusual."""
 
 MOST_FREEDOM = 1e6
 
@@ -126,8 +112,8 @@ class PosteriorAtData(Posterior):
             float(weights.at.size),
         )
         self.about = prepared.problem.posterior_in_words
-        self.remark = "; ".join(text for text in (prepared.remark, self._unlike()) if text)
-        self.doubts = self._found_doubts()
+        self.remark = "; ".join(text for text in (prepared.remark, unlike_in_words(step)) if text)
+        self.doubts = doubts_of(step)
 
     def in_words(self) -> str:
         return (
@@ -156,40 +142,6 @@ class PosteriorAtData(Posterior):
     def bandwidth(self) -> float:
         """The share of the simulations that is within the bandwidth."""
         return self.step.weights.at.size / float(self.simulations)
-
-    def _unlike(self) -> str:
-        """A remark on data that are unlike the simulations of the same learned summaries."""
-        p = self.step.unusual
-        if p is None or p > UNLIKE:
-            return ""
-        least = 1 / effective_size(self.step.weights.omega)
-        chance = f"p = {p:.1g}" if p > least else f"p < {least:.1g}"
-        return (
-            f"the data are unlike simulations with the same summaries ({chance}): more may be lost, and the errors "
-            "allow for it"
-        )
-
-    def _found_doubts(self) -> tuple[str, ...]:
-        found = list(self.step.moved.prepared.doubts)
-        if self.step.weights.farther < EDGE:
-            found.append("the data lie at the edge of the simulations or outside; the estimate is an extrapolation")
-        if self._in_a_gap():
-            found.append("no simulation comes near the data: they lie in a gap between what the simulator gives")
-        if self.ess < FEW:
-            found.append(f"the estimate rests on {self.ess:.2g} effective simulations near the data")
-        if self.step.error > TOO_FAR**2:
-            found.append("the simulations do not come near enough to the data; the error may be as large as the spread")
-        return tuple(found)
-
-    def _in_a_gap(self) -> bool:
-        """Whether the nearest simulation is hardly nearer than half of the region, as around a hole or between atoms.
-
-        In d dimensions the nearest of n is expected at about (2/n)^(1/d) of the median distance: 0.66 for 8,000 in 20.
-        """
-        radius = self.step.moved.radius
-        dimension = self.step.moved.u.shape[1]
-        usual = float(np.median(radius))
-        return dimension <= MOST_GAP_DIMENSIONS and usual > 0 and float(radius.min()) > GAP * usual
 
     # ------------------------------------------------------------ within models
 

@@ -42,9 +42,10 @@ def regressors(u: FloatArray, index: FloatArray, order: int) -> FloatArray:
     return found if order < 3 else np.hstack([found, index**3])
 
 
-def columns_of(dimension: int, order: int) -> int:
-    """The coefficients of a polynomial; for the third order without the cubes, which are few."""
-    return 1 + dimension + (dimension * (dimension + 1) // 2 if order >= 2 else 0)
+def columns_of(dimension: int, order: int, coordinates: int = 0) -> int:
+    """The coefficients of `regressors` for so many coordinates of θ; of a polynomial for none."""
+    polynomial = 1 + dimension + (dimension * (dimension + 1) // 2 if order >= 2 else 0)
+    return polynomial + (coordinates if order == 3 else 0)
 
 
 def indices(u: FloatArray, v: FloatArray, omega: FloatArray) -> FloatArray:
