@@ -306,6 +306,24 @@ def test_of_what_is_not_moved_another_order_says_nothing(kind):
     assert move(prepared.take(np.arange(200)), 0.8, 3) is None
 
 
+@pytest.mark.parametrize("seed", [3, 4, 7])
+def test_orders_that_agree_settle_nothing_where_all_may_be_wrong(seed):
+    """θ is the scale of twelve numbers, of which polynomials say little: the posterior is about N(0.05, 0.2²).
+
+    Orders two and three agreed on −2.8 ± 0.8 once, while nearer simulations did not exclude any bias.
+    """
+
+    def scaled(theta, rng):
+        return np.exp(theta["theta"])[:, None] * rng.standard_normal((theta.rows, 12))
+
+    observed = 1.5 * np.sin(1 + 3 * np.arange(12))
+    prior = fbar.Prior(theta=stats.norm(0, 1))
+    problem = fbar.Problem(prior, scaled, observed=observed, summary=lambda data: data)
+    estimate = fbar.infer(problem, "mean:theta", budget=10_000, seed=seed, progress=False)["theta"]
+    assert not estimate.trusted
+    assert abs(estimate.value - 0.05) < 2 * estimate.standard_error
+
+
 def test_orders_in_words():
     kinds = {1: "a linear", 2: "a quadratic", 3: "a quadratic (and along each parameter cubic)"}
     moved = "Draws were moved to the data by {} regression on the nearest 40% of the simulations;"

@@ -13,8 +13,8 @@ mean of b̂² less the variance of b̂, which the influence values give; if that
 standard errors. For a regression of order 1, the local linear estimate is compared with the local quadratic one over
 the same simulations instead, whose difference is β c itself: with less noise where dimensions are many. With many given
 summaries there is a third order (`fbar.estimation.at_data.regressors`). What it changes in a lower one is another
-estimate of β c at a wide step, with little noise between orders two and three; the smaller estimate is taken. To this
-come
+estimate of β c at a wide step, with little noise between orders two and three; the smaller estimate is taken, unless
+the other says that the bias may be as large as the posterior's spread. To this come
 
 - what is significant at a finer step: two estimates may agree by accident, and a wider step has no less bias;
 - what is significant between the regressions of one order and the next of a region: what the next order changed was
@@ -69,8 +69,9 @@ APART = 2
 NEXT_ORDER = 0.5
 """What the next order may change, in units of what the last one did."""
 
-WIDE = 0.5
-"""Steps of at least this share of a region: what a higher order would change is most of their bias."""
+WIDE, TOO_UNSURE = 0.5, 1.0
+"""Steps of at least this share of a region: what a higher order would change is most of their bias. Not where nearer
+simulations do not even show that the bias is smaller than the posterior's spread: there all orders may be wrong."""
 
 EVEN, UNEVEN = 0.005, 2.5
 """A variance of the log scales that chance gives, and what the rest of it is multiplied by."""
@@ -181,11 +182,12 @@ class _Ladder:
         yield known
         sure = max(self._sure(k) for k in range(j, len(self)))
         yield known + sure
-        found = (self._curved(j) or self._narrowed(j), self._raised(j))
-        ways = [way for way in found if way is not None]
-        if not ways:
+        near = self._curved(j) or self._narrowed(j)
+        if near is None:
             yield math.inf
             return
+        raised = self._raised(j) if near.bound < TOO_UNSURE else None
+        ways = [way for way in (near, raised) if way is not None]
         bias = max(min(way.bound for way in ways), *(way.sure for way in ways), sure)
         yield known + bias
         again = 1.0 if self.moved.order < self._last else NEXT_ORDER**2
