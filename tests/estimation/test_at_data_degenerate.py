@@ -8,10 +8,11 @@ from scipy import stats
 
 import fbar
 from fbar.estimation import store
-from fbar.estimation.at_data import AtData
+from fbar.estimation.at_data import AtData, estimator
 from fbar.estimation.at_data.local import local
 from fbar.estimation.at_data.moments import Companions
 from fbar.estimation.at_data.moving import move
+from fbar.estimation.at_data.nearness import nearest
 from fbar.estimation.at_data.prepared import prepare
 from fbar.question.outcomes import Failure
 from helpers.portions import portion
@@ -261,11 +262,11 @@ def test_recorded_runs_too_large_for_memory_use_the_nearest(tmp_path, monkeypatc
     )
     everything = run.all_simulations()
 
-    def select(summaries):
+    def select(summaries, rows):
         return np.argsort(np.abs(summaries[:, 0] - 0.4), kind="stable")[:400]
 
     whole = everything.take()
-    best = np.sort(select(whole.summaries))
+    best = np.sort(select(whole.summaries, whole.rows))
     chosen = everything.selected(400, select)
     assert np.array_equal(chosen.rows, best)
     assert everything.selected(3000, select).rows.size == 3000
@@ -281,6 +282,33 @@ def test_recorded_runs_too_large_for_memory_use_the_nearest(tmp_path, monkeypatc
     posterior, from_record = AtData().posterior(everything), AtData().posterior(read)
     assert posterior.simulations == from_record.simulations == 3000
     assert from_record.value(fbar.mean("t")) == pytest.approx(posterior.value(fbar.mean("t")))
+
+
+def test_equally_near_simulations_are_used_evenly(tmp_path, monkeypatch):
+    """The weights p/q̄ are those of all rounds: a part of a tie must not depend on the round, nor on how it is read."""
+    share = np.diff(nearest(np.zeros((10_000, 1)), np.zeros(1), 1000, np.arange(10_000)))
+    assert share.min() >= 5
+    assert share.max() <= 18
+    later = nearest(np.zeros((5000, 1)), np.zeros(1), 500, np.arange(5000, 10_000))
+    whole = nearest(np.zeros((10_000, 1)), np.zeros(1), 1000, np.arange(10_000))
+    assert abs(np.intersect1d(later + 5000, whole).size - 500) <= 3
+
+    problem = fbar.Problem(
+        fbar.Prior(t=stats.uniform(0, 1)), lambda t, rng: (rng.random(t.rows) < t["t"]).astype(float), observed=1.0
+    )
+    monkeypatch.setattr(estimator, "MOST", 1000)
+    posterior = AtData().posterior(fbar.infer(problem, fbar.mean("t"), budget=4000, seed=2).all_simulations())
+    assert len(posterior.step.moved.prepared) <= 1000
+    estimate = posterior.expect(fbar.mean("t"))
+    assert estimate.value == pytest.approx(2 / 3, abs=4 * estimate.standard_error)  # Beta(2, 1)
+
+    method = fbar.Rejection(tolerance=0.5)
+    run = fbar.infer(problem, fbar.mean("t"), method=method, budget=4000, seed=2, run=tmp_path / "r")
+    monkeypatch.setattr(store, "MOST_SIMULATIONS", 400)
+    monkeypatch.setattr(store, "MOST_NUMBERS", 500)
+    read = fbar.load(tmp_path / "r", problem).all_simulations()
+    assert not read.in_memory
+    assert np.array_equal(AtData().prepared(read).rows, AtData().prepared(run.all_simulations()).rows)
 
 
 def test_of_many_simulations_the_nearest_are_used():

@@ -53,7 +53,7 @@ def test_exchangeable_numbers_are_summarised_by_mean_and_deviation(learned):
     assert [function.of for function in means] == [0, 1]
     assert means[0].explained > 0.8
     assert means[1].explained > 0.8  # raw numbers explain nothing of it
-    assert "bank" in means[1].columns or means[1].columns == "varying coefficients"
+    assert "order" in means[1].columns or means[1].columns == "varying coefficients"
     assert 0 < learned.loss < 0.5
 
 

@@ -176,8 +176,9 @@ class Simulations:
             raise self._not_kept()
         yield from self._from_record(self._recorded)
 
-    def selected(self, most: int, select: Callable[[FloatArray], IntArray]) -> Portion:
-        """All simulations, or at most so many where they are more: the rows of their summaries that ``select`` gives.
+    def selected(self, most: int, select: Callable[[FloatArray, IntArray], IntArray]) -> Portion:
+        """All simulations, or at most so many where they are more: the rows that ``select`` gives
+        of their summaries and their places in the run.
 
         Summaries of simulations that failed are NaN. Where not everything is in memory, the run's record is read once,
         and ``select`` chooses among what it chose before and what follows.
@@ -191,10 +192,10 @@ class Simulations:
         store, rows = self._drawn.everything, np.arange(self._size)
         summaries = store.summaries.flat(rows, self._numbers)
         summaries[store.failure(rows) != Failure.NONE] = np.nan
-        chosen = np.sort(select(summaries))
+        chosen = np.sort(select(summaries, rows))
         return self.take(chosen if chosen.size else None)
 
-    def _selected_from_record(self, most: int, select: Callable[[FloatArray], IntArray]) -> Portion:
+    def _selected_from_record(self, most: int, select: Callable[[FloatArray, IntArray], IntArray]) -> Portion:
         kept: list[Portion] = []
         for portion in self.portions():
             kept.append(portion)
@@ -202,17 +203,18 @@ class Simulations:
                 kept = [self._narrowed(kept, select)]
         return self._narrowed(kept, select)
 
-    def _narrowed(self, kept: list[Portion], select: Callable[[FloatArray], IntArray]) -> Portion:
+    def _narrowed(self, kept: list[Portion], select: Callable[[FloatArray, IntArray], IntArray]) -> Portion:
         """Those of some portions that are selected; all of them where none is."""
         found = [portion.summaries for portion in kept if portion.summaries is not None]
         summaries = np.concatenate(found)
         failure = np.concatenate([portion.failure for portion in kept])
-        chosen = np.sort(select(np.where((failure == Failure.NONE)[:, None], summaries, np.nan)))
+        rows = np.concatenate([portion.rows for portion in kept])
+        chosen = np.sort(select(np.where((failure == Failure.NONE)[:, None], summaries, np.nan), rows))
         if not chosen.size:
             chosen = np.arange(len(summaries))
         costs = [portion.cost for portion in kept if portion.cost is not None]
         return self._made(
-            np.concatenate([portion.rows for portion in kept])[chosen],
+            rows[chosen],
             Points.concatenate([portion.points for portion in kept]).take(chosen),
             np.concatenate([portion.distance for portion in kept])[chosen],
             summaries[chosen],

@@ -7,7 +7,8 @@ logarithmic far from them, whatever the unit. Parts of φ:
     raw       u of the data's numbers (of the means of consecutive blocks if there are more than 150)
     squares   u² of the same
     products  u_i u_j of all pairs, i < j, of at most 12 numbers: all, or those most correlated with the parameters
-    bank      u of the bank of features, for data of at least 5 numbers
+    order     u of the features that do not depend on the order of the numbers, for data of at least 5
+    bank      u of all features, also those of a series
 
 The numbers that products are of are the *few*. Of them there are also
 
@@ -29,7 +30,7 @@ import numpy as np
 
 from fbar.arrays import BoolArray, FloatArray, IntArray
 from fbar.estimation.at_data.dependence import Dependence, standardised
-from fbar.estimation.at_data.features import bank
+from fbar.estimation.at_data.features import bank, order_names
 
 MOST_RAW = 150
 """More numbers than this are replaced by means of consecutive blocks."""
@@ -45,6 +46,7 @@ FEWEST_BANK = 5
 
 SETS = (
     ("raw",),
+    ("order",),
     ("bank",),
     ("raw", "squares"),
     ("raw", "bank"),
@@ -61,10 +63,14 @@ SETS = (
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """The numbers that are computed once for each simulation: the raw ones and the bank's, (n, ·) each."""
+    """The numbers that are computed once for each simulation: the raw ones and the bank's, (n, ·) each.
+
+    The first ``of_order`` of the bank's do not depend on the order of the raw ones.
+    """
 
     raw: FloatArray
     bank: FloatArray
+    of_order: int = 0
 
     @classmethod
     def of(cls, x: FloatArray | Numbers) -> Numbers:
@@ -73,11 +79,12 @@ class Numbers:
             return x
         x = np.asarray(x, dtype=float)
         n, d = x.shape
-        values = bank(x) if d >= FEWEST_BANK else np.zeros((n, 0))
-        return cls(_blocks(x), values)
+        if d < FEWEST_BANK:
+            return cls(_blocks(x), np.zeros((n, 0)), 0)
+        return cls(_blocks(x), bank(x), len(order_names(d)))
 
     def __getitem__(self, rows: IntArray | BoolArray | slice) -> Numbers:
-        return Numbers(self.raw[rows], self.bank[rows])
+        return Numbers(self.raw[rows], self.bank[rows], self.of_order)
 
     def __len__(self) -> int:
         return len(self.raw)
@@ -131,6 +138,7 @@ class Basis:
         sizes["gaps"] = pairs
         ends = np.cumsum(list(sizes.values()))
         columns = {part: np.arange(end - sizes[part], end) for part, end in zip(sizes, ends, strict=True)}
+        columns["order"] = columns["bank"][: self.observed.of_order]
         columns["few"] = np.concatenate([columns["raw"][self.paired], columns["squares"][self.paired]])
         return {part: members for part, members in columns.items() if members.size}
 

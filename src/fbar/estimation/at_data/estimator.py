@@ -80,7 +80,7 @@ class AtData:
             raise InputError("estimates at the data need summaries that are numbers")
         centre = np.ravel(np.asarray(observed, dtype=np.float64))
         most = max(MOST, min(int(SHARE * len(simulations)), MOST_OF_ALL))
-        portion = simulations.selected(most, lambda summaries: nearest(summaries, centre, most))
+        portion = simulations.selected(most, lambda summaries, rows: nearest(summaries, centre, most, rows))
         return prepare(portion, simulations=len(simulations), most=most)
 
     def of(self, prepared: Prepared) -> PosteriorAtData:

@@ -1,14 +1,21 @@
 """A bank of features of data that are ordered or exchangeable numbers: x (n, d) in, values (n, p) out, row by row.
 
 Posterior means are far from linear in raw numbers whose order carries no information, or only through their
-neighbours, but close to linear in statistics of them. For each row of d ≥ 2 numbers with mean m and variance σ²:
+neighbours, but close to linear in statistics of them. There are two parts. For each row of d ≥ 2 numbers with mean m
+and variance σ² the *order* features do not depend on the order that the numbers come in:
 
-- order: quantiles at 13 levels (all order statistics if d < 13) and the logarithms of the spacings between them, in
-  which a change of scale is a shift and a change of shape is linear;
-- moments: m, σ, log σ, arsinh of the skewness, logarithm of the kurtosis;
-- dependence (lags up to d/3): autocovariances to lag 5, in which the likelihood of a stationary Gaussian series is
-  locally linear, autocorrelations ρ to lag 15, and partial autocorrelations to lag 5 by the recursion of Durbin and
-  Levinson, on Fisher's scale artanh;
+- quantiles at 23 levels (all order statistics if d < 23), in which the likelihood of independent numbers is locally
+  linear, and the logarithms of the spacings between them, in which a change of scale is a shift and a change of shape
+  is linear;
+- m, σ, log σ, arsinh of the skewness, logarithm of the kurtosis.
+
+The *series* features say how a number depends on those before it:
+
+- autocovariances to lag 5 and autocorrelations ρ to lag 15, at most to d/3;
+- a long autoregression, to lag 30, at most to d/3, by Burg's method (1975): its coefficients, and the partial
+  autocorrelations that they come from on Fisher's scale artanh. Parameters of a moving average are nearly linear in
+  them, and hardly less exact than from the likelihood (Durbin 1959), while its autocorrelations say little where its
+  roots are near the unit circle;
 - differences of neighbours: 7 quantiles and the logarithm of their mean size.
 
 Every value is finite if the data are, for constant rows and tied numbers as well.
@@ -22,13 +29,13 @@ import numpy as np
 
 from fbar.arrays import FloatArray
 
-LEVELS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 1.0)
+LEVELS = (0.0, 0.02, *(k / 20 for k in range(1, 20)), 0.98, 1.0)
 """Levels of the quantiles."""
 
 DIFFERENCE_LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 """Levels of the quantiles of differences."""
 
-COVARIANCES, CORRELATIONS, PARTIAL = 5, 15, 5
+COVARIANCES, CORRELATIONS, REGRESSION = 5, 15, 30
 """The largest lags."""
 
 SMALLEST_SPACING = 0.003
@@ -37,12 +44,15 @@ SMALLEST_SPACING = 0.003
 SMALLEST_SCALE = 1e-6
 """The smallest deviation whose logarithm is distinguished, as a fraction of the row's largest number."""
 
+AT_ONCE = 2**17
+"""Numbers whose autoregression is computed together: about what a processor's cache holds."""
+
 LARGEST = 1e150
 """Numbers are cut to this size, so that their products are finite."""
 
 
 def bank(x: FloatArray) -> FloatArray:
-    """The features of each row of x (n, d), d ≥ 2, in the order of `bank_names`."""
+    """The features of each row of x (n, d), d ≥ 2: those of order, then those of series, as `bank_names` has them."""
     x = np.clip(np.asarray(x, dtype=float), -LARGEST, LARGEST)
     d = x.shape[1]
     if d < 2:
@@ -58,9 +68,7 @@ def bank(x: FloatArray) -> FloatArray:
     square = scaled * scaled
     skewness, kurtosis = ((square * other).mean(axis=1, keepdims=True) for other in (scaled, square))
     ordered = _quantiles(x, _levels(d))
-    correlation = autocorrelations(scaled, lags(d))
-    steps = np.diff(x, axis=1)
-    parts = [
+    order = [
         ordered * unit,
         _log(np.diff(ordered, axis=1) + SMALLEST_SPACING * (ordered[:, -1:] - ordered[:, :1]), unit),
         mean * unit,
@@ -68,34 +76,49 @@ def bank(x: FloatArray) -> FloatArray:
         _log(deviation, unit),
         np.arcsinh(skewness),
         np.log(kurtosis + 0.5),
+    ]
+    correlation = autocorrelations(scaled, _lags(d, CORRELATIONS))
+    partial = partial_autocorrelations(scaled, _lags(d, REGRESSION))
+    steps = np.diff(x, axis=1)
+    series = [
         correlation[:, :COVARIANCES] * (deviation * unit) ** 2,
         correlation,
-        np.arctanh(np.clip(partial_autocorrelations(correlation[:, :PARTIAL]), -0.999, 0.999)),
+        np.arctanh(np.clip(partial, -0.999, 0.999)),
+        autoregression(partial),
         _quantiles(steps, DIFFERENCE_LEVELS) * unit,
         _log(np.abs(steps).mean(axis=1, keepdims=True), unit),
     ]
-    return np.hstack(parts)
+    return np.hstack(order + series)
 
 
 def bank_names(d: int) -> tuple[str, ...]:
     """What the features of d numbers are called."""
+    return (*order_names(d), *series_names(d))
+
+
+def order_names(d: int) -> tuple[str, ...]:
     levels = [f"{level:.3g}" for level in _levels(d)]
-    most = lags(d)
     return (
         *(f"quantile {level}" for level in levels),
         *(f"log spacing {low} to {high}" for low, high in pairwise(levels)),
         *("mean", "deviation", "log deviation", "skewness", "kurtosis"),
-        *(f"autocovariance {lag}" for lag in range(1, min(most, COVARIANCES) + 1)),
-        *(f"autocorrelation {lag}" for lag in range(1, most + 1)),
-        *(f"partial autocorrelation {lag}" for lag in range(1, min(most, PARTIAL) + 1)),
+    )
+
+
+def series_names(d: int) -> tuple[str, ...]:
+    return (
+        *(f"autocovariance {lag}" for lag in range(1, _lags(d, COVARIANCES) + 1)),
+        *(f"autocorrelation {lag}" for lag in range(1, _lags(d, CORRELATIONS) + 1)),
+        *(f"partial autocorrelation {lag}" for lag in range(1, _lags(d, REGRESSION) + 1)),
+        *(f"autoregression {lag}" for lag in range(1, _lags(d, REGRESSION) + 1)),
         *(f"difference quantile {level:.3g}" for level in DIFFERENCE_LEVELS),
         "log mean difference",
     )
 
 
-def lags(d: int) -> int:
-    """The largest lag of the autocorrelations of d numbers."""
-    return min(CORRELATIONS, d // 3)
+def _lags(d: int, most: int) -> int:
+    """The largest lag for d numbers, at most so large."""
+    return min(most, d // 3)
 
 
 def autocorrelations(scaled: FloatArray, most: int) -> FloatArray:
@@ -108,18 +131,30 @@ def autocorrelations(scaled: FloatArray, most: int) -> FloatArray:
     )
 
 
-def partial_autocorrelations(correlation: FloatArray) -> FloatArray:
-    """φ_kk, k = 1 …, from ρ₁ … by Durbin and Levinson: φ_kk = (ρ_k − Σ φ_{k−1,j} ρ_{k−j}) / (1 − Σ φ_{k−1,j} ρ_j)."""
-    result = np.zeros_like(correlation)
-    coefficients = np.zeros((len(correlation), 0))
-    left = np.ones(len(correlation))
-    for k in range(correlation.shape[1]):
-        explained = np.einsum("nj,nj->n", coefficients, correlation[:, :k][:, ::-1])
-        last = np.clip((correlation[:, k] - explained) / np.maximum(left, 1e-9), -0.9999, 0.9999)
-        coefficients = np.column_stack([coefficients - last[:, None] * coefficients[:, ::-1], last])
-        left = left * (1 - last**2)
-        result[:, k] = last
-    return result
+def partial_autocorrelations(x: FloatArray, most: int) -> FloatArray:
+    """φ_kk, k = 1 …, of rows of mean 0 by Burg's method: each is the correlation of the forward errors f of the
+    autoregression before it and the backward errors b, 2 Σ f_t b_{t−1} / Σ (f_t² + b_{t−1}²), so that none is beyond 1.
+    """
+    found = np.zeros((len(x), most))
+    rows = max(1, AT_ONCE // x.shape[1])
+    for first in range(0, len(x) if most else 0, rows):
+        forward, backward = x[first : first + rows, 1:], x[first : first + rows, :-1]
+        for k in range(most):
+            size = np.einsum("nt,nt->n", forward, forward) + np.einsum("nt,nt->n", backward, backward)
+            both = 2 * np.einsum("nt,nt->n", forward, backward)
+            last = np.where(size > 0, both / np.where(size > 0, size, 1.0), 0.0)[:, None]
+            forward, backward = (forward - last * backward)[:, 1:], (backward - last * forward)[:, :-1]
+            found[first : first + rows, k] = last[:, 0]
+    return found
+
+
+def autoregression(partial: FloatArray) -> FloatArray:
+    """The coefficients of the autoregression that has these partial autocorrelations (Levinson's recursion)."""
+    coefficients = np.zeros((len(partial), 0))
+    for k in range(partial.shape[1]):
+        last = partial[:, k : k + 1]
+        coefficients = np.hstack([coefficients - last * coefficients[:, ::-1], last])
+    return coefficients
 
 
 def _levels(d: int) -> tuple[float, ...]:

@@ -334,7 +334,8 @@ def _varying(fit: CrossFit, sets: _Sets, most: int) -> IntArray:
     if not chosen:
         return np.zeros(0, dtype=np.int64)
     favourite = max(sorted(set(chosen)), key=chosen.count)
-    fallbacks = ["raw + bank", "bank", "raw"] if "bank" in favourite else ["raw + squares", "raw"]
+    of_features = "bank" in favourite or "order" in favourite
+    fallbacks = ["raw + bank", "bank", "order", "raw"] if of_features else ["raw + squares", "raw"]
     for name in (favourite, *fallbacks):
         if name in by_name and by_name[name].size <= most:
             return by_name[name]

@@ -10,8 +10,8 @@ Simulations whose ℓ is negative are left out, those that lie farthest on the s
 computed again until all are positive. Then ℓ are the weights of the sample: its moments, quantiles and probabilities
 are the estimates, a variance cannot be negative, and nothing is expanded about the local constant estimate, whose mean
 can be several posterior deviations from the one at the data. Where that leaves too few (the data are at the edge of
-what the simulator gives), or in more than two dimensions would cost over half of the effective simulations, nothing is
-left out: the sample keeps ω, and Σ (ℓ − ω) ψ is added to its values.
+what the simulator gives), or would cost over half of the effective simulations, nothing is left out: the sample keeps
+ω, and Σ (ℓ − ω) ψ is added to its values.
 
 To first order the error is Σ z with z_i = ℓ_i (ψ_i − X_iᵀβ̂)/(1 − λ_i), β̂ = G⁻¹Xᵀωψ and the leverage
 λ_i = ω_i X_iᵀG⁻¹X_i. X_iᵀG⁻¹X_i − 1 is the squared distance of a simulation from the middle of the weighted ones, in
@@ -44,8 +44,8 @@ MOST_LEVERAGE = 0.8
 TIMES = 20
 """How often simulations of negative weight are left out."""
 
-LEAST_LEFT, FEW_DIMENSIONS = 0.5, 2
-"""The share of the effective simulations that must be left then, in more dimensions than a few."""
+LEAST_LEFT = 0.5
+"""The share of the effective simulations that must be left then."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,8 +146,7 @@ def _equivalent(x: FloatArray, omega: FloatArray, ridge: FloatArray) -> tuple[Fl
 def _positive(x: FloatArray, omega: FloatArray, ell: FloatArray) -> IntArray | None:
     """The rows whose ℓ are all positive when the others are left out; None where they are too few."""
     kept, columns = np.arange(len(x)), x.shape[1]
-    few = columns <= FEW_DIMENSIONS + 1
-    least, most = (columns + 1, np.inf) if few else (EACH * columns, float((ell**2).sum()) / LEAST_LEFT)
+    least, most = EACH * columns, float((ell**2).sum()) / LEAST_LEFT
     for _ in range(TIMES):
         good = ell > 0
         if good.all():

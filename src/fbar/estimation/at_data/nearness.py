@@ -4,6 +4,12 @@ Each summary is z = arsinh((s − s*)/c), c its spread among the simulations tha
 data z is linear in s, far from them it grows like a logarithm, so that heavy tails have little effect. c comes from two
 passes, each among a smaller share of the simulations. It depends on the summaries only, never on θ or weights, so that
 it costs no bias. A summary that is the same in all simulations is left out.
+
+Where data are counts, many simulations are equally near, and the nearest ones may be a part of these only. Which of
+them must not depend on the round that they come from: weights p/q̄ are those of all rounds together. So equally near
+simulations have a fixed order, in which any first of them are spread evenly over the run: that of the fractional parts
+of i·(√5 − 1)/2 for their places i in it (Weyl's sequence of the golden ratio). It is the same for a run that is read
+in parts.
 """
 
 from __future__ import annotations
@@ -26,6 +32,8 @@ HUGE = 1e150
 
 NO_VARIANCE = 1e-8
 """A direction with less than this share of the largest variance is taken for constant."""
+
+GOLDEN = (5**0.5 - 1) / 2
 
 DIRECTIONS_FROM = 1000
 """The nearest simulations whose main directions replace summaries that are too many."""
@@ -80,23 +88,33 @@ def _cut(away: FloatArray, scale: FloatArray) -> FloatArray:
         return np.clip(away / scale, -HUGE, HUGE)
 
 
-def nearest(summaries: FloatArray, observed: FloatArray, most: int) -> IntArray:
-    """The rows of the simulations nearest to the data, at most so many; none whose numbers are not finite."""
+def nearest(summaries: FloatArray, observed: FloatArray, most: int, places: IntArray) -> IntArray:
+    """The rows of the simulations nearest to the data, at most so many; none whose numbers are not finite.
+
+    ``places`` are those of the rows in the run.
+    """
     rows = np.flatnonzero(np.isfinite(summaries).all(axis=1))
     if rows.size <= most:
         return rows
-    return rows[least((scaled(differences(summaries[rows], observed)) ** 2).sum(axis=1), most)]
+    radius = (scaled(differences(summaries[rows], observed)) ** 2).sum(axis=1)
+    return rows[least(radius, most, places[rows])]
 
 
-def least(radius: FloatArray, most: int) -> IntArray:
-    """The places of the smallest numbers, in rising order of the places.
+def least(radius: FloatArray, most: int, places: IntArray | None = None) -> IntArray:
+    """The rows of the smallest numbers, in rising order; of equal ones, rows that are spread evenly over ``places``.
 
     >>> least(np.array([3.0, 1.0, 2.0, 5.0]), 2)
     array([1, 2])
+    >>> least(np.zeros(12), 4)
+    array([ 0,  2,  5, 10])
     """
     if radius.size <= most:
         return np.arange(radius.size)
-    return np.asarray(np.sort(np.argpartition(radius, most - 1)[:most]))
+    edge = np.partition(radius, most - 1)[most - 1]
+    inside, equal = np.flatnonzero(radius < edge), np.flatnonzero(radius == edge)
+    turn = (equal if places is None else places[equal]) * GOLDEN % 1.0
+    first = equal[np.argsort(turn, kind="stable")[: most - inside.size]]
+    return np.asarray(np.sort(np.concatenate([inside, first])))
 
 
 ROUNDING = 1e-12

@@ -256,7 +256,11 @@ def prepare(
         raise _too_few(portion, summaries, kept.size)
     observed = np.ravel(np.asarray(problem.observed, dtype=np.float64))
     if kept.size > most:
-        near = nearest(summaries[kept], observed, most) if z is None else least((z[kept] ** 2).sum(axis=1), most)
+        places = portion.rows[kept]
+        if z is None:
+            near = nearest(summaries[kept], observed, most, places)
+        else:
+            near = least((z[kept] ** 2).sum(axis=1), most, places)
         kept = kept[near]
     away = differences(summaries[kept], observed)
     z = scaled(away) if z is None else z[kept]
