@@ -17,6 +17,10 @@ The numbers that products are of are the *few*. Of them there are also
     correlations   artanh r − artanh r* of groups of the few (the same)
     gaps           log |y_i − y_j| − log |y*_i − y*_j| of all pairs of the few
 
+The functions of all parts but the first three are cut at the outermost quantiles of the simulations. Data may have
+a feature as no simulation has it: numbers that hardly vary, say. A slope fitted to what the simulations vary by would
+be extrapolated that far, and carry the summaries away; cut, the feature counts as the outermost that there was.
+
 A gap's logarithm shows scales as a concordance shows dependence: for numbers of any mean and the scale σ it is log σ
 plus noise of a fixed size, so that log σ is linear in gaps, whatever it is. Squares and products show scales with an
 error in proportion to them, which is set by the large ones: hardly at all where those of the data are small.
@@ -24,7 +28,8 @@ error in proportion to them, which is set by the large ones: hardly at all where
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,6 +48,12 @@ SMALLEST_GAP = 0.01
 
 FEWEST_BANK = 5
 """Data of fewer numbers have no bank of features."""
+
+OUTERMOST = 0.005
+"""The functions of the data are cut at these quantiles of the simulations' on both sides."""
+
+FAR = 0.5
+"""Beyond all simulations by so much of the range between these, a feature is far outside."""
 
 SETS = (
     ("raw",),
@@ -80,8 +91,8 @@ class Numbers:
         x = np.asarray(x, dtype=float)
         n, d = x.shape
         if d < FEWEST_BANK:
-            return cls(_blocks(x), np.zeros((n, 0)), 0)
-        return cls(_blocks(x), bank(x), len(order_names(d)))
+            return cls(blocks(x), np.zeros((n, 0)), 0)
+        return cls(blocks(x), bank(x), len(order_names(d)))
 
     def __getitem__(self, rows: IntArray | BoolArray | slice) -> Numbers:
         return Numbers(self.raw[rows], self.bank[rows], self.of_order)
@@ -92,13 +103,14 @@ class Numbers:
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """φ, with the observed values and the spreads; ``paired`` are the few."""
+    """φ, with the observed values, the spreads, and the edges of the functions; ``paired`` are the few."""
 
     observed: Numbers
     raw_spread: FloatArray
     bank_spread: FloatArray
     paired: IntArray
     dependence: Dependence
+    edges: FloatArray
 
     @classmethod
     def near(cls, numbers: Numbers, observed: Numbers, targets: FloatArray, *, dependence: bool = False) -> Basis:
@@ -108,19 +120,30 @@ class Basis:
         if len(paired) > MOST_PAIRED:
             paired = _most_correlated(_scaled(numbers.raw, observed.raw[0], raw), targets, MOST_PAIRED)
         found = Dependence.among(numbers.raw, paired, targets) if dependence else Dependence.none()
-        return cls(observed, raw, _spread(numbers.bank, observed.bank[0]), paired, found)
+        everything = np.full((2, 1), np.inf) * [[-1], [1]]
+        basis = cls(observed, raw, np.ones(numbers.bank.shape[1]), paired, found, everything)
+        functions = basis._functions(numbers)
+        basis = replace(basis, edges=np.quantile(functions, (OUTERMOST, 1 - OUTERMOST), axis=0))
+        bank = slice(0, numbers.bank.shape[1])
+        spread = _spread(basis._cut(functions)[:, bank], basis._cut(basis._functions(observed))[0, bank])
+        return replace(basis, bank_spread=spread)
 
     def __call__(self, numbers: Numbers) -> FloatArray:
         """φ of each simulation, (n, p)."""
         raw = _scaled(numbers.raw, self.observed.raw[0], self.raw_spread)
         first, second = np.triu_indices(self.paired.size, 1)
         products = raw[:, self.paired[first]] * raw[:, self.paired[second]]
-        features = _scaled(numbers.bank, self.observed.bank[0], self.bank_spread)
-        others = [
-            of(numbers.raw) - of(self.observed.raw)
-            for of in (self.dependence.concordances, self.dependence.correlations, self._gaps)
-        ]
-        return np.hstack([raw, raw**2, products, features, *others])
+        away = self._cut(self._functions(numbers)) - self._cut(self._functions(self.observed))
+        bank = self.bank_spread.size
+        return np.hstack([raw, raw**2, products, np.arcsinh(away[:, :bank] / self.bank_spread), away[:, bank:]])
+
+    def _functions(self, numbers: Numbers) -> FloatArray:
+        """The bank, concordances, correlations and gaps, as they are."""
+        of_raw = (self.dependence.concordances, self.dependence.correlations, self._gaps)
+        return np.hstack([numbers.bank, *(of(numbers.raw) for of in of_raw)])
+
+    def _cut(self, functions: FloatArray) -> FloatArray:
+        return np.clip(functions, *self.edges)
 
     def _gaps(self, raw: FloatArray) -> FloatArray:
         """log |y_i − y_j| of the few; 0 for two that never vary."""
@@ -151,6 +174,15 @@ class Basis:
                 members = np.concatenate([columns[part] for part in parts])
                 found.setdefault(np.sort(members).tobytes(), (" + ".join(parts), members))
         return list(found.values())
+
+
+def far_outside(numbers: Numbers, observed: Numbers, names: Sequence[str]) -> tuple[str, ...]:
+    """The names of the features of the bank whose values at the data are far beyond those of all simulations."""
+    if not numbers.bank.shape[1]:
+        return ()
+    low, high, data = numbers.bank.min(axis=0), numbers.bank.max(axis=0), observed.bank[0]
+    outside = np.maximum(low - data, data - high)
+    return tuple(names[k] for k in np.flatnonzero(outside > FAR * (high - low) + 1e-9 * np.abs(data)).tolist())
 
 
 def distances(raw: FloatArray, observed: FloatArray) -> FloatArray:
@@ -189,7 +221,7 @@ def _most_correlated(u: FloatArray, targets: FloatArray, most: int) -> IntArray:
     return np.sort(np.argsort(-strength, kind="stable")[:most])
 
 
-def _blocks(x: FloatArray) -> FloatArray:
+def blocks(x: FloatArray) -> FloatArray:
     """Means of consecutive blocks of the numbers of each row, if there are more than `MOST_RAW`."""
     d = x.shape[1]
     if d <= MOST_RAW:

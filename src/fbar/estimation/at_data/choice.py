@@ -16,13 +16,19 @@ summaries there is a third order (`fbar.estimation.at_data.regressors`). What it
 estimate of β c at a wide step, with little noise between orders two and three; the smaller estimate is taken, unless
 the other says that the bias may be as large as the posterior's spread. To this come
 
-- what is significant at a finer step: two estimates may agree by accident, and a wider step has no less bias;
+- what is significant at a finer step: two estimates may agree by accident, and a wider step has no less bias. Where up
+  to three summaries are given, what two steps differ by is also looked at for all pairs of steps;
 - what is significant between the regressions of one order and the next of a region: what the next order changed was
   wrong, and one after the last may change half as much again; and between a region and half of it;
 - in more than a few dimensions, where the local regression sees little of it, the variance of the log scales that
   residuals are multiplied by: where the posterior's spread changes from simulation to simulation, draws that were moved
   are least to be trusted. Its factor is fitted, see docs/truth-study.md;
 - what learned summaries may have lost.
+
+Where up to three summaries are given, curvatures differ by a factor of ten or more between the steps of a ladder, and
+what the widest ones differ by is known best. So the bound of a wider step holds for a finer one, reduced by the ratio
+of their curvatures: that supposes less than β c, by which the square falls like c². Without it the finer steps, whose
+differences are mostly chance, would hardly ever be chosen.
 
 The *assumption*: over problems and questions the bias of a number is like a draw of this size, and the curvature at s*
 is not much larger than between the steps. The total error is V + β² c² d², d the posterior deviation of the number.
@@ -37,7 +43,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import count, islice
@@ -139,6 +145,7 @@ class _Ladder:
         self.seen = moved if directions is None else moved.along(directions)
         self._known: dict[int, Moments] = {}
         self._surely: dict[int, float] = {}
+        self._compared: dict[int, Difference | None] = {}
         self._errors: dict[int, tuple[list[float], Iterator[float]]] = {}
 
     def __len__(self) -> int:
@@ -180,9 +187,9 @@ class _Ladder:
             return
         known += self._unevenness(j)
         yield known
-        sure = max(self._sure(k) for k in range(j, len(self)))
+        sure = self._sure_from(j)
         yield known + sure
-        near = self._curved(j) or self._narrowed(j)
+        near = self._near(j)
         if near is None:
             yield math.inf
             return
@@ -195,12 +202,36 @@ class _Ladder:
             bias = bias if other is None else max(bias, times * other.sure)
         yield known + bias
 
+    def _sure_from(self, j: int) -> float:
+        """What of the differences to finer steps is there beyond doubt, of this step or of one below it."""
+        return max(self._sure(k) for k in range(j, len(self)))
+
     def _sure(self, j: int) -> float:
-        """What of the difference to a finer step is there beyond doubt."""
+        """What of the difference to a finer step is there beyond doubt; where summaries are few, to any finer one."""
         if j not in self._surely:
-            found = self._narrowed(j)
-            self._surely[j] = 0.0 if found is None else found.sure
+            found = [self._narrowed(j)]
+            if self.moved.prepared.simple:
+                finer = (k for k in range(j + 1, len(self)) if self.weights[k].ess >= ENOUGH)
+                found += [Difference.between(self.moments(j), self.moments(k)) for k in finer]
+            self._surely[j] = max((one.sure for one in found if one is not None), default=0.0)
         return self._surely[j]
+
+    def _near(self, j: int) -> Difference | None:
+        """What simulations about as near as those of a step say of its bias.
+
+        Where summaries are few, what they say of a wider step counts too, with its squared bias reduced in proportion
+        to the curvature.
+        """
+        if j not in self._compared:
+            found = self._curved(j) or self._narrowed(j)
+            wider = range(j) if found is not None and self.moved.prepared.simple else ()
+            for k in wider:
+                far = self._near(k)
+                if far is not None and found is not None:
+                    less = self.weights[j].curvature / self.weights[k].curvature
+                    found = replace(found, bound=min(found.bound, less * max(far.bound, self._sure_from(k))))
+            self._compared[j] = found
+        return self._compared[j]
 
     def _curved(self, j: int) -> Difference | None:
         """The local linear estimate against the local quadratic one."""

@@ -36,8 +36,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fbar.arrays import BoolArray, FloatArray, IntArray
-from fbar.estimation.at_data.basis import Basis, Numbers, distances
+from fbar.estimation.at_data.basis import Basis, Numbers, distances, far_outside
 from fbar.estimation.at_data.crossfit import CrossFit, Regressions
+from fbar.estimation.at_data.features import bank_names
 
 NUMBERS_A_PARAMETER = 1.5
 """Summaries are worth learning from data with more numbers than this for each parameter."""
@@ -118,7 +119,10 @@ class _Stage:
 
 @dataclass(frozen=True, eq=False)
 class LearnedCoordinates:
-    """Learned summaries; ``functions`` describes the second pass, which gives the coordinates."""
+    """Learned summaries; ``functions`` describes the second pass, which gives the coordinates.
+
+    ``outside`` are the features of the data that are far beyond those of all simulations.
+    """
 
     groups: IntArray
     wide: _Stage
@@ -126,6 +130,7 @@ class LearnedCoordinates:
     radius: float
     functions: tuple[Function, ...]
     rows: int
+    outside: tuple[str, ...] = ()
 
     @property
     def dimension(self) -> int:
@@ -241,7 +246,8 @@ def learn(x: FloatArray | Numbers, observed: FloatArray, v: FloatArray, group: I
     near, functions = _near(all_numbers[rows], star, first[rows][:, :means], about)
     if near is None:
         return None
-    return LearnedCoordinates(groups, stage, near, radius, functions, len(rows))
+    outside = far_outside(numbers, star, bank_names(np.size(observed)))
+    return LearnedCoordinates(groups, stage, near, radius, functions, len(rows), outside)
 
 
 def _near(

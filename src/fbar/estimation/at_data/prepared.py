@@ -229,6 +229,12 @@ class Prepared:
     def doubts(self) -> tuple[str, ...]:
         """Why any estimate from them is unreliable."""
         found = [self.outside] if self.outside else []
+        if self.learned is not None and self.learned.outside:
+            first, number = self.learned.outside[0], len(self.learned.outside)
+            more = f" and {counted(number - 1, 'more feature')}" if number > 1 else ""
+            found.append(
+                f"no simulation is like the data: their {first}{more} lie far outside what the simulator gives"
+            )
         used = self.z.shape[1]
         if used < self.summaries:
             main = counted(used, "main direction")
