@@ -12,7 +12,7 @@ from scipy import stats
 
 import fbar
 from fbar.estimation.at_data import AtData
-from fbar.estimation.at_data.choice import choose, choose_from, ladder
+from fbar.estimation.at_data.choice import ENOUGH, _Ladders, choose, choose_from, ladder
 from fbar.estimation.at_data.estimator import preferred
 from fbar.estimation.at_data.moments import Companions, Difference, Moments
 from fbar.estimation.at_data.moving import move
@@ -97,6 +97,49 @@ def test_estimates_that_agree_by_accident_do_not_hide_a_bias():
     wrong = (0.25 * estimated(middle, lambda s: near(s) - ratio * far(s)) / 0.5) ** 2
     assert middle.bias > wrong > 10 * narrow.bias  # seen at one step
     assert wide.bias > 0.8 * wrong  # and not forgotten at the next
+
+
+def of_widest(steps, monkeypatch, bounds):
+    """A ladder of one given summary, whose comparisons of neighbouring steps have given bounds and show nothing."""
+    made = _Ladders(prepare(bent(3, np.zeros_like, n=2000)), steps, steps).of(1, 0.8)
+    monkeypatch.setattr(type(made), "_curved", lambda _, j: None)
+    monkeypatch.setattr(type(made), "_narrowed", lambda _, j: Difference(bounds[j], 0.0))
+    return made
+
+
+def test_what_a_wider_step_shows_bounds_the_bias_of_a_finer_one(monkeypatch):
+    made = of_widest([1.0, 0.5, 0.25], monkeypatch, (0.01, 0.3, 0.5))
+    c = [weights.curvature for weights in made.weights]
+    monkeypatch.setattr(made, "_sure_from", lambda j: 0.0)
+    assert [made._near(j).bound for j in range(3)] == pytest.approx([0.01, 0.01 * c[1] / c[0], 0.01 * c[2] / c[0]])
+
+
+def test_a_wider_step_bounds_nothing_by_less_than_what_it_is_known_to_be_wrong_by(monkeypatch):
+    made = of_widest([1.0, 0.5, 0.25], monkeypatch, (0.01, 0.3, 0.5))
+    c = [weights.curvature for weights in made.weights]
+    monkeypatch.setattr(made, "_sure_from", lambda j: [0.2, 0.0, 0.0][j])
+    assert made._near(1).bound == pytest.approx(min(0.3, 0.2 * c[1] / c[0]))
+
+
+def test_with_many_summaries_steps_are_judged_alone(monkeypatch):
+    made = of_widest([1.0, 0.5, 0.25], monkeypatch, (0.01, 0.3, 0.5))
+    several = replace(made.moved.prepared, summaries=4)
+    monkeypatch.setattr(made, "moved", replace(made.moved, prepared=several))
+    assert [made._near(j).bound for j in range(3)] == [0.01, 0.3, 0.5]
+
+
+def test_a_step_is_compared_with_all_finer_ones_where_summaries_are_few(monkeypatch):
+    """Neighbouring steps agree; the widest and the finest of enough simulations do not."""
+    made = of_widest([1.0, 0.5, 0.25, 0.012], monkeypatch, (0.01, 0.3, 0.5, 0.5))
+    assert made.weights[2].ess > ENOUGH > made.weights[3].ess
+    sure = {(0, 2): 0.07, (0, 3): 0.9}
+    between = staticmethod(lambda first, other: Difference(0.0, sure.get((first, other), 0.0)))
+    monkeypatch.setattr(Difference, "between", between)
+    monkeypatch.setattr(made, "moments", lambda j: j)
+    assert [made._sure_from(j) for j in range(4)] == [0.07, 0.0, 0.0, 0.0]
+    made._surely.clear()
+    monkeypatch.setattr(made, "moved", replace(made.moved, prepared=replace(made.moved.prepared, summaries=4)))
+    assert made._sure_from(0) == 0.0
 
 
 def test_order_zero_is_a_local_linear_regression_of_draws_as_they_are():

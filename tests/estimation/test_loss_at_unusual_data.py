@@ -32,6 +32,43 @@ def test_data_from_the_model_are_as_unusual_as_they_should_be():
     assert [step.unusual is not None for step in steps] == (p < USUAL).tolist()
 
 
+@pytest.mark.slow
+def test_data_of_many_numbers_from_the_model_are_not_called_unusual():
+    """About the data, arsinh would stretch their own distance from the middle, and three in ten had p < 0.05."""
+    rng = np.random.default_rng(9)
+
+    def of_new_data(seed):
+        x = rng.normal(0, 1) + rng.standard_normal(80)
+        problem = fbar.Problem(
+            fbar.Prior(mu=stats.norm(0, 1)),
+            lambda theta, rng: theta["mu"][:, None] + rng.standard_normal((theta.rows, 80)),
+            observed=x,
+        )
+        run = fbar.infer(problem, [fbar.mean("mu")], method=fbar.Rejection(), budget=1000, seed=seed, progress=False)
+        return unusualness(run.posterior.step)
+
+    p = np.array([of_new_data(seed) for seed in range(24)])
+    assert stats.binomtest(int((p < 0.05).sum()), 24, 0.05, alternative="greater").pvalue > 1e-4
+    assert stats.binomtest(int((p < 0.2).sum()), 24, 0.2, alternative="greater").pvalue > 1e-4
+
+
+def test_data_that_are_too_quiet_are_unusual_too():
+    usual = np.linspace(-1.5, 1.5, NUMBERS)
+    found = answered(0.05 * usual)
+    assert unusualness(found.posterior.step) < 0.01
+    assert "unlike simulations" in found.posterior.remark
+
+
+def test_thousands_of_numbers_are_compared_in_blocks():
+    problem = fbar.Problem(
+        fbar.Prior(mu=stats.norm(0, 1)),
+        lambda theta, rng: theta["mu"][:, None] + 20 * rng.standard_normal((theta.rows, 2000)),
+        observed=np.random.default_rng(3).normal(0.5, 20, 2000),
+    )
+    run = fbar.infer(problem, [fbar.mean("mu")], method=fbar.Rejection(), budget=400, seed=1, progress=False)
+    assert 0 < unusualness(run.posterior.step) <= 1
+
+
 @pytest.mark.parametrize("outlying", [1, 3])
 def test_unusual_data_have_the_largest_loss_that_is_allowed_for(outlying):
     usual = np.linspace(-1.5, 1.5, NUMBERS)

@@ -56,6 +56,7 @@ def _claims(head: str, table: Table, budget: int) -> list[Claim]:
             lines,
             lambda line: line.found.coverage,
             lambda value: value >= LEAST_COVERAGE,
+            lambda line: f"{line.found.coverage:.3f} ± {line.found.coverage_error:.3f}",
         ),
         _of_all(
             f"{head}: median half-width {LENGTH[0]:g} to {LENGTH[1]:g} times the 95% quantile of |error|",
@@ -94,12 +95,14 @@ def _claims_on_large_budgets(head: str, lines: Sequence[Line]) -> list[Claim | N
             lines,
             lambda line: math.nan if line.to_before is None else line.to_before.value,
             lambda value: value <= B2_RATIO,
+            lambda line: str(line.to_before),
         ),
         _each(
             f"{head}: b² not above NPE's where that is below {NPE_IS_GOOD:g}",
             good,
             lambda line: math.nan if line.to_npe is None else line.to_npe.value,
             lambda value: value <= 1,
+            lambda line: str(line.to_npe),
         ),
     ]
 
@@ -110,11 +113,16 @@ def _of_all(text: str, value: float, found: str, holds: bool) -> Claim | None:
 
 
 def _each(
-    text: str, lines: Sequence[Line], value: Callable[[Line], float], holds: Callable[[float], bool]
+    text: str,
+    lines: Sequence[Line],
+    value: Callable[[Line], float],
+    holds: Callable[[float], bool],
+    in_words: Callable[[Line], str] | None = None,
 ) -> Claim | None:
     """A claim on every single problem that has the value; none where no problem has (all flagged, too few runs)."""
-    known = [(line.problem, value(line)) for line in lines if not math.isnan(value(line))]
-    wrong = [f"{problem} {number:.3g}" for problem, number in known if not holds(number)]
+    known = [line for line in lines if not math.isnan(value(line))]
+    failing = [line for line in known if not holds(value(line))]
+    wrong = [f"{line.problem} {in_words(line) if in_words else format(value(line), '.3g')}" for line in failing]
     found = f"{len(known) - len(wrong)} of {counted(len(known), 'problem')}"
     if not known:
         return None
