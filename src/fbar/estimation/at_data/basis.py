@@ -52,8 +52,8 @@ FEWEST_BANK = 5
 OUTERMOST = 0.005
 """The functions of the data are cut at these quantiles of the simulations' on both sides."""
 
-FAR = 0.5
-"""Beyond all simulations by so much of the range between these, a feature is far outside."""
+FAR, ROUNDING = 0.5, 1e-9
+"""Beyond all simulations by so much of the range between these, and by more than rounding, a feature is far outside."""
 
 SETS = (
     ("raw",),
@@ -177,12 +177,14 @@ class Basis:
 
 
 def far_outside(numbers: Numbers, observed: Numbers, names: Sequence[str]) -> tuple[str, ...]:
-    """The names of the features of the bank whose values at the data are far beyond those of all simulations."""
+    """The names of the features whose values at the data are far beyond all simulations, the farthest first."""
     if not numbers.bank.shape[1]:
         return ()
     low, high, data = numbers.bank.min(axis=0), numbers.bank.max(axis=0), observed.bank[0]
-    outside = np.maximum(low - data, data - high)
-    return tuple(names[k] for k in np.flatnonzero(outside > FAR * (high - low) + 1e-9 * np.abs(data)).tolist())
+    beyond = np.maximum(low - data, data - high)
+    far = beyond > FAR * (high - low) + ROUNDING * np.abs(data)
+    ranges = beyond[far] / np.maximum(high - low, 1e-300)[far]
+    return tuple(names[k] for k in np.flatnonzero(far)[np.argsort(-ranges, kind="stable")].tolist())
 
 
 def distances(raw: FloatArray, observed: FloatArray) -> FloatArray:

@@ -8,8 +8,8 @@ it costs no bias. A summary that is the same in all simulations is left out.
 Where data are counts, many simulations are equally near, and the nearest ones may be a part of these only. Which of
 them must not depend on the round that they come from: weights p/q̄ are those of all rounds together. So equally near
 simulations have a fixed order, in which any first of them are spread evenly over the run: that of the fractional parts
-of i·(√5 − 1)/2 for their places i in it (Weyl's sequence of the golden ratio). It is the same for a run that is read
-in parts.
+of i·(√5 − 1)/2 for their places i in it (Weyl's sequence of the golden ratio). That order is the same for a run that
+is read in parts.
 """
 
 from __future__ import annotations

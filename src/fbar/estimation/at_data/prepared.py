@@ -230,10 +230,11 @@ class Prepared:
         """Why any estimate from them is unreliable."""
         found = [self.outside] if self.outside else []
         if self.learned is not None and self.learned.outside:
-            first, number = self.learned.outside[0], len(self.learned.outside)
-            more = f" and {counted(number - 1, 'more feature')}" if number > 1 else ""
+            outside = self.learned.outside
+            more = f" and {counted(len(outside) - 1, 'other feature')}" if len(outside) > 1 else ""
+            lie = "lies" if len(outside) == 1 else "lie"
             found.append(
-                f"no simulation is like the data: their {first}{more} lie far outside what the simulator gives"
+                f"no simulation is like the data: {outside[0]}{more} {lie} far outside what the simulator gives"
             )
         used = self.z.shape[1]
         if used < self.summaries:
