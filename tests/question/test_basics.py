@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import fbar
 from fbar.estimation.estimate import Estimate, shorthand
+from fbar.question.distances import euclidean
 from fbar.question.expressions import Expression
 from fbar.seeds import Purpose, Seeds
 
@@ -77,3 +78,8 @@ def test_intervals_widen_with_few_degrees_of_freedom():
     assert many.interval()[1] - 1 == pytest.approx(0.196, abs=1e-4)
     with pytest.raises(fbar.InputError, match="level must lie between 0 and 1"):
         few.interval(95)
+
+
+def test_distances_of_numbers_whose_squares_are_too_large():
+    far = euclidean(np.array([[3e200, 4e200], [3.0, 4.0], [np.inf, 1.0]]), np.zeros(2))
+    np.testing.assert_allclose(far, [5e200, 5.0, np.inf])

@@ -24,7 +24,16 @@ def euclidean(summaries: Summaries, observed: Summaries) -> FloatArray:
         same = (summaries == observed).reshape(len(summaries), -1).all(axis=1)
         return np.where(same, 0.0, np.inf)
     difference = np.abs(summaries.astype(np.float64) - observed).reshape(len(summaries), -1)
-    return difference[:, 0] if difference.shape[1] == 1 else np.asarray(np.sqrt((difference**2).sum(axis=1)))
+    if difference.shape[1] == 1:
+        return difference[:, 0]
+    with np.errstate(over="ignore"):
+        found = np.sqrt((difference**2).sum(axis=1))
+        beyond = np.isinf(found)  # squares may be too large for a number where their root is not
+        if beyond.any():
+            largest = difference[beyond].max(axis=1)
+            share = difference[beyond] / np.where(np.isfinite(largest), largest, 1.0)[:, None]
+            found[beyond] = largest * np.sqrt((share**2).sum(axis=1))
+    return np.asarray(found)
 
 
 @dataclass(frozen=True, eq=False)
