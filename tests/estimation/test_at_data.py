@@ -197,7 +197,7 @@ def test_a_quantile_that_too_few_simulations_lie_beyond_is_limited_by_the_prior(
     for prior, limit in ((upper, 2.0), (infinite, np.inf)):
         t = prior.from_unit(u[:, None])
         s = t["t"][:, None] + 0.3 * rng.standard_normal((300, 1))
-        posterior = AtData(order=1, region=0.8).posterior(portion(prior, t, s, [0.5]))
+        posterior = AtData(order=1, region=0.8, bandwidth=1).posterior(portion(prior, t, s, [0.5]))
         high = posterior.expect(fbar.quantile("t", 0.98))
         assert high.interval()[1] == limit
         assert high.trusted == np.isfinite(limit)

@@ -8,7 +8,7 @@ from scipy import stats
 
 import fbar
 from fbar.estimation.at_data import AtData
-from fbar.estimation.at_data.choice import ENOUGH, ORDERS, SHARES, choose
+from fbar.estimation.at_data.choice import ENOUGH, ORDERS, SHARES, _Ladders, _merged, choose
 from fbar.estimation.at_data.modes import parts
 from fbar.estimation.at_data.moving import move
 from fbar.estimation.at_data.prepared import prepare
@@ -58,8 +58,7 @@ def test_a_region_whose_parts_have_run_together_is_not_chosen_unless_it_is_asked
     counts = {share: move(prepared, share, 1).parts for share in SHARES}
     assert counts[0.8] == 1
     assert counts[0.2] == counts[0.1] == 2
-    found = choose(prepared, SHARES, ORDERS, HALVES)
-    assert found.moved.parts == 2
+    assert choose(prepared, SHARES, (1, 2), HALVES).moved.parts == 2
     assert choose(prepared, (0.8,), ORDERS, HALVES).moved.share == 0.8
 
 
@@ -171,4 +170,9 @@ def test_a_mode_that_only_a_wide_region_reaches_does_not_forbid_the_smaller_ones
     counts = {share: move(prepared, share, 1).parts for share in SHARES}
     assert counts[0.8] == 2
     assert counts[0.05] == 1
-    assert choose(prepared, SHARES, ORDERS, HALVES).moved.share < 0.8
+    ladders = _Ladders(prepared, HALVES, HALVES)
+    made = [ladders.of(1, share) for share in SHARES]
+    assert not any(_merged(one, made) for one in made)
+    step = choose(prepared, SHARES, ORDERS, HALVES)
+    error = np.sqrt(step.error) * 0.05
+    assert abs(step.weights.ell @ step.moved.v[step.weights.at, 0] - 0.0037) < 4 * error  # 0.12% of the far part's 3

@@ -173,14 +173,15 @@ def test_the_posterior_within_a_model_is_its_own(choice):
 
 
 def test_a_sample_has_equal_weights_and_the_same_expectations(at_data):
-    drawn = at_data.sample(2000)
-    assert drawn.rows == 2000
+    size = round(1.5 * at_data.posterior.ess)
+    drawn = at_data.sample(size)
+    assert drawn.rows == size
     assert list(drawn) == ["a", "b", "twice"]
     assert np.array_equal(drawn["twice"], 2 * drawn["a"])
     weighted = float(at_data.posterior.weights @ at_data.posterior.points["a"])
     assert drawn["a"].mean() == pytest.approx(weighted, abs=0.01)  # each point is drawn n·w times, up to one
-    assert np.array_equal(drawn["a"], at_data.sample(2000)["a"])
-    assert not np.array_equal(drawn["a"], at_data.sample(2000, seed=2)["a"])
+    assert np.array_equal(drawn["a"], at_data.sample(size)["a"])
+    assert not np.array_equal(drawn["a"], at_data.sample(size, seed=2)["a"])
 
 
 def test_the_default_size_is_the_effective_one(at_data):

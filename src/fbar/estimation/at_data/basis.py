@@ -52,6 +52,8 @@ FEWEST_BANK = 5
 OUTERMOST = 0.005
 """The functions of the data are cut at these quantiles of the simulations' on both sides."""
 
+UNCUT = np.array([[-np.inf], [np.inf]])
+
 FAR, ROUNDING = 0.5, 1e-9
 """Beyond all simulations by so much of the range between these, and by more than rounding, a feature is far outside."""
 
@@ -120,8 +122,7 @@ class Basis:
         if len(paired) > MOST_PAIRED:
             paired = _most_correlated(_scaled(numbers.raw, observed.raw[0], raw), targets, MOST_PAIRED)
         found = Dependence.among(numbers.raw, paired, targets) if dependence else Dependence.none()
-        everything = np.full((2, 1), np.inf) * [[-1], [1]]
-        basis = cls(observed, raw, np.ones(numbers.bank.shape[1]), paired, found, everything)
+        basis = cls(observed, raw, np.ones(numbers.bank.shape[1]), paired, found, UNCUT)
         functions = basis._functions(numbers)
         basis = replace(basis, edges=np.quantile(functions, (OUTERMOST, 1 - OUTERMOST), axis=0))
         bank = slice(0, numbers.bank.shape[1])
