@@ -173,7 +173,7 @@ def test_the_posterior_within_a_model_is_its_own(choice):
 
 
 def test_a_sample_has_equal_weights_and_the_same_expectations(at_data):
-    size = round(1.5 * at_data.posterior.ess)
+    size = round(at_data.posterior.ess)
     drawn = at_data.sample(size)
     assert drawn.rows == size
     assert list(drawn) == ["a", "b", "twice"]
