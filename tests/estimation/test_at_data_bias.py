@@ -99,11 +99,20 @@ def test_estimates_that_agree_by_accident_do_not_hide_a_bias():
     assert wide.bias > 0.8 * wrong  # and not forgotten at the next
 
 
+def test_the_spread_of_one_estimate_over_another_is_a_mean_ratio_of_variances():
+    one, kind = np.ones((1, 3)), np.zeros(3, dtype=np.int64)
+    first = Moments(np.zeros(3), np.array([2.0, 1.0, 7.0]), one, kind, np.zeros(1, dtype=np.int64))
+    other = Moments(np.zeros(3), np.array([1.0, 1.0, 0.0]), one, kind, np.zeros(1, dtype=np.int64))
+    assert first.spread_over(other) == pytest.approx((4 + 1) / 2)  # what does not vary is left out
+    assert other.spread_over(first) == 1.0
+
+
 def of_widest(steps, monkeypatch, bounds):
     """A ladder of one given summary, whose comparisons of neighbouring steps have given bounds and show nothing."""
     made = _Ladders(prepare(bent(3, np.zeros_like, n=2000)), steps, steps).of(1, 0.8)
     monkeypatch.setattr(type(made), "_curved", lambda _, j: None)
     monkeypatch.setattr(type(made), "_narrowed", lambda _, j: Difference(bounds[j], 0.0))
+    monkeypatch.setattr(Moments, "spread_over", lambda first, other: 1.0)
     return made
 
 

@@ -42,15 +42,15 @@ def true_quantiles():
 def test_quantiles_within_modes_that_move_in_opposite_directions():
     """One regression for both modes is wrong by more than the noise, which is how wide they are."""
     targets = [fbar.quantile("a", 0.1), fbar.quantile("a", 0.9)]
-    found = [AtData().posterior(folded(seed)).expect(targets) for seed in range(3)]
+    found = [AtData().posterior(folded(seed)).expect(targets) for seed in range(6)]
     errors = np.array([[float(e.value) for e in estimates] for estimates in found]) - true_quantiles()
-    assert np.sqrt((errors**2).mean()) < 0.4 * NOISE
+    assert np.median(np.abs(errors)) < 0.4 * NOISE
     inside = [
         low <= truth <= high
         for estimates in found
         for (low, high), truth in zip((e.interval() for e in estimates), true_quantiles(), strict=True)
     ]
-    assert sum(inside) >= 5
+    assert sum(inside) >= 10  # of 12: fewer with probability 2% if each is there with 95%
 
 
 def test_a_region_whose_parts_have_run_together_is_not_chosen_unless_it_is_asked_for():

@@ -220,7 +220,7 @@ class _Ladder:
         """What simulations about as near as those of a step say of its bias.
 
         Where summaries are few, what they say of a wider step counts too, with its squared bias reduced in proportion
-        to the curvature.
+        to the curvature, in units of this step's variances.
         """
         if j not in self._compared:
             found = self._curved(j) or self._narrowed(j)
@@ -229,6 +229,7 @@ class _Ladder:
                 far = self._near(k)
                 if far is not None and found is not None:
                     less = self.weights[j].curvature / self.weights[k].curvature
+                    less *= self.moments(k).spread_over(self.moments(j))
                     found = replace(found, bound=min(found.bound, less * max(far.bound, self._sure_from(k))))
             self._compared[j] = found
         return self._compared[j]
