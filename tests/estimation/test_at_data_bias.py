@@ -99,47 +99,11 @@ def test_estimates_that_agree_by_accident_do_not_hide_a_bias():
     assert wide.bias > 0.8 * wrong  # and not forgotten at the next
 
 
-def test_the_spread_of_one_estimate_over_another_is_a_mean_ratio_of_variances():
-    one, kind = np.ones((1, 3)), np.zeros(3, dtype=np.int64)
-    first = Moments(np.zeros(3), np.array([2.0, 1.0, 7.0]), one, kind, np.zeros(1, dtype=np.int64))
-    other = Moments(np.zeros(3), np.array([1.0, 1.0, 0.0]), one, kind, np.zeros(1, dtype=np.int64))
-    assert first.spread_over(other) == pytest.approx((4 + 1) / 2)  # what does not vary is left out
-    assert other.spread_over(first) == 1.0
-
-
-def of_widest(steps, monkeypatch, bounds):
-    """A ladder of one given summary, whose comparisons of neighbouring steps have given bounds and show nothing."""
-    made = _Ladders(prepare(bent(3, np.zeros_like, n=2000)), steps, steps).of(1, 0.8)
-    monkeypatch.setattr(type(made), "_curved", lambda _, j: None)
-    monkeypatch.setattr(type(made), "_narrowed", lambda _, j: Difference(bounds[j], 0.0))
-    monkeypatch.setattr(Moments, "spread_over", lambda first, other: 1.0)
-    return made
-
-
-def test_what_a_wider_step_shows_bounds_the_bias_of_a_finer_one(monkeypatch):
-    made = of_widest([1.0, 0.5, 0.25], monkeypatch, (0.01, 0.3, 0.5))
-    c = [weights.curvature for weights in made.weights]
-    monkeypatch.setattr(made, "_sure_from", lambda j: 0.0)
-    assert [made._near(j).bound for j in range(3)] == pytest.approx([0.01, 0.01 * c[1] / c[0], 0.01 * c[2] / c[0]])
-
-
-def test_a_wider_step_bounds_nothing_by_less_than_what_it_is_known_to_be_wrong_by(monkeypatch):
-    made = of_widest([1.0, 0.5, 0.25], monkeypatch, (0.01, 0.3, 0.5))
-    c = [weights.curvature for weights in made.weights]
-    monkeypatch.setattr(made, "_sure_from", lambda j: [0.2, 0.0, 0.0][j])
-    assert made._near(1).bound == pytest.approx(min(0.3, 0.2 * c[1] / c[0]))
-
-
-def test_with_many_summaries_steps_are_judged_alone(monkeypatch):
-    made = of_widest([1.0, 0.5, 0.25], monkeypatch, (0.01, 0.3, 0.5))
-    several = replace(made.moved.prepared, summaries=4)
-    monkeypatch.setattr(made, "moved", replace(made.moved, prepared=several))
-    assert [made._near(j).bound for j in range(3)] == [0.01, 0.3, 0.5]
-
-
 def test_a_step_is_compared_with_all_finer_ones_where_summaries_are_few(monkeypatch):
     """Neighbouring steps agree; the widest and the finest of enough simulations do not."""
-    made = of_widest([1.0, 0.5, 0.25, 0.012], monkeypatch, (0.01, 0.3, 0.5, 0.5))
+    steps = [1.0, 0.5, 0.25, 0.012]
+    made = _Ladders(prepare(bent(3, np.zeros_like, n=2000)), steps, steps).of(1, 0.8)
+    monkeypatch.setattr(type(made), "_narrowed", lambda _, j: Difference(0.1, 0.0))
     assert made.weights[2].ess > ENOUGH > made.weights[3].ess
     sure = {(0, 2): 0.07, (0, 3): 0.9}
     between = staticmethod(lambda first, other: Difference(0.0, sure.get((first, other), 0.0)))

@@ -179,7 +179,7 @@ def test_a_sample_has_equal_weights_and_the_same_expectations(at_data):
     assert list(drawn) == ["a", "b", "twice"]
     assert np.array_equal(drawn["twice"], 2 * drawn["a"])
     weighted = float(at_data.posterior.weights @ at_data.posterior.points["a"])
-    assert drawn["a"].mean() == pytest.approx(weighted, abs=0.01)  # each point is drawn n·w times, up to one
+    assert drawn["a"].mean() == pytest.approx(weighted, abs=0.02)  # each point is drawn n·w times, up to one
     assert np.array_equal(drawn["a"], at_data.sample(size)["a"])
     assert not np.array_equal(drawn["a"], at_data.sample(size, seed=2)["a"])
 

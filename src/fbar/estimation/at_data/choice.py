@@ -25,11 +25,6 @@ the other says that the bias may be as large as the posterior's spread. To this 
   are least to be trusted. Its factor is fitted, see docs/truth-study.md;
 - what learned summaries may have lost.
 
-Where up to three summaries are given, curvatures differ by a factor of ten or more between the steps of a ladder, and
-what the widest ones differ by is known best. So the bound of a wider step holds for a finer one, reduced by the ratio
-of their curvatures: that supposes less than β c, by which the square falls like c². Without it the finer steps, whose
-differences are mostly chance, would hardly ever be chosen.
-
 The *assumption*: over problems and questions the bias of a number is like a draw of this size, and the curvature at s*
 is not much larger than between the steps. The total error is V + β² c² d², d the posterior deviation of the number.
 
@@ -43,7 +38,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import count, islice
@@ -145,7 +140,6 @@ class _Ladder:
         self.seen = moved if directions is None else moved.along(directions)
         self._known: dict[int, Moments] = {}
         self._surely: dict[int, float] = {}
-        self._compared: dict[int, Difference | None] = {}
         self._errors: dict[int, tuple[list[float], Iterator[float]]] = {}
 
     def __len__(self) -> int:
@@ -189,7 +183,7 @@ class _Ladder:
         yield known
         sure = self._sure_from(j)
         yield known + sure
-        near = self._near(j)
+        near = self._curved(j) or self._narrowed(j)
         if near is None:
             yield math.inf
             return
@@ -215,24 +209,6 @@ class _Ladder:
                 found += [Difference.between(self.moments(j), self.moments(k)) for k in finer]
             self._surely[j] = max((one.sure for one in found if one is not None), default=0.0)
         return self._surely[j]
-
-    def _near(self, j: int) -> Difference | None:
-        """What simulations about as near as those of a step say of its bias.
-
-        Where summaries are few, what they say of a wider step counts too, with its squared bias reduced in proportion
-        to the curvature, in units of this step's variances.
-        """
-        if j not in self._compared:
-            found = self._curved(j) or self._narrowed(j)
-            wider = range(j) if found is not None and self.moved.prepared.simple else ()
-            for k in wider:
-                far = self._near(k)
-                if far is not None and found is not None:
-                    less = self.weights[j].curvature / self.weights[k].curvature
-                    less *= self.moments(k).spread_over(self.moments(j))
-                    found = replace(found, bound=min(found.bound, less * max(far.bound, self._sure_from(k))))
-            self._compared[j] = found
-        return self._compared[j]
 
     def _curved(self, j: int) -> Difference | None:
         """The local linear estimate against the local quadratic one."""

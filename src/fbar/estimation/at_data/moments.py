@@ -55,16 +55,6 @@ class Moments:
         found[other.rows] -= other.z
         return found
 
-    def spread_over(self, other: Moments) -> float:
-        """The mean ratio of its posterior variances to those of another estimate, at least 1.
-
-        Errors are in units of an estimate's own variances, which are too large where its bias is.
-        """
-        varies = other.deviation > UNIT
-        if not varies.any():
-            return 1.0
-        return max(float(((self.deviation[varies] / other.deviation[varies]) ** 2).mean()), 1.0)
-
     @cached_property
     def mean_variance(self) -> float:
         """The mean of Σz² in posterior variances."""
