@@ -14,7 +14,7 @@ standard errors. For a regression of order 1, the local linear estimate is compa
 the same simulations instead, whose difference is β c itself: with less noise where dimensions are many. With many given
 summaries there is a third order (`fbar.estimation.at_data.regressors`). What it changes in a lower one is another
 estimate of β c at a wide step, with little noise between orders two and three; the smaller estimate is taken, unless
-the other says that the bias may be as large as the posterior's spread. To this come
+finer steps say that the bias may be as large as the posterior's spread. To this come
 
 - what is significant at a finer step: two estimates may agree by accident, and a wider step has no less bias. Where up
   to three summaries are given, what two steps differ by is also looked at for all pairs of steps;
