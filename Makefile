@@ -36,7 +36,7 @@ check: setup lint  ## for daily work: without statistics, browsers and processes
 	$(PYTEST) -q -m 'not (slow or browser or processes)'
 
 test-arithmetic: setup  ## tests that depend on rounding, again as another processor would compute it; two minutes
-	$(BIN)/python tests/other_processor.py $(PYTEST) -q -m "arithmetic and not slow"
+	$(BIN)/python tests/other_processor.py $(PYTEST) -q -m "arithmetic and not (slow or processes or browser)"
 
 lint: setup
 	$(BIN)/ruff check .

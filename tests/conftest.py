@@ -55,47 +55,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 # ---------------------------------------------------------------- which tests are run
 
-ARITHMETIC = {
-    *(
-        "arithmetic",
-        "catalogue",
-        "catalogue_models",
-        "catalogue_sbibm",
-        "cells",
-        "designs",
-        "docs",
-        "draws",
-        "extended_runs",
-        "formulas",
-    ),
-    *(
-        "inference",
-        "learned_proposals",
-        "ledger",
-        "methods",
-        "priors",
-        "regressions",
-        "scores_divergences",
-        "scores_metrics",
-        "smc",
-    ),
-    *("summaries", "targeted", "theory", "tolerance_bias", "truth"),
-}
-"""Files where numbers that are stored or printed, fits, and results to the last bit depend on arithmetic."""
-STORED = {"catalogue_models", "catalogue_sbibm"}
-"""Of these the slow ones too: they compute again what is stored."""
 ALWAYS_SLOW = "test_estimates_lie_within_their_error_bars_of_the_truth"
 """Of `fbar.testing.MethodConformance`: 200 runs of every method."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        name = item.path.stem.removeprefix("test_")
         if item.name == ALWAYS_SLOW:
             item.add_marker("slow")
-        slow = any(item.get_closest_marker(mark) for mark in ("slow", "processes", "browser"))
-        if name in STORED or (name in ARITHMETIC and not slow):
-            item.add_marker("arithmetic")
 
 
 # ---------------------------------------------------------------- signals

@@ -13,6 +13,8 @@ from fbar.designs.schemes import Independent, Sobol, Stratified, strata
 from fbar.paper.four_designs import asymptotic_variance
 from fbar.problems import filippi, nested_models, ramp, two_sided_exponential
 
+pytestmark = pytest.mark.arithmetic
+
 LAPLACE, RAMP, MODELS = two_sided_exponential(), ramp(), nested_models()
 
 

@@ -14,6 +14,8 @@ from fbar.estimation.at_data.prepared import prepare
 from fbar.estimation.strata import Clustered
 from helpers.portions import portion
 
+pytestmark = pytest.mark.arithmetic
+
 PRIOR = fbar.Prior(a=stats.norm(0, 1), b=stats.norm(0, 1))
 OBSERVED = np.array([0.5, -0.3])
 MEAN, VARIANCE = OBSERVED / 1.25, 0.2  # of θ ~ N(0, 1), s = θ + N(0, 0.25)

@@ -19,6 +19,8 @@ from fbar.estimation.at_data.moving import move
 from fbar.estimation.at_data.prepared import prepare
 from helpers.portions import portion
 
+pytestmark = pytest.mark.arithmetic
+
 MEAN = [fbar.mean("mu")]
 
 

@@ -7,6 +7,8 @@ import fbar
 from fbar.estimation.cells import ActualCounts, Cells
 from fbar.problems import ten_values
 
+pytestmark = pytest.mark.arithmetic
+
 TRIALS = 4000
 EASY = fbar.Problem.tabulated(fbar.Finite(theta=[1.0, 2.0, 3.0, 4.0]), [0.3, 0.05, 0.2, 0.6])
 RARE = fbar.Problem.tabulated(

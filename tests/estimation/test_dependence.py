@@ -7,6 +7,8 @@ from fbar.estimation.at_data.basis import UNCUT, Basis, Numbers
 from fbar.estimation.at_data.dependence import Dependence
 from fbar.estimation.at_data.learned_summaries import learn
 
+pytestmark = pytest.mark.arithmetic
+
 
 def groups(n):
     return np.arange(n) % 4

@@ -9,6 +9,8 @@ from fbar.estimation.kernel_regression import gauss_kronrod
 from fbar.problems import filippi, nested_models, ramp
 from fbar.testing import MethodConformance, finish
 
+pytestmark = pytest.mark.arithmetic
+
 RAMP = ramp()
 HALF = fbar.probability("theta < 0.5")
 

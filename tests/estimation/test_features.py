@@ -14,6 +14,8 @@ from fbar.estimation.at_data.features import (
     partial_autocorrelations,
 )
 
+pytestmark = pytest.mark.arithmetic
+
 
 def named(x):
     """The features of the rows of x by name."""

@@ -10,6 +10,8 @@ import fbar
 from fbar.estimation.at_data.basis import FAR, OUTERMOST, Basis, Numbers, far_outside
 from fbar.estimation.at_data.features import bank_names
 
+pytestmark = pytest.mark.arithmetic
+
 NUMBERS = 20
 SHAPE = np.random.default_rng(8).standard_normal(NUMBERS)
 SHAPE = (SHAPE - SHAPE.mean()) / SHAPE.std()

@@ -9,6 +9,8 @@ from fbar.estimation.at_data.basis import OUTERMOST, Basis, Numbers
 from fbar.estimation.at_data.crossfit import Regressions
 from fbar.estimation.at_data.learned_summaries import MOST_ROWS, learn, worth_learning
 
+pytestmark = pytest.mark.arithmetic
+
 
 def groups(n):
     return np.arange(n) % 4

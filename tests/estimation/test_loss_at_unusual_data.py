@@ -11,6 +11,8 @@ from fbar.estimation.at_data import AtData
 from fbar.estimation.at_data.loss_at_unusual_data import USUAL, unusualness
 from fbar.estimation.at_data.prepared import MOST_LOSS
 
+pytestmark = pytest.mark.arithmetic
+
 NUMBERS = 12
 
 

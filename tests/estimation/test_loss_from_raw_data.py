@@ -16,6 +16,8 @@ from fbar.question.points import Points
 from fbar.question.raw_numbers import MOST_BYTES, RawNumbers, most_of_run, number_kept, places_kept
 from fbar.seeds import Seeds
 
+pytestmark = pytest.mark.arithmetic
+
 SUMMARIES = {
     "mean and deviation": lambda x: np.stack([x.mean(axis=1), x.std(axis=1)], axis=1),
     "two moments": lambda x: np.stack([x.mean(axis=1), (x**2).mean(axis=1)], axis=1),

@@ -12,6 +12,8 @@ from fbar.estimation.at_data.moving import move
 from fbar.estimation.at_data.prepared import prepare
 from helpers.portions import portion
 
+pytestmark = pytest.mark.arithmetic
+
 SLOPES = {2: np.array([[0.0, 0.0], [0.7, 2.0]]), 3: np.array([[0.0, 0.0], [0.7, 2.0], [-0.5, -1.5]])}
 """Intercept and slope of the log odds of each model, of which the first is the reference."""
 

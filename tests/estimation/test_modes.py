@@ -14,6 +14,8 @@ from fbar.estimation.at_data.moving import move
 from fbar.estimation.at_data.prepared import prepare
 from helpers.portions import portion
 
+pytestmark = pytest.mark.arithmetic
+
 NOISE, FOLD = 0.02, 0.5
 HALVES = [0.5**k for k in range(6)]
 

@@ -21,6 +21,8 @@ from fbar.estimation.at_data.prepared import prepare
 from fbar.estimation.at_data.regressors import columns_of, indices
 from helpers.portions import portion
 
+pytestmark = pytest.mark.arithmetic
+
 HALVES = [0.5**k for k in range(4)]
 ALONG = np.array([2.0, -1.0, 2.0, 0.0, 0.0, 0.0]) / 3
 """The direction of the summaries that a parameter depends on."""

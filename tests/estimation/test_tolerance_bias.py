@@ -16,6 +16,8 @@ from fbar.errors import InputError
 from fbar.problems import filippi, ramp
 from fbar.question.priors.marginals import Uniform
 
+pytestmark = pytest.mark.arithmetic
+
 FILIPPI = fbar.problems.load("filippi").with_observed(0.0)
 NEAR = fbar.designs.defensive(fbar.Prior(theta1=Uniform(-2, 18), theta2=Uniform(0, 8)), FILIPPI.prior)
 MOONS = fbar.problems.load("two-moons")

@@ -8,6 +8,8 @@ import fbar.ledger
 from fbar.errors import InputError
 from recorded_cases import CALLS, CASES, MU, Enough, do, everything_of, normal_problem, simulated, stop_at
 
+pytestmark = pytest.mark.arithmetic
+
 
 def test_a_larger_budget_simulates_what_is_missing_alone(tmp_path):
     do("rejection", tmp_path, block_size=100)

@@ -20,6 +20,8 @@ from fbar.ledger import Ledger, pack
 from fbar.question.outcomes import Failure
 from recorded_cases import CASES, FINITE, MODELS, MU, do, everything_of, normal_problem, simulated, smc
 
+pytestmark = pytest.mark.arithmetic
+
 # ---------------------------------------------------------------- the same again
 
 

@@ -9,6 +9,8 @@ from scipy.special import ndtri
 
 import fbar
 
+pytestmark = pytest.mark.arithmetic
+
 A = fbar.mean("a")
 
 

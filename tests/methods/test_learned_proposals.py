@@ -15,6 +15,8 @@ from fbar.designs.proposals.student import DF, StudentMixture, fit, widened
 from fbar.methods.aiming.learning import sums_of_nearest
 from fbar.question.space import Particles, Space
 
+pytestmark = pytest.mark.arithmetic
+
 
 def factors(*covariances):
     return np.linalg.cholesky(np.array(covariances, dtype=float))

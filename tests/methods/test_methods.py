@@ -8,6 +8,8 @@ import fbar
 from fbar import theory
 from fbar.testing import MethodConformance, bernoulli, finish
 
+pytestmark = pytest.mark.arithmetic
+
 
 class TestRejection(MethodConformance):
     method = fbar.Rejection()

@@ -12,6 +12,8 @@ from fbar.designs.boxes import Partition
 from fbar.problems import ramp
 from fbar.question.priors import Density
 
+pytestmark = pytest.mark.arithmetic
+
 RAMP = ramp()
 U = np.random.default_rng(1).random(20_000)
 

@@ -16,6 +16,8 @@ from fbar.problems import filippi
 from fbar.running import drive
 from smc_runs import MEAN, SCHEDULE, run
 
+pytestmark = pytest.mark.arithmetic
+
 
 @pytest.mark.parametrize(
     ("settings", "text"),

@@ -12,6 +12,8 @@ import fbar
 from fbar.errors import InputError
 from smc_runs import KERNELS, run
 
+pytestmark = pytest.mark.arithmetic
+
 
 def test_finite_parameters():
     problem = fbar.Problem.tabulated(

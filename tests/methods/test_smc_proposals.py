@@ -15,6 +15,8 @@ from fbar.errors import InputError
 from fbar.question.space import Particles, Space
 from smc_runs import KERNELS, run
 
+pytestmark = pytest.mark.arithmetic
+
 
 def mixed_prior():
     return fbar.ModelChoice(

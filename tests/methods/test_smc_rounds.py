@@ -17,6 +17,8 @@ from fbar.question.acceptance import Acceptance
 from fbar.testing import MethodConformance
 from smc_runs import MEAN, SCHEDULE, gaussian, run
 
+pytestmark = pytest.mark.arithmetic
+
 
 @pytest.fixture(scope="module")
 def finished():

@@ -16,6 +16,8 @@ from fbar.problems import filippi
 from fbar.weights import weighted_quantiles
 from smc_runs import MEAN, gaussian, run
 
+pytestmark = pytest.mark.arithmetic
+
 
 def test_quantiles_of_the_accepted_distances():
     assert weighted_quantiles(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 2.0]), 0.5) == 2.0

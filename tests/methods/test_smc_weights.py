@@ -13,6 +13,8 @@ from fbar.problems import filippi
 from fbar.question.acceptance import Acceptance
 from smc_runs import MEAN, SCHEDULE, gaussian, run
 
+pytestmark = pytest.mark.arithmetic
+
 
 @pytest.fixture(scope="module")
 def finished():

@@ -17,6 +17,8 @@ from fbar import problems
 from fbar.problems.models.filippi import filippi
 from targeted_runs import EXPONENTIAL, NESTED, THETA, ask, normal, until
 
+pytestmark = pytest.mark.arithmetic
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from fbar.methods.aiming.aim import FLOOR, Aim
 from fbar.question.space import Particles
 from targeted_runs import EXPONENTIAL, THETA, A, Z, ask, gauss, normal
 
+pytestmark = pytest.mark.arithmetic
+
 
 def everywhere(run):
     """The coordinates of all simulations."""

@@ -20,6 +20,8 @@ from fbar.question.acceptance import Acceptance
 from fbar.testing import same
 from targeted_runs import EXPONENTIAL, NESTED, THETA, A, ask, gauss, normal, until
 
+pytestmark = pytest.mark.arithmetic
+
 
 def discrete_prior(theta, rng):
     shift = np.where(theta["c"] == "u", 1.0, 0.0)

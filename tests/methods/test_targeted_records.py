@@ -12,6 +12,8 @@ from fbar.question.simulators import Vectorised
 from fbar.testing import same
 from targeted_runs import EXPONENTIAL, THETA, A, ask, gauss, normal, until
 
+pytestmark = pytest.mark.arithmetic
+
 
 def test_workers_change_nothing_and_the_block_size_is_part_of_the_seed():
     here = ask(normal(), A, 1500, tolerance=0.3, block_size=100)

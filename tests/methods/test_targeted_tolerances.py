@@ -18,6 +18,8 @@ from fbar.estimation.store import Entry
 from fbar.question.space import Particles, Space
 from targeted_runs import A, Z, ask, normal
 
+pytestmark = pytest.mark.arithmetic
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gaussian-mixture", "two-moons"])

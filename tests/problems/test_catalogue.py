@@ -15,6 +15,8 @@ from fbar.problems import Benchmark
 from fbar.problems.benchmark import LEVELS, OBSERVATIONS
 from fbar.problems.catalogue import recipe, recipes
 
+pytestmark = pytest.mark.arithmetic
+
 ROOT = Path(__file__).parents[2]
 RECIPES = recipes()
 WANTED = 3e-4

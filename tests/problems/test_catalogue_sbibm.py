@@ -24,6 +24,8 @@ from fbar.problems.truths.transport import columns, moment_truth, scrambles
 from fbar.question.points import Points
 from fbar.question.targets import mean, probability, second_moment
 
+pytestmark = pytest.mark.arithmetic
+
 NAMES = [
     "gaussian-linear",
     "gaussian-linear-uniform",

@@ -11,6 +11,8 @@ from fbar import problems
 from fbar.errors import InputError
 from fbar.question.truth import Known, Listed, Nodes
 
+pytestmark = pytest.mark.arithmetic
+
 
 def replicates(rng, parts=16, size=400):
     """N(0, 1) by importance sampling from N(0, 2²), in independent parts."""

@@ -21,6 +21,8 @@ from fbar.methods.targeted import TargetedRun
 from fbar.methods.targeted.at_data import TargetedAtDataRun
 from other_processor import ASKED, OLD, environment
 
+pytestmark = pytest.mark.arithmetic
+
 FEW, WHOLE = 2500, 6000
 METHODS = ("rejection", "targeted", "chosen", "at-data", "smc", "allocation", "summaries")
 

@@ -10,6 +10,8 @@ import pytest
 
 import fbar
 
+pytestmark = pytest.mark.arithmetic
+
 ROOT = Path(__file__).parents[2]
 MODULES = [m.name for m in pkgutil.walk_packages(fbar.__path__, "fbar.") if not m.name.startswith("fbar.__main__")]
 

@@ -10,6 +10,8 @@ import fbar
 from fbar.question.priors import Density, Mixture
 from fbar.question.priors.marginals import Scipy, Uniform, as_marginal
 
+pytestmark = pytest.mark.arithmetic
+
 CONTINUOUS = {
     "uniform": fbar.Prior(a=stats.uniform(-1, 3)),
     "frozen": fbar.Prior(a=stats.gamma(2.5, scale=0.5), b=stats.norm(1, 2)),

@@ -7,6 +7,8 @@ from scipy import stats
 import fbar
 from fbar.question.outcomes import Failure
 
+pytestmark = pytest.mark.arithmetic
+
 
 def poisson(theta, rng):
     return rng.poisson(3, theta.rows)

@@ -13,6 +13,8 @@ from fbar.errors import InputError
 from fbar.scores import Approximation, Scene, as_approximation, as_score, divergences, metrics
 from fbar.scores.density import kernel_density
 
+pytestmark = pytest.mark.arithmetic
+
 P_HAT, P = np.array([0.2, 0.5, 0.3]), np.array([0.25, 0.25, 0.5])
 SHIFT, DIMENSION, VARIANCE = 0.6, 10, 0.05
 

@@ -12,6 +12,8 @@ from fbar.question.points import Points
 from fbar.scores import Approximation, Scene, as_score, hypothesis, metrics
 from fbar.weights import systematic
 
+pytestmark = pytest.mark.arithmetic
+
 RNG = np.random.default_rng(20)
 FLAT = np.random.default_rng(1).standard_normal(40)
 

@@ -13,6 +13,8 @@ from fbar.question.acceptance import Acceptance
 from fbar.question.outcomes import Failure, Tally
 from fbar.seeds import Purpose
 
+pytestmark = pytest.mark.arithmetic
+
 PRIOR = np.array([0.2, 0.5, 0.3])
 F = np.array([1.0, 2.0, 4.0])
 TARGET = fbar.mean("theta")

@@ -11,6 +11,8 @@ from scipy.optimize import minimize
 
 from fbar import theory
 
+pytestmark = pytest.mark.arithmetic
+
 PRIOR = np.array([0.2, 0.5, 0.3])
 P = np.array([0.3, 0.05, 0.6])
 F = np.array([1.0, -2.0, 4.0])
