@@ -33,6 +33,9 @@ HUGE = 1e150
 NO_VARIANCE = 1e-8
 """A direction with less than this share of the largest variance is taken for constant."""
 
+SAME_PLACE = 1e-12
+"""A deviation of this part of the distances from the data is rounding: all simulations are at the same place."""
+
 GOLDEN = (5**0.5 - 1) / 2
 
 DIRECTIONS_FROM = 1000
@@ -117,15 +120,11 @@ def least(radius: FloatArray, most: int, places: IntArray | None = None) -> IntA
     return np.asarray(np.sort(np.concatenate([inside, first])))
 
 
-ROUNDING = 1e-12
-"""A deviation of this part of the distances is rounding: all simulations are at the same place."""
-
-
 def whitening(x: FloatArray, weights: FloatArray) -> FloatArray:
     """L with uncorrelated columns x L of variance 1 under the weights; directions without variance are left out."""
     centred = x - weights @ x / weights.sum()
     values, vectors = np.linalg.eigh((weights[:, None] * centred).T @ centred / weights.sum())
-    rounding = ROUNDING**2 * float(weights @ (x**2).sum(axis=1) / weights.sum())
+    rounding = SAME_PLACE**2 * float(weights @ (x**2).sum(axis=1) / weights.sum())
     kept = values > max(NO_VARIANCE * float(values.max(initial=0.0)), rounding, 1e-300)
     return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
 
