@@ -77,6 +77,18 @@ def test_summaries_that_are_all_constant_leave_the_prior():
     )
 
 
+def test_constant_summaries_are_said(n=500):
+    theta, s = simulated(n)
+    prepared = prepare(portion(PRIOR, theta, np.full((n, 2), 1.0), (1.0, 1.0)))
+    assert AtData().of(prepared).remark == (
+        "all simulations have the same summaries: the data say nothing about the parameters, and this is the prior"
+    )
+    assert not prepare(portion(PRIOR, theta, s, AT)).remark
+    counts = prepare(portion(PRIOR, theta, np.round(s), (0.0, 0.0)), most=20)  # the nearest equal the data, others not
+    assert not counts.summaries
+    assert not counts.remark
+
+
 def test_collinear_summaries(usual):
     for estimate, other in zip(expected(lambda s: np.column_stack([s, 2 * s[:, 0]]), (*AT, 0.6)), usual, strict=True):
         assert abs(estimate.value - other.value) < 2 * np.hypot(estimate.standard_error, other.standard_error)

@@ -267,8 +267,14 @@ def test_a_name_that_never_was():
 
 @pytest.mark.parametrize("kind", sorted(former.TARGETS))
 def test_a_former_text_form_is_refused_with_the_present_one(kind):
-    with pytest.raises(fbar.InputError, match=f"'{kind}:a' is now written '{former.TARGETS[kind]}:a'"):
-        parse(f"{kind}:a")
+    what = {"density": "a=1", "interval": "0<a<1"}.get(kind, "a")
+    with pytest.raises(fbar.InputError, match=f"'{kind}:{what}' is now written '{former.TARGETS[kind]}:{what}'"):
+        parse(f"{kind}:{what}")
+
+
+def test_a_former_text_form_that_cannot_be_read_either_is_refused_with_one_that_can():
+    with pytest.raises(fbar.InputError, match="cannot read the target 'density_at:a,1'; write it like density_at:b"):
+        parse("density:a,1")
 
 
 def test_estimates_by_a_former_name_are_refused_with_the_present_one(run):

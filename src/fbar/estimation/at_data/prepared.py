@@ -45,6 +45,10 @@ held the truth too rarely."""
 MOST_NAMED = 6
 """Learned functions that a remark names."""
 
+SAY_NOTHING = (
+    "all simulations have the same summaries: the data say nothing about the parameters, and this is the prior"
+)
+
 LEAST = 20
 """Usable simulations, without which there is nothing to regress."""
 
@@ -91,6 +95,8 @@ class Prepared:
     """The summaries as they are, where others may be learned from them."""
     learned: LearnedCoordinates | None = None
     """What the coordinates z were learned as; None where they are the scaled summaries."""
+    constant: bool = False
+    """Whether all simulations of the run have the same summaries."""
 
     def __len__(self) -> int:
         return self.rows.size
@@ -135,9 +141,9 @@ class Prepared:
 
     @property
     def remark(self) -> str:
-        """What was learned, in a line; nothing where the summaries are as they were given."""
+        """What was learned, in a line, or that there is nothing to learn from; mostly nothing where it was not tried."""
         if self.learned is None:
-            return ""
+            return SAY_NOTHING if self.constant and not self.outside else ""
         names = [*self._coordinate_names(), *self.records]
         means = [f for f in self.learned.functions if f.kind == "mean" and f.of < len(names)]
         shown = [(names[f.of], f.explained) for f in means]
@@ -301,6 +307,7 @@ def prepare(
         _off_constants(away),
         _directions(problem, points, v, len(moving)),
         summaries[kept] if problem.uses_data_as_they_are else None,
+        constant=not z.shape[1] and simulations in (None, len(portion)) and kept.size == usable.sum(),
     )
     return found.in_main_directions(MOST_DIRECTIONS) if z.shape[1] > MOST_DIRECTIONS else found
 

@@ -121,7 +121,12 @@ def parse(text: str) -> Target:
     """
     if not isinstance(text, str) or ":" not in text:
         raise InputError(f"a target is written as kind:what, such as mean:beta; got {shown(text)}")
+    found = _read_whole(former.target(text))  # what is wrong with more than its name is said first
     former.refuse_target(text)
+    return found
+
+
+def _read_whole(text: str) -> Target:
     kind, what = (part.strip() for part in text.split(":", 1))
     if kind not in KINDS:
         load_plugins()
