@@ -141,7 +141,7 @@ class Prepared:
 
     @property
     def remark(self) -> str:
-        """What was learned, in a line, or that there is nothing to learn from; mostly nothing where it was not tried."""
+        """What was learned, in a line, or that there is nothing to learn from."""
         if self.learned is None:
             return SAY_NOTHING if self.constant and not self.outside else ""
         names = [*self._coordinate_names(), *self.records]
