@@ -81,7 +81,7 @@ def test_constant_summaries_are_said():
     theta, s = simulated()
     prepared = prepare(portion(PRIOR, theta, np.full(s.shape, 1.0), (1.0, 1.0)))
     assert AtData().of(prepared).remark == (
-        "all simulations have the same summaries: the data say nothing of the parameters, and this is the prior"
+        "all simulations have the same summaries, so the data say nothing about θ: this is the prior"
     )
     assert not prepare(portion(PRIOR, theta, s, AT)).remark
     counts = prepare(portion(PRIOR, theta, np.round(s), (0.0, 0.0)), most=20)  # the nearest equal the data, others not

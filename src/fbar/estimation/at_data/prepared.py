@@ -45,9 +45,7 @@ held the truth too rarely."""
 MOST_NAMED = 6
 """Learned functions that a remark names."""
 
-SAY_NOTHING = (
-    "all simulations have the same summaries: the data say nothing about the parameters, and this is the prior"
-)
+SAY_NOTHING = "all simulations have the same summaries, so the data say nothing about θ: this is the prior"
 
 LEAST = 20
 """Usable simulations, without which there is nothing to regress."""
