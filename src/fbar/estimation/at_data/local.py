@@ -10,8 +10,9 @@ Simulations whose ℓ is negative are left out, those that lie farthest on the s
 computed again until all are positive. Then ℓ are the weights of the sample: its moments, quantiles and probabilities
 are the estimates, a variance cannot be negative, and nothing is expanded about the local constant estimate, whose mean
 can be several posterior deviations from the one at the data. Where that leaves too few (the data are at the edge of
-what the simulator gives), or would cost over half of the effective simulations, nothing is left out: the sample keeps
-ω, and Σ (ℓ − ω) ψ is added to its values.
+what the simulator gives), nothing is left out: the sample keeps ω, and Σ (ℓ − ω) ψ is added to its values. Nor where it
+would cost over half of the effective simulations, but for one or two given summaries: there it is better to have few
+simulations beside the data than many on one side of them.
 
 To first order the error is Σ z with z_i = ℓ_i (ψ_i − X_iᵀβ̂)/(1 − λ_i), β̂ = G⁻¹Xᵀωψ and the leverage
 λ_i = ω_i X_iᵀG⁻¹X_i. X_iᵀG⁻¹X_i − 1 is the squared distance of a simulation from the middle of the weighted ones, in
@@ -26,6 +27,7 @@ what is left of it, which has the z above.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,8 +46,8 @@ MOST_LEVERAGE = 0.8
 TIMES = 20
 """How often simulations of negative weight are left out."""
 
-LEAST_LEFT = 0.5
-"""The share of the effective simulations that must be left then."""
+LEAST_LEFT, FEW_DIMENSIONS = 0.5, 2
+"""The share of the effective simulations that must be left then, unless a few summaries are given."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +109,8 @@ def local(moved: Moved, share: float, order: int = 1) -> Local | None:
     inverse, ell = _equivalent(x, omega, ridge)
     away = ((x @ inverse) * x).sum(axis=1)
     farther = float((away >= inverse[0, 0] * (1 - 1e-9)).mean())
-    kept = _positive(x, omega, ell) if order == 1 else None
+    few = moved.prepared.simple and moved.u.shape[1] <= FEW_DIMENSIONS
+    kept = _positive(x, omega, ell, 0.0 if few else LEAST_LEFT) if order == 1 else None
     if kept is not None:
         at, x, omega = at[kept], x[kept], omega[kept] / omega[kept].sum()
         ridge = _ridge(x, omega)
@@ -143,10 +146,13 @@ def _equivalent(x: FloatArray, omega: FloatArray, ridge: FloatArray) -> tuple[Fl
     return np.asarray(inverse, dtype=np.float64), np.asarray(omega * (x @ inverse[:, 0]))
 
 
-def _positive(x: FloatArray, omega: FloatArray, ell: FloatArray) -> IntArray | None:
-    """The rows whose ℓ are all positive when the others are left out; None where they are too few."""
+def _positive(x: FloatArray, omega: FloatArray, ell: FloatArray, left: float) -> IntArray | None:
+    """The rows whose ℓ are all positive when the others are left out; None where they are too few.
+
+    ``left`` is the share of the effective simulations that they must be.
+    """
     kept, columns = np.arange(len(x)), x.shape[1]
-    least, most = EACH * columns, float((ell**2).sum()) / LEAST_LEFT
+    least, most = EACH * columns, float((ell**2).sum()) / left if left else math.inf
     for _ in range(TIMES):
         good = ell > 0
         if good.all():
