@@ -9,6 +9,7 @@ from scipy import stats
 import fbar
 from fbar.estimation import store
 from fbar.estimation.at_data import AtData, estimator
+from fbar.estimation.at_data import local as local_regression
 from fbar.estimation.at_data.local import local
 from fbar.estimation.at_data.moments import Companions
 from fbar.estimation.at_data.moving import move
@@ -87,6 +88,19 @@ def test_constant_summaries_are_said():
     counts = prepare(portion(PRIOR, theta, np.round(s), (0.0, 0.0)), most=20)  # the nearest equal the data, others not
     assert not counts.summaries
     assert not counts.remark
+
+
+def test_beside_one_or_two_given_summaries_the_far_side_is_left_out_whatever_it_costs(monkeypatch):
+    """At the edge of the simulations; where that is not allowed to cost so much, the sample keeps its weights."""
+    theta, s = simulated(2000)
+    moved = move(prepare(portion(PRIOR, theta, s, (2.0, 0.9))), 0.8, 1)
+    beside = local(moved, 1.0)
+    assert beside.ell.min() > 0
+    np.testing.assert_array_equal(beside.ell, beside.omega)
+    monkeypatch.setattr(local_regression, "FEW_DIMENSIONS", 0)
+    everything = local(moved, 1.0)
+    assert everything.ell.min() < 0 < everything.omega.min()
+    assert beside.ess < 0.5 * everything.ess
 
 
 def test_collinear_summaries(usual):
