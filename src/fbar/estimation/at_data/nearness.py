@@ -1,9 +1,13 @@
 """How far simulations are from the data: each summary is scaled by its spread near the data.
 
-Each summary is z = arsinh((s − s*)/c), c its spread among the simulations that are near in all of them: close to the
-data z is linear in s, far from them it grows like a logarithm, so that heavy tails have little effect. c comes from two
-passes, each among a smaller share of the simulations. It depends on the summaries only, never on θ or weights, so that
-it costs no bias. A summary that is the same in all simulations is left out.
+Each summary is z = a arsinh((s − s*)/(a c)), c its spread among the simulations that are near in all of them: close to
+the data z is linear in s, far from them it grows like a logarithm, so that heavy tails have little effect. c comes from
+two passes, each among a smaller share of the simulations. It depends on the summaries only, never on θ or weights, so
+that it costs no bias. A summary that is the same in all simulations is left out.
+
+Up to a spreads from the data z is nearly linear. Where summaries are few, regions are small, and a = 1. Of many
+summaries no region is small: it reaches three spreads in each, where with a = 1 a regression that is linear in s would
+be curved in z. There a = 2.
 
 Where data are counts, many simulations are equally near, and the nearest ones may be a part of these only. Which of
 them must not depend on the round that they come from: weights p/q̄ are those of all rounds together. So equally near
@@ -33,6 +37,9 @@ HUGE = 1e150
 NO_VARIANCE = 1e-8
 """A direction with less than this share of the largest variance is taken for constant."""
 
+MANY, LINEAR_OF_MANY = 4, 2.0
+"""Summaries of more dimensions than this are many, no region of them is small, and each is nearly linear this far."""
+
 SAME_PLACE = 1e-12
 """A deviation of this part of the distances from the data is rounding: all simulations are at the same place."""
 
@@ -59,8 +66,19 @@ def varies(away: FloatArray) -> BoolArray:
     return np.asarray(away.max(axis=0, initial=-np.inf) > away.min(axis=0, initial=np.inf))
 
 
-def scaled(away: FloatArray) -> FloatArray:
-    """z of s − s*, shape (n, d): of the summaries that vary.
+def coordinates(away: FloatArray) -> FloatArray:
+    """z of s − s* for regressions and distances from the data.
+
+    >>> few, many = np.linspace(-9.0, 9.0, 101)[:, None], np.linspace(-9.0, 9.0, 101)[:, None].repeat(5, axis=1)
+    >>> bool(np.ptp(coordinates(many)) > np.ptp(coordinates(few)))
+    True
+    """
+    away = away[:, varies(away)]
+    return scaled(away, LINEAR_OF_MANY if away.shape[1] > MANY else 1.0)
+
+
+def scaled(away: FloatArray, linear: float = 1.0) -> FloatArray:
+    """z of s − s*, shape (n, d): of the summaries that vary; nearly linear up to so many spreads.
 
     >>> scaled(np.array([[0.0, 5.0], [1.0, 5.0], [-1.0, 5.0]])).shape
     (3, 1)
@@ -82,7 +100,7 @@ def scaled(away: FloatArray) -> FloatArray:
         spread, usual = np.sqrt((near**2).mean(axis=0)), np.quantile(near, 0.7, axis=0)
         spread = np.where(usual > 0, np.minimum(spread, MOST_OF_SPREAD * usual), spread)
         scale = np.where(spread > 0, spread, scale)
-    return np.asarray(np.arcsinh(_cut(away, scale)))
+    return np.asarray(linear * np.arcsinh(_cut(away, linear * scale)))
 
 
 def _cut(away: FloatArray, scale: FloatArray) -> FloatArray:
@@ -99,7 +117,7 @@ def nearest(summaries: FloatArray, observed: FloatArray, most: int, places: IntA
     rows = np.flatnonzero(np.isfinite(summaries).all(axis=1))
     if rows.size <= most:
         return rows
-    radius = (scaled(differences(summaries[rows], observed)) ** 2).sum(axis=1)
+    radius = (coordinates(differences(summaries[rows], observed)) ** 2).sum(axis=1)
     return rows[least(radius, most, places[rows])]
 
 

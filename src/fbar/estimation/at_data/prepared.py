@@ -19,7 +19,7 @@ from fbar.checks import counted
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.at_data.basis import Numbers
 from fbar.estimation.at_data.learned_summaries import LearnedCoordinates, learn, worth_learning
-from fbar.estimation.at_data.nearness import differences, least, main_directions, nearest, scaled, varies
+from fbar.estimation.at_data.nearness import MANY, coordinates, differences, least, main_directions, nearest, varies
 from fbar.estimation.simulations import Portion, Structure
 from fbar.question.outcomes import Failure
 from fbar.question.points import Points
@@ -52,9 +52,6 @@ LEAST = 20
 
 FEW = 3
 """Summaries that are few. What is done only with these has not been studied with more, nor with a choice of models."""
-
-MANY = 4
-"""Summaries of more dimensions than this are many: no region of them is small."""
 
 MOST_DIRECTIONS = 200
 """Summaries that a regression uses, at most; of more, their main directions."""
@@ -274,7 +271,7 @@ def prepare(
             near = least((z[kept] ** 2).sum(axis=1), most, places)
         kept = kept[near]
     away = differences(summaries[kept], observed)
-    z = scaled(away) if z is None else z[kept]
+    z = coordinates(away) if z is None else z[kept]
     points, dependence = portion.points.take(kept), portion.structure.take(kept)
     unit = _unit(problem, points)
     moving = () if unit is None else _continuous(problem, points, unit)
