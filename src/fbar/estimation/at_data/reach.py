@@ -6,6 +6,10 @@ most of the variance. So after a first estimate the draws of each model are kept
 covariance of its sample, widened by its error: Δ² ≤ d + 4 √(2d) + 12 (for a normal posterior of d dimensions beyond all
 but 10⁻⁵ of it; in one dimension 4.3 deviations). The cut depends on what was estimated from all simulations together,
 and only through a mean and a covariance.
+
+Draws from where the posterior has no mass become rare towards the data. If those beyond the ellipsoid do not, the first
+estimate has lost a part of the posterior: a second mode of a fifth of it, say, that has few simulations of large
+weight. Then nothing is left out.
 """
 
 from __future__ import annotations
@@ -20,6 +24,9 @@ from fbar.estimation.at_data.prepared import Prepared
 
 EACH = 5
 """Draws of a model for each of its coordinates, at least, that tell where it ends."""
+
+NEAR, RARER = 0.05, 0.5
+"""Among this share of the simulations, the nearest, those beyond must have at most this part of their weight in all."""
 
 
 def within_reach(step: Step, prepared: Prepared) -> BoolArray:
@@ -44,4 +51,11 @@ def within_reach(step: Step, prepared: Prepared) -> BoolArray:
         of_model = np.flatnonzero(prepared.model == m)
         x = (prepared.v[of_model, :names] - centre)[:, varies]
         kept[of_model] = ((x @ inverse) * x).sum(axis=1) <= d + 4 * math.sqrt(2 * d) + 12
-    return kept
+    return kept if _rarer_near_the_data(prepared, ~kept) else np.ones_like(kept)
+
+
+def _rarer_near_the_data(prepared: Prepared, beyond: BoolArray) -> bool:
+    """Whether draws beyond reach have less of the weight among the simulations nearest to the data than in all."""
+    near = prepared.radius <= np.quantile(prepared.radius, NEAR)
+    w = prepared.w
+    return bool(w[near & beyond].sum() * w.sum() <= RARER * w[beyond].sum() * w[near].sum())
