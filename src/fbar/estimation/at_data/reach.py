@@ -21,12 +21,14 @@ import numpy as np
 from fbar.arrays import BoolArray
 from fbar.estimation.at_data.choice import Step
 from fbar.estimation.at_data.prepared import Prepared
+from fbar.weights import effective_size
 
 EACH = 5
 """Draws of a model for each of its coordinates, at least, that tell where it ends."""
 
-NEAR, RARER = 0.05, 0.5
-"""Among this share of the simulations, the nearest, those beyond must have at most this part of their weight in all."""
+NEAREST, WIDER, RARER, SURE = (0.01, 0.05), 4, 0.5, 2.0
+"""Draws beyond are compared among these shares of the simulations, the nearest, and among four times as many: they
+become rare towards the data unless their part of the weight is more than half of that there, by two standard errors."""
 
 
 def within_reach(step: Step, prepared: Prepared) -> BoolArray:
@@ -55,7 +57,17 @@ def within_reach(step: Step, prepared: Prepared) -> BoolArray:
 
 
 def _rarer_near_the_data(prepared: Prepared, beyond: BoolArray) -> bool:
-    """Whether draws beyond reach have less of the weight among the simulations nearest to the data than in all."""
-    near = prepared.radius <= np.quantile(prepared.radius, NEAR)
-    w = prepared.w
-    return bool(w[near & beyond].sum() * w.sum() <= RARER * w[beyond].sum() * w[near].sum())
+    """Whether draws beyond reach may have less of the weight near the data than farther out."""
+
+    def part(share: float) -> tuple[float, float]:
+        """Their part of the weight among the nearest, and its standard error."""
+        nearest = prepared.radius <= np.quantile(prepared.radius, share)
+        w = prepared.w[nearest]
+        found = float(w[beyond[nearest]].sum() / w.sum())
+        return found, math.sqrt(found * (1 - found) / effective_size(w))
+
+    for share in NEAREST:
+        (near, error), (farther, _) = part(share), part(WIDER * share)
+        if near - SURE * error > RARER * farther:
+            return False
+    return True
