@@ -163,8 +163,11 @@ def test_at_the_data_the_bias_of_the_tolerance_is_gone(records):
     assert record.one(quantity="standard_error", setting="uniform/at-data", target="variance:theta1").value > 0
 
 
-def test_at_the_edge_of_rejections_simulations_an_estimate_at_the_data_is_nearer_than_abcs():
-    """The median squared error of ten runs, 0.15 on average over many, is below half of ABC's mean of 0.80."""
+def test_at_the_edge_of_rejections_simulations_the_far_side_is_left_out():
+    """The median over ten runs of the mean squared error of the covariance's entries: 0.08, and 0.21 in ten others.
+
+    Where simulations of negative weight stay in, it is 0.7 and 1.1.
+    """
     squares = []
     for trial in range(10):
         posterior = AtData().posterior(finished_run("rejection", Seeds(trial)).all_simulations())
