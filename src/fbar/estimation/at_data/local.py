@@ -10,9 +10,9 @@ Simulations whose ℓ is negative are left out, those that lie farthest on the s
 computed again until all are positive. Then ℓ are the weights of the sample: its moments, quantiles and probabilities
 are the estimates, a variance cannot be negative, and nothing is expanded about the local constant estimate, whose mean
 can be several posterior deviations from the one at the data. Where that leaves too few (the data are at the edge of
-what the simulator gives), nothing is left out: the sample keeps ω, and Σ (ℓ − ω) ψ is added to its values. Nor where it
-would cost over half of the effective simulations, but for one or two given summaries: there it is better to have few
-simulations beside the data than many on one side of them.
+what the simulator gives), nothing is left out: the sample keeps ω, and Σ (ℓ − ω) ψ is added to its values. The same is
+done where it would cost over half of the effective simulations, except within one model with one or two given
+summaries: there it is better to have few simulations beside the data than many on one side of them.
 
 To first order the error is Σ z with z_i = ℓ_i (ψ_i − X_iᵀβ̂)/(1 − λ_i), β̂ = G⁻¹Xᵀωψ and the leverage
 λ_i = ω_i X_iᵀG⁻¹X_i. X_iᵀG⁻¹X_i − 1 is the squared distance of a simulation from the middle of the weighted ones, in

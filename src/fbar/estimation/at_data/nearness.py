@@ -5,9 +5,9 @@ the data z is linear in s, far from them it grows like a logarithm, so that heav
 two passes, each among a smaller share of the simulations. It depends on the summaries only, never on θ or weights, so
 that it costs no bias. A summary that is the same in all simulations is left out.
 
-Up to a spreads from the data z is nearly linear. Where summaries are few, regions are small, and a = 1. Of many
+Up to *a* spreads from the data z is nearly linear. Where summaries are few, regions are small, and a = 1. Of many
 summaries no region is small: it reaches three spreads in each, where with a = 1 a regression that is linear in s would
-be curved in z. There a = 2.
+be curved in z. There a = 2, but for summaries of heavy tails, which would rule a regression.
 
 Where data are counts, many simulations are equally near, and the nearest ones may be a part of these only. Which of
 them must not depend on the round that they come from: weights p/q̄ are those of all rounds together. So equally near
@@ -37,8 +37,12 @@ HUGE = 1e150
 NO_VARIANCE = 1e-8
 """A direction with less than this share of the largest variance is taken for constant."""
 
-MANY, LINEAR_OF_MANY = 4, 2.0
-"""Summaries of more dimensions than this are many, no region of them is small, and each is nearly linear this far."""
+MANY = 4
+"""Summaries of more dimensions than this are many: no region of them is small."""
+
+LINEAR_OF_MANY, HEAVY = 2.0, 6.0
+"""Each of many summaries is nearly linear up to so many spreads, unless the 99% quantile of |s − s*| is more than so
+many medians: for a normal one, at its middle, it is 3.8."""
 
 SAME_PLACE = 1e-12
 """A deviation of this part of the distances from the data is rounding: all simulations are at the same place."""
@@ -74,10 +78,13 @@ def coordinates(away: FloatArray) -> FloatArray:
     True
     """
     away = away[:, varies(away)]
-    return scaled(away, LINEAR_OF_MANY if away.shape[1] > MANY else 1.0)
+    if away.shape[1] <= MANY:
+        return scaled(away)
+    median, outer = np.quantile(np.abs(away), (0.5, 0.99), axis=0)
+    return scaled(away, np.where(outer > HEAVY * median, 1.0, LINEAR_OF_MANY))
 
 
-def scaled(away: FloatArray, linear: float = 1.0) -> FloatArray:
+def scaled(away: FloatArray, linear: FloatArray | float = 1.0) -> FloatArray:
     """z of s − s*, shape (n, d): of the summaries that vary; nearly linear up to so many spreads.
 
     >>> scaled(np.array([[0.0, 5.0], [1.0, 5.0], [-1.0, 5.0]])).shape

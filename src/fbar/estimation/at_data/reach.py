@@ -9,7 +9,8 @@ and only through a mean and a covariance.
 
 Draws from where the posterior has no mass become rare towards the data. If those beyond the ellipsoid do not, the first
 estimate has lost a part of the posterior: a second mode of a fifth of it, say, that has few simulations of large
-weight. Then nothing is left out.
+weight. Then nothing is left out. This finds a mode that some tens of simulations near the data show, not one that
+hardly any of them does.
 """
 
 from __future__ import annotations
@@ -26,9 +27,12 @@ from fbar.weights import effective_size
 EACH = 5
 """Draws of a model for each of its coordinates, at least, that tell where it ends."""
 
-NEAREST, WIDER, RARER, SURE = (0.01, 0.05), 4, 0.5, 2.0
-"""Draws beyond are compared among these shares of the simulations, the nearest, and among four times as many: they
-become rare towards the data unless their part of the weight is more than half of that there, by two standard errors."""
+NEAR_SHARES, FARTHER = (0.01, 0.05), 4
+"""Draws beyond are compared among these shares of the simulations, the nearest, and among four times as many."""
+
+LARGEST_RATIO, STANDARD_ERRORS = 0.5, 2.0
+"""They become rare towards the data unless their part of the weight is more than half of that farther out, by so many
+standard errors."""
 
 
 def within_reach(step: Step, prepared: Prepared) -> BoolArray:
@@ -60,14 +64,21 @@ def _rarer_near_the_data(prepared: Prepared, beyond: BoolArray) -> bool:
     """Whether draws beyond reach may have less of the weight near the data than farther out."""
 
     def part(share: float) -> tuple[float, float]:
-        """Their part of the weight among the nearest, and its standard error."""
+        """Their part of the weight among the nearest, and its effective number."""
         nearest = prepared.radius <= np.quantile(prepared.radius, share)
         w = prepared.w[nearest]
-        found = float(w[beyond[nearest]].sum() / w.sum())
-        return found, math.sqrt(found * (1 - found) / effective_size(w))
+        total = float(w.sum())
+        return (min(float(w[beyond[nearest]].sum()) / total, 1.0), effective_size(w)) if total > 0 else (0.0, 1.0)
 
-    for share in NEAREST:
-        (near, error), (farther, _) = part(share), part(WIDER * share)
-        if near - SURE * error > RARER * farther:
-            return False
-    return True
+    return all(_at_least(*part(share)) <= LARGEST_RATIO * part(FARTHER * share)[0] for share in NEAR_SHARES)
+
+
+def _at_least(part: float, number: float) -> float:
+    """The lower limit of a part that was seen among an effective number of draws (Wilson 1927): one draw says little.
+
+    >>> round(_at_least(1.0, 1.0), 2), round(_at_least(0.2, 400.0), 2)
+    (0.2, 0.16)
+    """
+    square = STANDARD_ERRORS**2 / number
+    spread = math.sqrt(part * (1 - part) * square + square**2 / 4)
+    return (part + square / 2 - spread) / (1 + square)
