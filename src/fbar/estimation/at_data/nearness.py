@@ -40,7 +40,7 @@ NO_VARIANCE = 1e-8
 MANY = 4
 """Summaries of more dimensions than this are many: no region of them is small."""
 
-LINEAR_OF_MANY, HEAVY = 2.0, 6.0
+LINEAR_OF_MANY, HEAVY = 2.0, 10.0
 """Each of many summaries is nearly linear up to so many spreads, unless the 99% quantile of |s − s*| is more than so
 many medians: for a normal one, at its middle, it is 3.8."""
 

@@ -30,9 +30,9 @@ EACH = 5
 NEAR_SHARES, FARTHER = (0.01, 0.05), 4
 """Draws beyond are compared among these shares of the simulations, the nearest, and among four times as many."""
 
-LARGEST_RATIO, STANDARD_ERRORS = 0.5, 2.0
+LARGEST_RATIO, STANDARD_ERRORS, TELLING = 0.5, 2.0, 20
 """They become rare towards the data unless their part of the weight is more than half of that farther out, by so many
-standard errors."""
+standard errors, among as many effective simulations or more."""
 
 
 def within_reach(step: Step, prepared: Prepared) -> BoolArray:
@@ -64,21 +64,16 @@ def _rarer_near_the_data(prepared: Prepared, beyond: BoolArray) -> bool:
     """Whether draws beyond reach may have less of the weight near the data than farther out."""
 
     def part(share: float) -> tuple[float, float]:
-        """Their part of the weight among the nearest, and its effective number."""
+        """Their part of the weight among the nearest, and the effective number of these."""
         nearest = prepared.radius <= np.quantile(prepared.radius, share)
         w = prepared.w[nearest]
         total = float(w.sum())
-        return (min(float(w[beyond[nearest]].sum()) / total, 1.0), effective_size(w)) if total > 0 else (0.0, 1.0)
+        return (min(float(w[beyond[nearest]].sum()) / total, 1.0), effective_size(w)) if total > 0 else (0.0, 0.0)
 
-    return all(_at_least(*part(share)) <= LARGEST_RATIO * part(FARTHER * share)[0] for share in NEAR_SHARES)
-
-
-def _at_least(part: float, number: float) -> float:
-    """The lower limit of a part that was seen among an effective number of draws (Wilson 1927): one draw says little.
-
-    >>> round(_at_least(1.0, 1.0), 2), round(_at_least(0.2, 400.0), 2)
-    (0.2, 0.16)
-    """
-    square = STANDARD_ERRORS**2 / number
-    spread = math.sqrt(part * (1 - part) * square + square**2 / 4)
-    return (part + square / 2 - spread) / (1 + square)
+    for share in NEAR_SHARES:
+        (near, number), (farther, _) = part(share), part(FARTHER * share)
+        if number < TELLING:
+            continue
+        if near - STANDARD_ERRORS * math.sqrt(near * (1 - near) / number) > LARGEST_RATIO * farther:
+            return False
+    return True
