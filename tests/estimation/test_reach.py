@@ -59,3 +59,22 @@ def test_a_mode_of_little_weight_in_all_counts_where_the_data_are():
     assert within_reach(step, light).all()
     elsewhere = replace(light, radius=light.radius + 10 * negative)
     assert not within_reach(step, elsewhere)[negative].any()
+
+
+def test_a_single_heavy_draw_near_the_data_is_what_is_cut():
+    """From far away, with more weight than all others together."""
+    t, prepared = prepared_for(lambda t: t, 0.05, 0.5)
+    step = AtData(learn=False)._chosen(prepared)
+    far = np.flatnonzero(t[prepared.rows] < -2)[0]
+    w, radius = np.full(len(prepared), 1e-5), prepared.radius.copy()
+    w[far], radius[far] = 1.0, 0.0
+    kept = within_reach(step, replace(prepared, w=w, radius=radius))
+    assert not kept[far]
+
+
+def test_where_draws_near_the_data_have_no_weight_nothing_is_shown():
+    t, prepared = prepared_for(lambda t: t, 0.05, 0.5)
+    step = AtData(learn=False)._chosen(prepared)
+    w = np.where(np.abs(t[prepared.rows] - 0.5) < 0.3, 0.0, 1.0)
+    kept = within_reach(step, replace(prepared, w=w))
+    assert 0 < kept.sum() < len(prepared)
