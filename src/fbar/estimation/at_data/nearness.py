@@ -44,6 +44,9 @@ LINEAR_OF_MANY, HEAVY = 2.0, 10.0
 """Each of many summaries is nearly linear up to so many spreads, unless the 99% quantile of |s − s*| is more than so
 many medians: for a normal one, at its middle, it is 3.8."""
 
+ENOUGH_FOR_TAILS = 10_000
+"""Of more than twice as many simulations some, spread evenly, show the tails."""
+
 SAME_PLACE = 1e-12
 """A deviation of this part of the distances from the data is rounding: all simulations are at the same place."""
 
@@ -80,7 +83,8 @@ def coordinates(away: FloatArray) -> FloatArray:
     away = away[:, varies(away)]
     if away.shape[1] <= MANY:
         return scaled(away)
-    median, outer = np.quantile(np.abs(away), (0.5, 0.99), axis=0)
+    some = away[:: max(len(away) // ENOUGH_FOR_TAILS, 1)]
+    median, outer = np.quantile(np.abs(some), (0.5, 0.99), axis=0)
     return scaled(away, np.where(outer > HEAVY * median, 1.0, LINEAR_OF_MANY))
 
 
