@@ -7,7 +7,7 @@ that it costs no bias. A summary that is the same in all simulations is left out
 
 Up to *a* spreads from the data z is nearly linear. Where summaries are few, regions are small, and a = 1. Of many
 summaries no region is small: it reaches three spreads in each, where with a = 1 a regression that is linear in s would
-be curved in z. There a = 2, but for summaries of heavy tails, which would rule a regression.
+be curved in z. There a = 2, except for summaries with heavy tails, whose outliers would dominate a regression.
 
 Where data are counts, many simulations are equally near, and the nearest ones may be a part of these only. Which of
 them must not depend on the round that they come from: weights p/q̄ are those of all rounds together. So equally near
