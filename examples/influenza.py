@@ -28,16 +28,16 @@ Known difficulties:
 prints within half a minute, below a table of all parameters,
 
     mean:R0               3.92(10)
-    probability:R0 > 3    1.00000(23) (unreliable)
-    mean:infectious       2.079(31)
-    mean:peak             6.132(80)
-    probability:peak > 6  0.73(17)
+    probability:R0 > 3    1.00000(43) (unreliable)
+    mean:infectious       2.073(31)
+    mean:peak             5.986(76)
+    probability:peak > 6  0.47(19)
     warning: hardly any simulation near the data says otherwise, so the error may be larger
     about the posterior, estimated at the data; the errors allow for bias of either sign: mean:R0 ±0.1,
-    mean:infectious ±0.031, mean:peak ±0.08, probability:peak > 6 ±0.17
-    100,000 simulations, the 12,779 nearest used; budget spent
-    4 summaries were learned from the data's 13 numbers (out-of-fold R²: beta 0.40, gamma 0.50, peak 0.46); the data
-    are unlike simulations with the same summaries (p = 0.0007): more may be lost, and the errors allow for it
+    mean:infectious ±0.031, mean:peak ±0.076, probability:peak > 6 ±0.19
+    100,000 simulations, the 7,683 nearest used; budget spent
+    4 summaries were learned from the data's 13 numbers (out-of-fold R²: beta 0.40, gamma 0.51, peak 0.47); the data
+    are unlike simulations with the same summaries (p = 0.0005): more may be lost, and the errors allow for it
 
 `boarding_school.py` has the answer from the likelihood, and what ABC would need to come as close.
 """
