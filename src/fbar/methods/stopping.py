@@ -33,6 +33,11 @@ ENOUGH_EACH_SIDE = 10
 NEARLY = 1.25
 """A provisional error of at most this many wanted ones is near enough for the estimate from all simulations."""
 
+WHAT_HELPS = (
+    "try fewer or learned summaries (summaries=, --summaries), another summary function, or a simulator with less noise"
+)
+"""Against an error that is mostly bias."""
+
 
 class StoppingRule(ABC):
     """When a run ends."""
@@ -307,8 +312,7 @@ class StandardError(StoppingRule):
         error, bias = float(np.max(estimate.standard_error)), float(np.max(np.asarray(estimate.bias)))
         return (
             f"{self} will not be reached: {bias:.3g} of the error {error:.3g} is bias, which more simulations hardly "
-            "reduce; try fewer or learned summaries (summaries=, --summaries), another summary function, or a "
-            "simulator with less noise"
+            f"reduce; {WHAT_HELPS}"
         )
 
     def missing(self, run: Run) -> dict[str, Forecast]:

@@ -19,7 +19,7 @@ from fbar.estimation.posterior import Posterior
 from fbar.ledger import Ledger, LedgerReader, Leg
 from fbar.methods import Run
 from fbar.methods.restored import restored_method
-from fbar.methods.stopping import NOT_FINISHED
+from fbar.methods.stopping import NOT_FINISHED, WHAT_HELPS
 from fbar.results.described import spent
 from fbar.results.result import Result
 from fbar.results.warned import doubt_damaged
@@ -255,7 +255,10 @@ class InferenceSession:
         ledger, task = self.ledger, self.task
         notes = [damage, *self.notes]
         if why == BIAS_STAYS and task.stop is not None:
-            notes.append(task.stop.hopeless(self.run))
+            seen_before = (
+                f"{task.stop} will not be reached: when the run ended, its error was mostly bias; {WHAT_HELPS}"
+            )
+            notes.append(task.stop.hopeless(self.run) or seen_before)  # the last estimate may be another one
         if ledger is not None and ledger.damaged and not damage:
             state = f"repair with fbar resume {ledger.directory}" if self.replay_only else "recomputed from their seeds"
             notes.append(f"damaged in {ledger.directory} ({state}): {', '.join(ledger.damaged)}")
