@@ -19,7 +19,7 @@ from fbar.estimation.posterior import Posterior
 from fbar.methods import Run
 from fbar.methods.forecasts import Forecast, until_count
 from fbar.methods.history import AT_DATA_GROWTH
-from fbar.methods.total_error import log_ratio, stays_biased
+from fbar.methods.total_error import WHAT_HELPS, log_ratio, stays_biased
 from fbar.question.targets import Target, whole_name
 from fbar.question.targets.quantiles import Quantile
 from fbar.system.schema import fits
@@ -32,11 +32,6 @@ ENOUGH_EACH_SIDE = 10
 
 NEARLY = 1.25
 """A provisional error of at most this many wanted ones is near enough for the estimate from all simulations."""
-
-WHAT_HELPS = (
-    "try fewer or learned summaries (summaries=, --summaries), another summary function, or a simulator with less noise"
-)
-"""Against an error that is mostly bias."""
 
 
 class StoppingRule(ABC):

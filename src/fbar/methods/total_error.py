@@ -55,6 +55,11 @@ PATHS = 1000
 READINGS, GROWN = 5, 8.0
 """Readings, and how many times the simulations must have grown between them, before a bias is found not to fall."""
 
+WHAT_HELPS = (
+    "try fewer or learned summaries (summaries=, --summaries), another summary function, or a simulator with less noise"
+)
+"""Against an error that is mostly bias."""
+
 LIKELY_STUCK = 0.4
 """The probability that the error hardly falls from which a run may give up."""
 

@@ -19,7 +19,8 @@ from fbar.estimation.posterior import Posterior
 from fbar.ledger import Ledger, LedgerReader, Leg
 from fbar.methods import Run
 from fbar.methods.restored import restored_method
-from fbar.methods.stopping import NOT_FINISHED, WHAT_HELPS
+from fbar.methods.stopping import NOT_FINISHED
+from fbar.methods.total_error import WHAT_HELPS
 from fbar.results.described import spent
 from fbar.results.result import Result
 from fbar.results.warned import doubt_damaged
