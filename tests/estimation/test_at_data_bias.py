@@ -12,8 +12,8 @@ from scipy import stats
 
 import fbar
 from fbar.estimation.at_data import AtData
+from fbar.estimation.at_data.averaging import preferred
 from fbar.estimation.at_data.choice import ENOUGH, _Ladders, choose, choose_from, ladder
-from fbar.estimation.at_data.estimator import preferred
 from fbar.estimation.at_data.moments import Companions, Difference, Moments
 from fbar.estimation.at_data.moving import move
 from fbar.estimation.at_data.prepared import prepare

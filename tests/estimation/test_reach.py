@@ -30,7 +30,7 @@ def prepared_for(summary, noise, observed, seed=1, n=20_000):
 def test_draws_beyond_the_posterior_are_cut():
     """N(t, 0.05²), data 0.5: the cut is at 4.3 posterior deviations, widened by the estimate's error."""
     t, prepared = prepared_for(lambda t: t, 0.05, 0.5)
-    kept = within_reach(AtData(learn=False)._chosen(prepared), prepared)
+    kept = within_reach(AtData(learn=False).of(prepared).step, prepared)
     assert 0 < kept.sum() < len(prepared)
     away = np.abs(t[prepared.rows] - 0.5) / 0.05
     assert kept[away < 4].all()
@@ -41,7 +41,7 @@ def test_a_mode_that_the_first_estimate_has_not_seen_is_not_cut():
     """t² with noise: the data are as likely at −1 as at 1, and the first estimate is from positive t only."""
     t, prepared = prepared_for(np.square, 0.1, 1.0)
     positive = t[prepared.rows] > 0
-    step = AtData(learn=False)._chosen(prepared.take(np.flatnonzero(positive)))
+    step = AtData(learn=False).of(prepared.take(np.flatnonzero(positive))).step
     centre = step.weights.omega @ step.moved.v[step.weights.at, 0]
     assert centre == pytest.approx(1, abs=0.1)
     assert within_reach(step, prepared).all()
@@ -55,7 +55,7 @@ def test_a_mode_of_little_weight_in_all_counts_where_the_data_are():
     t, prepared = prepared_for(np.square, 0.1, 1.0)
     negative = t[prepared.rows] < 0
     light = replace(prepared, w=np.where(negative, 1 / 4, 1.0))
-    step = AtData(learn=False)._chosen(prepared.take(np.flatnonzero(~negative)))
+    step = AtData(learn=False).of(prepared.take(np.flatnonzero(~negative))).step
     assert within_reach(step, light).all()
     elsewhere = replace(light, radius=light.radius + 10 * negative)
     assert not within_reach(step, elsewhere)[negative].any()
@@ -64,7 +64,7 @@ def test_a_mode_of_little_weight_in_all_counts_where_the_data_are():
 def test_a_single_heavy_draw_near_the_data_is_what_is_cut():
     """From far away, with more weight than all others together."""
     t, prepared = prepared_for(lambda t: t, 0.05, 0.5)
-    step = AtData(learn=False)._chosen(prepared)
+    step = AtData(learn=False).of(prepared).step
     far = np.flatnonzero(t[prepared.rows] < -2)[0]
     w, radius = np.full(len(prepared), 1e-5), prepared.radius.copy()
     w[far], radius[far] = 1.0, 0.0
@@ -74,7 +74,7 @@ def test_a_single_heavy_draw_near_the_data_is_what_is_cut():
 
 def test_where_draws_near_the_data_have_no_weight_nothing_is_shown():
     t, prepared = prepared_for(lambda t: t, 0.05, 0.5)
-    step = AtData(learn=False)._chosen(prepared)
+    step = AtData(learn=False).of(prepared).step
     w = np.where(np.abs(t[prepared.rows] - 0.5) < 0.3, 0.0, 1.0)
     kept = within_reach(step, replace(prepared, w=w))
     assert 0 < kept.sum() < len(prepared)

@@ -42,13 +42,15 @@ class Region:
 @dataclass(frozen=True)
 class Regression:
     """The regression of an estimate at the data: its order, and the shares of the simulations that it is fitted to and
-    that are weighted at the data. ``bias`` is the share of bias in the squared error, None where that is not known.
+    that are weighted at the data. ``bias`` is the share of bias in the squared error, None where that is not known;
+    ``part`` is this regression's part of the answer, 1 unless two of them are averaged.
     """
 
     order: int
     region: float
     bandwidth: float
     bias: float | None
+    part: float = 1.0
 
 
 @dataclass(frozen=True)

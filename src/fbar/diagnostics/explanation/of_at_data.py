@@ -24,9 +24,11 @@ def of_at_data(run: Run, posterior: PosteriorAtData, target: Target, simulated: 
     if z is None:
         return Shares(unknown=(*unknown, "which simulations contribute most to the error"))
     square, points, weights = (z**2).sum(axis=1), posterior.points, posterior.weights
-    used = np.ones(points.rows)
+    first = posterior.parts.first  # of two draws from one simulation
+    used = np.zeros(points.rows)
+    used[first] = 1.0
     parameter, regions = regions_of(run, points, weights, used, target, square, simulated)
-    carriers = carriers_of(posterior.parts_in_words, square, points, run.problem.prior.names)
+    carriers = carriers_of(posterior.parts_in_words, square[first], points.take(first), run.problem.prior.names)
     return Shares(parameter, regions, carriers, (), unknown)
 
 
@@ -39,4 +41,5 @@ def regression_of(posterior: PosteriorAtData, estimate: Estimate) -> Regression:
         len(step.moved) / float(posterior.simulations),
         posterior.bandwidth,
         float(bias / total) if np.isfinite(total) and total > 0 else None,
+        posterior.parts.main.share,
     )

@@ -22,6 +22,8 @@ MOST_STAGES, MOST_PARAMETERS = 4, 4
 MOVED_BY = {1: "a linear", 2: "a quadratic", 3: "a quadratic (and along each parameter cubic)"}
 """Regressions, by their order; of order 0 there is none."""
 
+UNMOVED = "Draws were left where they are;"
+
 
 def lines_of(found: Explanation) -> list[str]:
     """Where the simulations went and why, what carries the estimate, and what would come next."""
@@ -59,20 +61,26 @@ def _about(estimate: Estimate) -> list[str]:
 def regression_in_words(found: Regression) -> list[str]:
     """How an estimate at the data was made."""
     on = f"on the nearest {_percent(found.region)} of the simulations;"
+    moved = found.order in MOVED_BY
+    first = f"Draws were moved to the data by {MOVED_BY[found.order]} regression {on}" if moved else UNMOVED
     near = f"a local linear regression on the nearest {_percent(found.bandwidth)} gave the estimate"
-    if found.order not in MOVED_BY:
-        return ["Draws were left where they are;", near]
-    return [f"Draws were moved to the data by {MOVED_BY[found.order]} regression {on}", near]
+    if found.part == 1:
+        return [first, near]
+    both = (
+        "the answer is a weighted mean of two such estimates, one from all simulations and one from those where the "
+        f"posterior may have mass; the one described here has a weight of {_percent(found.part)}"
+    )
+    return [first, f"{near};", both]
 
 
 def _regression(found: Regression | None) -> list[str]:
     """How an estimate at the data was made, and what its error is made of."""
     if found is None:
         return []
-    first, second = regression_in_words(found)
+    first, *others = regression_in_words(found)
     share = found.bias
     parts = "" if share is None else f"{_percent(1 - share)} is variance and {_percent(share)} possible bias"
-    return [first, f"  {second}", *([f"Of the squared error, {parts}"] if parts else [])]
+    return [first, *(f"  {line}" for line in others), *([f"Of the squared error, {parts}"] if parts else [])]
 
 
 def _where(found: Explanation) -> list[str]:

@@ -123,10 +123,7 @@ class _Ladders:
 
 
 class _Ladder:
-    """The weights of a region for several bandwidths, and their moments once they are asked for.
-
-    ``seen`` are the draws in the directions of the parameters, in which moments are taken.
-    """
+    """The weights of a region for several bandwidths, and their moments once they are asked for."""
 
     def __init__(self, moved: Moved, shares: Sequence[float], others: _Ladders) -> None:
         self.moved, self.shares, self.others = moved, shares, others
@@ -136,8 +133,7 @@ class _Ladder:
             if weights is None:
                 break
             self.weights.append(weights)
-        directions = moved.prepared.directions
-        self.seen = moved if directions is None else moved.along(directions)
+        self.seen = moved.seen
         self._known: dict[int, Moments] = {}
         self._surely: dict[int, float] = {}
         self._errors: dict[int, tuple[list[float], Iterator[float]]] = {}

@@ -9,9 +9,11 @@ import numpy as np
 
 from fbar.checks import share, shown
 from fbar.errors import InputError, NoPosterior
-from fbar.estimation.at_data.choice import ENOUGH, ORDERS, SHARES, STEPS, Step, choose, choose_from
+from fbar.estimation.at_data import averaging
+from fbar.estimation.at_data.choice import ORDERS, SHARES, STEPS, Step, choose, choose_from
 from fbar.estimation.at_data.loss_at_unusual_data import charged
 from fbar.estimation.at_data.nearness import nearest
+from fbar.estimation.at_data.parts import Part
 from fbar.estimation.at_data.posterior import PosteriorAtData
 from fbar.estimation.at_data.prepared import LEAST, MOST, Prepared, prepare
 from fbar.estimation.at_data.reach import within_reach
@@ -23,10 +25,6 @@ SHARE, MOST_OF_ALL = 0.2, 400_000
 
 CHOOSING, CHOOSING_ON_THE_WAY = 5000, 2500
 """Simulations that order, region and reach are chosen from where they are many; and for the rounds of a long run."""
-
-WITHIN_REACH = 4.0
-"""An estimate from the simulations within reach is preferred unless its squared error is larger by this factor, where
-it rests on `ENOUGH` effective simulations; otherwise where its error is smaller."""
 
 LONG = 10_000
 """A run of more simulations is long."""
@@ -50,7 +48,8 @@ class AtData:
     choosing
         The largest number of simulations that all choose order and region; of more, some thousands do.
     search
-        Whether all simulations then compare that choice with other orders and with smaller regions.
+        Whether all simulations then compare that choice with other orders and with smaller regions, and whether two
+        estimates may be averaged.
     """
 
     order: int | None = None
@@ -91,28 +90,31 @@ class AtData:
         summaries, they are replaced by ever fewer main directions, with a doubt.
         """
         learned = prepared.in_learned_coordinates() if self.learn else None
-        found = None if learned is None else self._chosen(learned)
-        if found is not None:
-            return PosteriorAtData(found, replace(self, learn=False))
-        step, used = self._chosen(prepared), prepared
-        while step is None and used.z.shape[1] > 1:
+        parts = None if learned is None else self._chosen(learned)
+        if parts is not None:
+            return PosteriorAtData(parts, replace(self, learn=False))
+        parts, used = self._chosen(prepared), prepared
+        while parts is None and used.z.shape[1] > 1:
             used = used.in_main_directions(used.z.shape[1] // 2)
-            step = self._chosen(used)
-        if step is None:
+            parts = self._chosen(used)
+        if parts is None:
             effective = effective_size(prepared.w)
             worth = f" (effectively {effective:.2g})" if effective < 0.9 * len(prepared) else ""
             raise NoPosterior(
                 f"{len(prepared):,} usable simulations{worth} are too few for an estimate at the data; raise the budget"
             )
-        return PosteriorAtData(step, replace(self, learn=False))
+        return PosteriorAtData(parts, replace(self, learn=False))
 
-    def _chosen(self, prepared: Prepared) -> Step | None:
-        """The step of least total error; None where there are too few simulations for any."""
-        step = self._of_many(prepared)
-        return step if step is None or prepared.learned is None else charged(step)
+    def _chosen(self, prepared: Prepared) -> list[Part] | None:
+        """The parts of least total error, with what learned summaries may lose where data are unusual.
 
-    def _of_many(self, prepared: Prepared) -> Step | None:
-        """The step of least total error.
+        None where there are too few simulations for any.
+        """
+        found = self._of_many(prepared)
+        return None if found is None else [replace(part, step=charged(part.step)) for part in found]
+
+    def _of_many(self, prepared: Prepared) -> list[Part] | None:
+        """The parts of least total error.
 
         Of many simulations, some thousands that are spread evenly over them, so that all rounds are among them, choose
         order, region and reach. Their choice is one for the error that so few have: from there all simulations search
@@ -122,44 +124,46 @@ class AtData:
             return None
         if len(prepared) > self.choosing and self.order is None and self.region is None:
             some = prepared.take(np.arange(0, len(prepared), -(-len(prepared) // min(self.choosing, CHOOSING))))
-            step = self._of_least_error(some)
-            if step is not None:
-                whole = step.moved.prepared is some
-                kept = prepared if whole else prepared.take(np.flatnonzero(within_reach(step, prepared)))
-                found = self._searched(kept, step.moved.order, step.moved.share)
-                if found is not None and whole and self.search:
-                    found = self._within_reach_of(found, prepared)
-                if found is not None:  # what some of them chose may not do for all: then all choose
-                    return found
+            few = self._of_least_error(some)
+            found = None if few is None else self._like(few, some, prepared)
+            if found is not None:  # what some of them chose may not do for all: then all choose
+                return found
         return self._of_least_error(prepared)
 
-    def _within_reach_of(self, step: Step, prepared: Prepared) -> Step:
-        """The step, or the one that a search from it finds among the simulations within its reach, if it is better."""
-        kept = np.flatnonzero(within_reach(step, prepared))
-        if not LEAST <= kept.size < len(prepared):
-            return step
-        found = self._searched(prepared.take(kept), step.moved.order, step.moved.share)
-        return step if found is None or not preferred(found, step) else found
-
-    def _of_least_error(self, prepared: Prepared) -> Step | None:
-        """The step of least total error, of all simulations or of those within reach of the first estimate."""
+    def _of_least_error(self, prepared: Prepared) -> list[Part] | None:
+        """Of all simulations, of those within reach of the first estimate, or of both."""
         step = self._chosen_from(prepared)
         if step is None:
             return None
-        kept = np.flatnonzero(within_reach(step, prepared))
-        if not LEAST <= kept.size < len(prepared):
-            return step
-        found = self._chosen_from(prepared.take(kept), WITHIN_REACH * step.error)
-        return step if found is None or not preferred(found, step) else found
+        near = _within_reach(step, prepared)
+        within = None if near is None else self._chosen_from(near, averaging.MUCH * step.error)
+        return averaging.of(within, step, both=self.search)
+
+    def _like(self, few: list[Part], some: Prepared, prepared: Prepared) -> list[Part] | None:
+        """Of all simulations, like the parts that some of them chose."""
+        whole = next((part.step for part in few if part.step.moved.prepared is some), None)
+        within = next((part.step for part in few if part.step is not whole), None)
+        step = None if whole is None else self._searched(prepared, whole)
+        if within is not None:
+            near = _within_reach(within, prepared)
+            found = self._searched(prepared if near is None else near, within)
+        elif step is not None and self.search:
+            near = _within_reach(step, prepared)
+            found = None if near is None else self._searched(near, step)
+        else:
+            found = None
+        if step is None:
+            return None if found is None else [Part(1.0, found)]
+        return averaging.of(found, step)
 
     def _chosen_from(self, prepared: Prepared, below: float = math.inf) -> Step | None:
         orders = ORDERS if self.order is None else (self.order,)
         shares = SHARES if self.region is None else (self.region,)
         return choose(prepared, shares, orders, self._steps, first=self.bandwidth is not None, below=below)
 
-    def _searched(self, prepared: Prepared, order: int, region: float) -> Step | None:
-        """The step of least total error for an order and a region, or for what a search from there finds."""
-        first = self.bandwidth is not None
+    def _searched(self, prepared: Prepared, like: Step) -> Step | None:
+        """The step of least total error for order and region of another, or for what a search from there finds."""
+        order, region, first = like.moved.order, like.moved.share, self.bandwidth is not None
         if not self.search:
             return choose(prepared, (region,), (order,), self._steps, first=first)
         return choose_from(prepared, order, region, self._steps, first=first)
@@ -175,11 +179,7 @@ class AtData:
         return replace(self, learn=False, choosing=choosing, search=False).of(prepared)
 
 
-def preferred(within: Step, step: Step) -> bool:
-    """Whether an estimate from simulations within reach takes the place of the one that it was found from.
-
-    It is about the same posterior, and free of what simulations far outside of it bring in: a bias that their own error
-    hardly shows.
-    """
-    factor = WITHIN_REACH if within.weights.ess >= ENOUGH else 1.0
-    return within.error < factor * step.error
+def _within_reach(step: Step, prepared: Prepared) -> Prepared | None:
+    """The simulations within reach of an estimate; None where these are all of them, or hardly any."""
+    kept = np.flatnonzero(within_reach(step, prepared))
+    return prepared.take(kept) if LEAST <= kept.size < len(prepared) else None

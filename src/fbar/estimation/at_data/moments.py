@@ -37,7 +37,8 @@ UNIT = 1e-9
 class Moments:
     """Values, posterior deviations and influence values of the companions; ``kind`` counts their kinds.
 
-    ``z`` (n, m) are those of the rows ``rows`` of what was prepared, in the order of the rows.
+    ``z`` (n, m) are those of the rows ``rows`` of what was prepared, in the order of the rows; where two estimates from
+    different simulations are compared, of those of both.
     """
 
     value: FloatArray
@@ -62,18 +63,27 @@ class Moments:
         variance = _squares(self.z)[varies]
         return float((variance / self.deviation[varies] ** 2).mean()) if varies.any() else 0.0
 
+    def correlation(self, other: Moments) -> float:
+        """That of the errors by chance of two estimates, over all companions: 1 where they are the same."""
+        varies = self.deviation > UNIT
+        unit = np.where(varies, self.deviation, np.inf) ** 2
+        mine, others, apart = (float((_squares(z) / unit).sum()) for z in (self.z, other.z, self.less(other)))
+        return (mine + others - apart) / (2 * math.sqrt(mine * others)) if mine * others > 0 else 1.0
+
 
 @dataclass(frozen=True, eq=False)
 class Companions:
     """What the companions are: moments about ``centre``, and distribution functions at ``borders`` (levels, D).
 
     Second moments about the middle of the posterior are variances; about a place far away, the mean again. Moments are
-    in the ``unit`` of one region, so that those of another region can be compared with them.
+    in the ``unit`` of one region, and those of parameters that are not moved in the ``fixed`` middle and deviation of
+    its simulations, so that those of another region or of other simulations can be compared with them.
     """
 
     centre: FloatArray
     borders: FloatArray
     unit: FloatArray
+    fixed: tuple[FloatArray, FloatArray]
 
     @classmethod
     def around(cls, moved: Moved, weights: Local) -> Companions:
@@ -84,7 +94,9 @@ class Companions:
             upto = np.cumsum(omega[order])
             place = np.searchsorted(upto, np.array(LEVELS) * upto[-1])
             borders[:, k] = v[order[np.minimum(place, len(v) - 1)], k]
-        return cls(np.asarray(omega @ v), borders, np.where(moved.spread > 0, moved.spread, 1.0))
+        others = moved.prepared.fixed
+        fixed = others.mean(axis=0), np.maximum(others.std(axis=0), 1e-300)
+        return cls(np.asarray(omega @ v), borders, np.where(moved.spread > 0, moved.spread, 1.0), fixed)
 
     def moments(self, moved: Moved, weights: Local) -> Moments:
         prepared, at, v = moved.prepared, moved.rows[weights.at], moved.v[weights.at]
@@ -92,8 +104,7 @@ class Companions:
         unit = self.unit
         c, step = (v - self.centre) / unit, WINDOW * unit
         fixed = prepared.fixed[at]
-        if fixed.size:
-            fixed = (fixed - prepared.fixed.mean(axis=0)) / np.maximum(prepared.fixed.std(axis=0), 1e-300)
+        fixed = (fixed - self.fixed[0]) / self.fixed[1]
         models = prepared.model[at][:, None] == np.unique(prepared.model) if prepared.model.max() > 0 else fixed[:, :0]
         sizes = (d, d, levels * d, fixed.shape[1], fixed.shape[1], models.shape[1])
         ends = np.cumsum(sizes)

@@ -99,6 +99,11 @@ class Moved:
     def __len__(self) -> int:
         return self.rows.size
 
+    @property
+    def seen(self) -> Moved:
+        """The draws in the directions of the parameters, in which moments are taken."""
+        return self if self.prepared.directions is None else self.along(self.prepared.directions)
+
     def along(self, directions: FloatArray) -> Moved:
         """The same in other coordinates v·d. Where scales change, each has a mean of those of its coordinates."""
         v = self.v @ directions

@@ -18,17 +18,17 @@ the larger one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol, overload
 
 import numpy as np
 
-from fbar.arrays import BoolArray, FloatArray, IntArray
+from fbar.arrays import BoolArray, FloatArray
 from fbar.errors import NoPosterior
 from fbar.estimation.at_data.choice import STEPS, Step, ladder
 from fbar.estimation.at_data.doubts import doubts_of, unlike_in_words
-from fbar.estimation.at_data.local import Local
+from fbar.estimation.at_data.parts import Part, Parts
 from fbar.estimation.at_data.prepared import Prepared
 from fbar.estimation.estimate import ErrorBars, Estimate, Estimates
 from fbar.estimation.posterior import ErrorModel, Posterior
@@ -36,19 +36,7 @@ from fbar.estimation.strata import Clustered
 from fbar.question.points import Points
 from fbar.question.targets import SeveralTargets, Target, as_targets
 from fbar.question.targets.quantiles import Inversion, Inverted, Quantile
-from fbar.weights import effective_size, monotone_weights
-
-Psi = Callable[[Points], FloatArray]
-"""An influence function."""
-
-STEP = 0.2
-"""Of central differences, in units of the residuals' deviation."""
-
-AT_ONCE = 200_000
-"""Points that are looked at together."""
-
-OWN = 2.0
-"""Standard errors by which a number's own difference must exceed chance before it is its bias."""
+from fbar.weights import monotone_weights
 
 MOST_FREEDOM = 1e6
 
@@ -77,43 +65,44 @@ class Estimator(Protocol):
 class _AtDataErrors(ErrorModel):
     """What is known of the sample itself; error bars are the posterior's."""
 
-    def __init__(self, weights: Local) -> None:
-        self._weights = weights
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
 
     @property
     def ess(self) -> float:
-        return self._weights.ess
+        return self._parts.ess
 
     def error_bars(self, influence: FloatArray) -> ErrorBars:
         """Of stage 2 alone, for numbers whose points are not moved."""
-        z = self._weights.residuals(influence)
+        z = self._parts.residuals(influence)
         return ErrorBars(z.T @ z, np.full(influence.shape[-1], self.ess))
 
 
 class PosteriorAtData(Posterior):
     """Weighted draws at the data, from all simulations of a run.
 
-    ``step`` has the region, the order of the regression and the bandwidth that were chosen.
+    ``parts`` are the draws of one regression or of two; ``step`` has the region, the order and the bandwidth of that of
+    the larger share.
     """
 
     parts_in_words = "simulations near the data"
 
-    def __init__(self, step: Step, estimator: Estimator | None = None) -> None:
-        self.step = step
+    def __init__(self, parts: Sequence[Part], estimator: Estimator | None = None) -> None:
+        self.parts = Parts(parts)
+        self.step: Step = self.parts.main.step
         self._estimator = estimator
         self._within: dict[tuple[int, ...], PosteriorAtData] = {}
-        moved, weights = step.moved, step.weights
-        prepared = moved.prepared
+        prepared = self.step.moved.prepared
         super().__init__(
-            prepared.moved_to(moved.rows[weights.at], moved.v[weights.at]),
-            weights.omega,
-            _AtDataErrors(weights),
+            self.parts.points,
+            self.parts.omega,
+            _AtDataErrors(self.parts),
             prepared.simulations,
-            float(weights.at.size),
+            float(self.parts.first.size),
         )
         self.about = prepared.problem.posterior_in_words
-        self.remark = "; ".join(text for text in (prepared.remark, unlike_in_words(step)) if text)
-        self.doubts = doubts_of(step)
+        self.remark = "; ".join(text for text in (prepared.remark, unlike_in_words(self.step)) if text)
+        self.doubts = doubts_of(self.step)
 
     def in_words(self) -> str:
         return (
@@ -124,19 +113,22 @@ class PosteriorAtData(Posterior):
     def curve(self, targets: Target | str | Sequence[Target | str]) -> list[tuple[float, Estimates]]:
         """The estimates against the bandwidth: pairs of the share of the simulations within it, and `Estimates`.
 
-        The region and the order of the regression are those that were chosen; bandwidths are halved in share.
+        The region and the order of the regression are those that were chosen; bandwidths are halved in share. Where two
+        regressions answer together, the others are those of the one with the larger share.
         """
-        listed, moved = list(as_targets(targets)), self.step.moved
-        shares = sorted({self.step.share, *(0.5**k for k in range(STEPS))}, reverse=True)
-        steps = [step for step in ladder(moved, shares) if math.isfinite(step.error)]
-        return [(step.weights.at.size / self.simulations, PosteriorAtData(step).expect(listed)) for step in steps]
+        listed, chosen = list(as_targets(targets)), self.step.share
+        shares = sorted({chosen, *(0.5**k for k in range(STEPS))}, reverse=True)
+        steps = [step for step in ladder(self.step.moved, shares) if math.isfinite(step.error)]
+        averaged = len(self.parts.each) > 1
+        found = []
+        for step in steps:
+            answer = self if averaged and step.share == chosen else PosteriorAtData([Part(1.0, step)])
+            found.append((step.weights.at.size / self.simulations, answer.expect(listed)))
+        return found
 
     def as_simulated(self) -> tuple[Points, FloatArray]:
         """θ of the simulations that it uses, before they were moved, in the order of the run, and their weights."""
-        moved = self.step.moved
-        rows = moved.rows[self.step.weights.at]
-        order = np.argsort(moved.prepared.rows[rows], kind="stable")
-        return moved.prepared.points.take(rows[order]), self.weights[order]
+        return self.parts.as_simulated()
 
     @property
     def bandwidth(self) -> float:
@@ -206,13 +198,13 @@ class PosteriorAtData(Posterior):
         plain = super().value(target)
         psi = target.influence(self.points, self.weights)
         low, high = target.limits(self.points)
-        return np.asarray(np.clip(plain + self.step.weights.correction(psi), low, high))
+        return np.asarray(np.clip(plain + (self.parts.ell - self.parts.omega) @ psi, low, high))
 
     def _corrected(self, target: Quantile) -> FloatArray:
         """Weights whose distribution function is that of ℓ, made monotone; ω of points without the variable."""
         given = target.given(self.points)
         rows = np.arange(self.weights.size) if given is None else np.flatnonzero(given)
-        ell = self.step.weights.ell[rows]
+        ell = self.parts.ell[rows]
         if not ell.sum() > 0:
             return self.weights
         weights = self.weights.copy()
@@ -223,20 +215,20 @@ class PosteriorAtData(Posterior):
     # ------------------------------------------------------------ error bars
 
     def _error_bars(self, targets: tuple[Target, ...]) -> ErrorBars:
-        weights, finer = self.step.weights, self.step.finer
-        at = weights.at if finer is None else np.union1d(weights.at, finer.at)
         functions = [target.psi(self.points, self.weights) for target in targets]
-        influence, gradient = self._influence(functions, at)
-        z = self._contributions(weights, at, influence, gradient)
-        parts = self._clustered(z)
+        influences = [part.influences(functions) for part in self.parts.each]
+        middle = np.sum([one.mean for one in influences], axis=0)
+        influences = [one.less(middle) for one in influences]
+        z = self.parts.joined([one.z for one in influences])
+        parts = self.parts.clustered(z)
         covariance = parts.covariance
         variance = np.maximum(np.diagonal(covariance), 0.0)
-        bias = self._bias(at, influence, gradient, z)
+        bias = np.sum([one.part.share * one.bias() for one in influences], axis=0)
         place = 0
         for target, function in zip(targets, functions, strict=True):
             inner = target.inner(self.points, self.weights)
             if inner is not None:  # the product of two errors, where the first order vanishes
-                v = self._clustered(self._contributions(weights, weights.at, inner, None)).covariance
+                v = self.parts.clustered(self.parts.residuals(inner)).covariance
                 covariance[place, place] += v[0, 0] * v[1, 1] + v[0, 1] ** 2
             place += function(self.points.take([0])).shape[-1]
         left, rare = np.sqrt(np.maximum(np.diagonal(bias), 0.0)), self._rare(targets)
@@ -260,74 +252,12 @@ class PosteriorAtData(Posterior):
     def effective_draws(self, target: Target) -> FloatArray:
         return np.full(self.value(target).shape, self.ess)
 
-    def _contributions(
-        self, weights: Local, at: IntArray, influence: FloatArray, gradient: FloatArray | None
-    ) -> FloatArray:
-        """z of every row of the region, shape (n, m): stage 2's, and stage 1's where there is a gradient ∂ψ/∂v.
-
-        The influence and the gradient are those at the rows ``at`` of the region, which include those of the weights.
-        """
-        moved, place = self.step.moved, np.searchsorted(at, weights.at)
-        z = np.zeros((len(moved), influence.shape[1]))
-        z[weights.at] = weights.residuals(influence[place])
-        if gradient is not None:
-            z += moved.influence(weights.ell[:, None, None] * gradient[place], weights.at)
-        return z
-
-    def _influence(self, functions: Sequence[Psi], at: IntArray) -> tuple[FloatArray, FloatArray | None]:
-        """ψ (n, m) and ∂ψ/∂v (n, D, m) at rows of the region, None where nothing was moved."""
-        moved = self.step.moved
-
-        def psi(points: Points) -> FloatArray:
-            return np.concatenate([np.atleast_2d(function(points)) for function in functions], axis=-1)
-
-        v = moved.v[at]
-        influence = psi(moved.prepared.moved_to(moved.rows[at], v))
-        influence = influence - self.weights @ influence[np.searchsorted(at, self.step.weights.at)]
-        (n, d), size = v.shape, influence.shape[1]
-        if not d or not moved.folds:
-            return influence, None
-        steps = STEP * np.where(moved.spread > 0, moved.spread, 1.0)
-        gradient = np.zeros((n, d, size))
-        many = max(1, AT_ONCE // (2 * n))
-        for first in range(0, d, many):
-            some = np.arange(first, min(first + many, d))
-            both = psi(moved.prepared.nudged(moved.rows[at], v, steps, some)).reshape(some.size, 2, n, size)
-            gradient[:, some] = ((both[:, 0] - both[:, 1]) / (2 * steps[some, None, None])).transpose(1, 0, 2)
-        return influence, gradient
-
-    def _clustered(self, z: FloatArray) -> Clustered:
-        structure, rows = self.step.moved.prepared.structure, self.step.moved.rows
-        cluster = None if structure.cluster is None else structure.cluster[rows]
-        return Clustered.of(z, structure.stratum[rows], cluster, structure.stratum_sizes)
-
-    def _bias(self, at: IntArray, influence: FloatArray, gradient: FloatArray | None, z: FloatArray) -> FloatArray:
-        """The covariance of the bias: β² c² Σ ω ψ ψᵀ.
-
-        A number whose own difference to the finer step shows more, beyond chance, has that.
-        """
-        finer, weights = self.step.finer, self.step.weights
-        mine = influence[np.searchsorted(at, weights.at)]
-        pooled = self.step.bias * ((self.weights[:, None] * mine).T @ mine)
-        usual = np.diagonal(pooled)
-        if finer is None or not weights.curvature > finer.curvature:
-            return np.asarray(pooled)
-        other = self._contributions(finer, at, influence, gradient)
-        difference = finer.ell @ influence[np.searchsorted(at, finer.at)] - weights.ell @ mine
-        chance = np.diagonal(self._clustered(z - other).covariance)
-        over = weights.curvature / (weights.curvature - finer.curvature)
-        own = np.maximum(difference**2 - OWN**2 * chance, 0.0) * over**2
-        scale = np.sqrt(np.divide(own, usual, out=np.ones_like(own), where=usual > 0))
-        scale = np.maximum(scale, 1.0)
-        return np.asarray(pooled * np.outer(scale, scale) + np.diag(np.where(usual > 0, 0.0, own)))
-
     def _freedom(self, parts: Clustered, variance: FloatArray, bias: FloatArray) -> FloatArray:
         """Satterthwaite's degrees of freedom, with the effective number of influence values for the variance."""
         unit = np.where(variance > 0, variance, 1.0)
         own = 1 / np.maximum(((parts.zeta**2 / unit) ** 2).sum(axis=0), 1 / MOST_FREEDOM)
-        weights, structure = self.step.weights, self.step.moved.prepared.structure
-        most = effective_size(weights.omega) - weights.x.shape[1]
-        if structure.cluster is not None:
+        most = self.parts.most_freedom
+        if self.step.moved.prepared.structure.cluster is not None:
             most = min(most, float((parts.size - 1).sum()))
         own = np.clip(own, 1.0, max(most, 1.0))
         with np.errstate(over="ignore"):
@@ -350,10 +280,9 @@ class PosteriorAtData(Posterior):
 
     def contributions(self, target: Target) -> FloatArray | None:
         """z of the points, shape (n, m): stage 2's and, for these points, stage 1's."""
-        at = self.step.weights.at
-        return self._contributions(
-            self.step.weights, at, *self._influence([target.psi(self.points, self.weights)], at)
-        )[at]
+        influences = [part.influences([target.psi(self.points, self.weights)]) for part in self.parts.each]
+        middle = np.sum([one.mean for one in influences], axis=0)
+        return self.parts.of_draws(self.parts.joined([one.less(middle).z for one in influences]))
 
 
 def _joined(parts: Sequence[tuple[Sequence[int], Estimates]]) -> Estimates:

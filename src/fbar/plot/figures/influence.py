@@ -10,6 +10,7 @@ import numpy as np
 
 from fbar.arrays import FloatArray, IntArray
 from fbar.diagnostics.explanation import VALUES, explain, target_of
+from fbar.estimation.at_data import PosteriorAtData
 from fbar.plot.base import Record, legend, one_run
 from fbar.plot.look import GREEN, POSTERIOR, PRIOR, decimal_ticks, short
 from fbar.question.targets import Target
@@ -59,6 +60,7 @@ class Influence(Record):
         else:
             asked = known[target] if isinstance(target, str) and target in known else target_of(run, target)
         what, square, weights = posterior.parts_in_words, None, np.maximum(posterior.weights, 0.0)
+        points = posterior.points
         parts = posterior.value_parts(asked)
         if parts is not None:
             what = VALUES
@@ -66,6 +68,9 @@ class Influence(Record):
         else:
             z = posterior.contributions(asked)
             square = None if z is None else (z**2).sum(axis=1)
+        if square is not None and isinstance(posterior, PosteriorAtData):  # single simulations, not their draws
+            first = posterior.parts.first
+            square, points, weights = square[first], points.take(first), posterior.as_simulated()[1]
         if square is None or not (np.isfinite(square).all() and square.sum() > 0):
             nothing, message = np.empty(0), f"which simulations carry {asked.name} is not known"
             return cls(
@@ -75,13 +80,13 @@ class Influence(Record):
         k = np.unique(np.geomspace(1, share.size, min(STEPS, share.size)).round().astype(np.int64))
         curve, weight = (np.cumsum(np.sort(part)[::-1])[k - 1] for part in (share, weights / weights.sum()))
         half = int(np.searchsorted(np.cumsum(np.sort(share)[::-1]), 0.5)) + 1
-        numeric = [name for name in run.problem.prior.names if posterior.points[name].dtype.kind in "biuf"]
+        numeric = [name for name in run.problem.prior.names if points[name].dtype.kind in "biuf"]
         parameter = explain(run, posterior, asked).parameter or (numeric[0] if numeric else None)
         theta = shares = np.empty(0)
-        if parameter is not None and posterior.points[parameter].dtype.kind in "biuf":
-            rows = np.flatnonzero(posterior.points.present(parameter))
+        if parameter is not None and points[parameter].dtype.kind in "biuf":
+            rows = np.flatnonzero(points.present(parameter))
             rows = rows[np.argsort(-share[rows], kind="stable")[:MOST_POINTS]]
-            theta, shares = posterior.points[parameter][rows].astype(np.float64), share[rows]
+            theta, shares = points[parameter][rows].astype(np.float64), share[rows]
         else:
             parameter = None
         return cls(asked.name, what, share.size, k, curve, weight, half, float(share.max()), parameter, theta, shares)
