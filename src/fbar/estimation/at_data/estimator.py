@@ -11,8 +11,9 @@ from fbar.checks import share, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.at_data import averaging
 from fbar.estimation.at_data.choice import ORDERS, SHARES, STEPS, Step, choose, choose_from
+from fbar.estimation.at_data.learned_summaries import worth_learning
 from fbar.estimation.at_data.loss_at_unusual_data import charged
-from fbar.estimation.at_data.nearness import nearest
+from fbar.estimation.at_data.nearness import nearest, spread_evenly
 from fbar.estimation.at_data.parts import Part
 from fbar.estimation.at_data.posterior import PosteriorAtData
 from fbar.estimation.at_data.prepared import LEAST, MOST, Prepared, prepare
@@ -22,6 +23,10 @@ from fbar.weights import effective_size
 
 SHARE, MOST_OF_ALL = 0.2, 400_000
 """The share of a large run's simulations that is used, nearest first, and the largest number."""
+
+LEARNED, LEARNED_NUMBERS = 100_000, 20_000_000
+"""The nearest simulations in learned coordinates are found among so many, and among so many numbers of data, at most;
+or among those that would be used anyway, where these are more."""
 
 CHOOSING, CHOOSING_ON_THE_WAY = 5000, 2500
 """Simulations that order, region and reach are chosen from where they are many; and for the rounds of a long run."""
@@ -71,16 +76,29 @@ class AtData:
         return self.of(self.prepared(simulations))
 
     def prepared(self, simulations: Simulations | Portion) -> Prepared:
-        """The simulations that are nearest to the data: `MOST`, or of many `SHARE` of them, in working coordinates."""
+        """The simulations that are used, in working coordinates.
+
+        Of many these are the nearest. Where summaries are to be learned they are spread evenly over the run: the data's
+        own numbers do not tell which are near, and what is nearest in many of them is a part of the simulations that
+        may say little. `in_coordinates` finds the nearest then.
+        """
         if isinstance(simulations, Portion):
             return prepare(simulations)
-        observed = simulations.problem.observed
+        problem, observed = simulations.problem, simulations.problem.observed
         if observed is None or np.asarray(observed).dtype.kind not in "biuf":
             raise InputError("estimates at the data need summaries that are numbers")
-        centre = np.ravel(np.asarray(observed, dtype=np.float64))
-        most = max(MOST, min(int(SHARE * len(simulations)), MOST_OF_ALL))
-        portion = simulations.selected(most, lambda summaries, rows: nearest(summaries, centre, most, rows))
+        centre, most = np.ravel(np.asarray(observed, dtype=np.float64)), _most(len(simulations))
+        if self.learn and problem.uses_data_as_they_are and worth_learning(centre.size, len(problem.prior.names)):
+            most = max(most, min(LEARNED, LEARNED_NUMBERS // centre.size))
+            portion = simulations.selected(most, lambda summaries, rows: spread_evenly(summaries, most, rows))
+        else:
+            portion = simulations.selected(most, lambda summaries, rows: nearest(summaries, centre, most, rows))
         return prepare(portion, simulations=len(simulations), most=most)
+
+    def in_coordinates(self, prepared: Prepared) -> Prepared:
+        """The nearest simulations, in learned coordinates where these can be learned."""
+        learned = prepared.in_learned_coordinates() if self.learn else None
+        return (prepared if learned is None else learned).nearest(_most(prepared.simulations))
 
     def of(self, prepared: Prepared) -> PosteriorAtData:
         """The posterior from simulations in working coordinates.
@@ -89,11 +107,11 @@ class AtData:
         numbers has so few neighbours that it does not see its own bias. Where simulations are too few for the
         summaries, they are replaced by ever fewer main directions, with a doubt.
         """
-        learned = prepared.in_learned_coordinates() if self.learn else None
-        parts = None if learned is None else self._chosen(learned)
-        if parts is not None:
-            return PosteriorAtData(parts, replace(self, learn=False))
-        parts, used = self._chosen(prepared), prepared
+        used = self.in_coordinates(prepared)
+        parts = self._chosen(used)
+        if parts is None and used.learned is not None:
+            used = prepared.nearest(_most(prepared.simulations))
+            parts = self._chosen(used)
         while parts is None and used.z.shape[1] > 1:
             used = used.in_main_directions(used.z.shape[1] // 2)
             parts = self._chosen(used)
@@ -177,6 +195,11 @@ class AtData:
         """An estimate while a run goes on: like `of`, but fewer simulations choose, and summaries are as prepared."""
         choosing = CHOOSING if prepared.simulations <= LONG else CHOOSING_ON_THE_WAY
         return replace(self, learn=False, choosing=choosing, search=False).of(prepared)
+
+
+def _most(simulations: int) -> int:
+    """How many of a run's simulations are used: `MOST`, or of many `SHARE` of them."""
+    return max(MOST, min(int(SHARE * simulations), MOST_OF_ALL))
 
 
 def _within_reach(step: Step, prepared: Prepared) -> Prepared | None:

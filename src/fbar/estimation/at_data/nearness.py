@@ -132,6 +132,12 @@ def nearest(summaries: FloatArray, observed: FloatArray, most: int, places: IntA
     return rows[least(radius, most, places[rows])]
 
 
+def spread_evenly(summaries: FloatArray, most: int, places: IntArray) -> IntArray:
+    """At most so many rows, spread evenly over their places in the run; none whose numbers are not finite."""
+    rows = np.flatnonzero(np.isfinite(summaries).all(axis=1))
+    return rows[least(np.zeros(rows.size), most, places[rows])]
+
+
 def least(radius: FloatArray, most: int, places: IntArray | None = None) -> IntArray:
     """The rows of the smallest numbers, in rising order; of equal ones, rows that are spread evenly over ``places``.
 

@@ -114,6 +114,10 @@ class Prepared:
             x=None if self.x is None else self.x[kept],
         )
 
+    def nearest(self, most: int) -> Prepared:
+        """The nearest simulations, at most so many."""
+        return self if len(self) <= most else self.take(least(self.radius, most, self.rows))
+
     @property
     def simple(self) -> bool:
         """Whether there is one model, and its summaries are a few numbers as they were given."""

@@ -126,8 +126,7 @@ class TargetedAtDataRun(TargetedRounds):
             prepared = self.estimator_at_data.prepared(self.all_simulations())
         except NoPosterior:
             return [FromPrior(self.space)] * self.method.groups
-        if self.estimator_at_data.learn:
-            prepared = prepared.in_learned_coordinates() or prepared
+        prepared = self.estimator_at_data.in_coordinates(prepared)
         try:
             step = self._provisional_from(prepared).step
         except NoPosterior:
