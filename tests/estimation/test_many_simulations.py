@@ -33,29 +33,50 @@ def scales():
     return run.all_simulations()
 
 
-def test_simulations_that_summaries_are_learned_from_are_not_chosen_by_the_raw_data(monkeypatch):
-    """The nearest tenth is that in learned coordinates: with the nearest in the numbers the mean was 0.7σ off."""
+def test_the_nearest_are_found_in_learned_summaries_where_the_data_mislead(monkeypatch):
+    """With the tenth that is nearest in the numbers the mean is 0.7σ off, and its error bar is the wider one."""
     monkeypatch.setattr(estimator, "MOST", 2000)
     monkeypatch.setattr(estimator, "SHARE", 0.01)
-    prepared = AtData().prepared(scales())
-    assert len(prepared) == 20_000
-    used = AtData().in_coordinates(prepared)
+    target = fbar.mean("t")
+    misled = AtData().of(AtData().prepared(scales()))
+    found = AtData().posterior(scales())
+    assert found.step.error < misled.step.error
+    estimate = found.expect(target)
+    assert estimate.value == pytest.approx(-0.265, abs=0.5 * DEVIATION)
+    assert estimate.value == pytest.approx(-0.265, abs=2.5 * estimate.standard_error)
+    assert estimate.trusted
+    used = found.step.moved.prepared
+    assert len(used) <= 2000
     assert used.learned is not None
-    assert len(used) == 2000
-    found = AtData().of(prepared).expect(fbar.mean("t"))
-    assert found.value == pytest.approx(-0.265, abs=0.5 * DEVIATION)
-    assert found.value == pytest.approx(-0.265, abs=2.5 * found.standard_error)
-    assert found.trusted
+    assert used.rows.max() > 19_000
 
 
-def test_they_are_spread_evenly_where_there_are_more(monkeypatch):
+@pytest.mark.parametrize("few", [10, 60])
+def test_the_other_estimate_remains_where_its_error_is_smaller(few, monkeypatch):
+    """Among sixty simulations there is hardly an estimate, and among ten none."""
+    monkeypatch.setattr(estimator, "MOST", 2000)
+    monkeypatch.setattr(estimator, "SHARE", 0.01)
+    monkeypatch.setattr(estimator, "LEARNED_NUMBERS", 12 * 4000)
+    first = AtData().of(AtData().prepared(scales()))
+    monkeypatch.setattr(estimator, "spread_evenly", lambda summaries, most, rows: rows[:few])
+    assert AtData().posterior(scales()).expect(fbar.mean("t")).value == first.expect(fbar.mean("t")).value
+
+
+def test_they_are_spread_evenly_and_not_too_many(monkeypatch):
     monkeypatch.setattr(estimator, "MOST", 1000)
     monkeypatch.setattr(estimator, "SHARE", 0.01)
     monkeypatch.setattr(estimator, "LEARNED_NUMBERS", 12 * 4000)
-    prepared = AtData().prepared(scales())
-    assert len(prepared) == 4000
-    assert np.diff(prepared.rows).max() <= 13  # three gaps of the golden sequence, about 3, 5 and 8
-    assert len(AtData(learn=False).prepared(scales())) == 1000  # the nearest
+    sizes = []
+
+    def noted(summaries, most, rows):
+        chosen = spread_evenly(summaries, most, rows)
+        sizes.append(chosen.size)
+        assert np.diff(np.sort(chosen)).max() <= 13  # three gaps of the golden sequence, about 3, 5 and 8
+        return chosen
+
+    monkeypatch.setattr(estimator, "spread_evenly", noted)
+    AtData().posterior(scales())
+    assert sizes == [4000]
 
 
 def test_rows_that_are_not_finite_are_not_among_them():

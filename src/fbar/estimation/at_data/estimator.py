@@ -11,7 +11,6 @@ from fbar.checks import share, shown
 from fbar.errors import InputError, NoPosterior
 from fbar.estimation.at_data import averaging
 from fbar.estimation.at_data.choice import ORDERS, SHARES, STEPS, Step, choose, choose_from
-from fbar.estimation.at_data.learned_summaries import worth_learning
 from fbar.estimation.at_data.loss_at_unusual_data import charged
 from fbar.estimation.at_data.nearness import nearest, spread_evenly
 from fbar.estimation.at_data.parts import Part
@@ -72,27 +71,35 @@ class AtData:
                 share(value, name)
 
     def posterior(self, simulations: Simulations | Portion) -> PosteriorAtData:
-        """The posterior at the data, from the simulations that are nearest to them."""
-        return self.of(self.prepared(simulations))
+        """The posterior at the data, from the simulations that are nearest to them.
+
+        Of many simulations with learned summaries it is not known which are the nearest. In many numbers of data what
+        is nearest may be a part of the simulations that says little; in summaries learned from simulations everywhere,
+        data that are unlike them may have the wrong neighbours. The estimate with the smaller error is taken.
+        """
+        found = self.of(self.prepared(simulations))
+        if isinstance(simulations, Portion) or found.step.moved.prepared.learned is None:
+            return found
+        size, numbers = len(simulations), np.size(np.asarray(simulations.problem.observed))
+        most = max(_most(size), min(LEARNED, LEARNED_NUMBERS // numbers))
+        if size <= _most(size):
+            return found
+        portion = simulations.selected(most, lambda summaries, rows: spread_evenly(summaries, most, rows))
+        try:
+            other = self.of(prepare(portion, simulations=size, most=most))
+        except NoPosterior:
+            return found
+        return other if other.step.error < found.step.error else found
 
     def prepared(self, simulations: Simulations | Portion) -> Prepared:
-        """The simulations that are used, in working coordinates.
-
-        Of many these are the nearest. Where summaries are to be learned they are spread evenly over the run: the data's
-        own numbers do not tell which are near, and what is nearest in many of them is a part of the simulations that
-        may say little. `in_coordinates` finds the nearest then.
-        """
+        """The simulations that are nearest to the data: `MOST`, or of many `SHARE` of them, in working coordinates."""
         if isinstance(simulations, Portion):
             return prepare(simulations)
-        problem, observed = simulations.problem, simulations.problem.observed
+        observed = simulations.problem.observed
         if observed is None or np.asarray(observed).dtype.kind not in "biuf":
             raise InputError("estimates at the data need summaries that are numbers")
         centre, most = np.ravel(np.asarray(observed, dtype=np.float64)), _most(len(simulations))
-        if self.learn and problem.uses_data_as_they_are and worth_learning(centre.size, len(problem.prior.names)):
-            most = max(most, min(LEARNED, LEARNED_NUMBERS // centre.size))
-            portion = simulations.selected(most, lambda summaries, rows: spread_evenly(summaries, most, rows))
-        else:
-            portion = simulations.selected(most, lambda summaries, rows: nearest(summaries, centre, most, rows))
+        portion = simulations.selected(most, lambda summaries, rows: nearest(summaries, centre, most, rows))
         return prepare(portion, simulations=len(simulations), most=most)
 
     def in_coordinates(self, prepared: Prepared) -> Prepared:
