@@ -75,7 +75,7 @@ class AtData:
 
         Of many simulations with learned summaries it is not known which are the nearest. In many numbers of data what
         is nearest may be a part of the simulations that says little; in summaries learned from simulations everywhere,
-        data that are unlike them may have the wrong neighbours. The estimate with the smaller error is taken.
+        data that are unlike them may have the wrong neighbours. The first is taken unless its error is much larger.
         """
         found = self.of(self.prepared(simulations))
         if isinstance(simulations, Portion) or found.step.moved.prepared.learned is None:
@@ -89,7 +89,7 @@ class AtData:
             other = self.of(prepare(portion, simulations=size, most=most))
         except NoPosterior:
             return found
-        return other if other.step.error < found.step.error else found
+        return other if averaging.MUCH * other.step.error < found.step.error else found
 
     def prepared(self, simulations: Simulations | Portion) -> Prepared:
         """The simulations that are nearest to the data: `MOST`, or of many `SHARE` of them, in working coordinates."""
